@@ -1,0 +1,51 @@
+# `make demo` and `make test` need only Python >= 3.11, make and a C compiler: each sets itself up first.
+#
+#   make setup PIP_ARGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+#
+# picks torch's small CPU build on Linux machines without a GPU.
+
+PYTHON ?= python3
+PIP_ARGS ?=
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    set up, then draw and score the paper's automata"
+	@echo "make test    set up, then check format, lint, types and tests"
+	@echo "make setup   only the environment in $(VENV)"
+	@echo "make format  rewrite the sources in the project's style"
+	@echo "make clean   remove the environment, caches and build outputs"
+
+setup: $(STAMP)
+
+# The stamp comes last, so that an interrupted install starts again, and a changed requirement installs anew.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and f"rrnn needs Python 3.11 or newer, {sys.executable} is {v[0]}.{v[1]}: make PYTHON=python3.11")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e ".[dev]"
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+# One OpenMP thread a worker: the workers already fill the cores, and more threads only wait for each other.
+test: export OMP_NUM_THREADS = 1
+test: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/pytest -n $(WORKERS) -m "not gpu"
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .hypothesis
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,1 @@
+"""Weighted finite-state automata as recurrent layers, and back."""
