@@ -1,0 +1,40 @@
+"""One family of errors. A message states the rule, what came, and the fix."""
+
+from __future__ import annotations
+
+
+class RRNNError(Exception):
+    """Base of everything this library raises for a user's mistake."""
+
+
+class SemiringError(RRNNError, ValueError):
+    """A value outside a semiring's set, an operation the semiring does not have."""
+
+
+class AutomatonError(RRNNError, ValueError):
+    """A cell or WFSA that breaks a rule of automata: unknown state, ε-cycle, no final state, …"""
+
+
+class CellError(AutomatonError):
+    """A cell (template) that breaks a rule of the cell language."""
+
+
+class FormatError(RRNNError, ValueError):
+    """A file that cannot be read. Carries where: `source` (a name) and `line` (1-based) when known."""
+
+    def __init__(self, message: str, *, source: str | None = None, line: int | None = None) -> None:
+        where = (source or "") + (f":{line}" if line is not None and source else f"line {line}" if line else "")
+        super().__init__(f"{where}: {message}" if where else message)
+        self.source, self.line = source, line
+
+
+class ShapeError(RRNNError, ValueError):
+    """A tensor of the wrong shape, dtype or device."""
+
+
+class ProgramError(RRNNError, ValueError):
+    """A malformed IR program."""
+
+
+class BackendError(RRNNError, RuntimeError):
+    """A backend that is unknown, does not work here, or cannot run this program."""
