@@ -43,8 +43,8 @@ test: $(STAMP)
 	$(BIN)/pytest -n $(WORKERS) -m "not gpu"
 
 format: $(STAMP)
-	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 clean:
 	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .hypothesis

@@ -1,1 +1,49 @@
-"""Weighted finite-state automata as recurrent layers, and back."""
+"""Write a weighted finite-state automaton, get a fast recurrent layer; train a layer, read it back.
+
+The public names, on one screen. Each is imported from its module when first used, so that `import rrnn`
+and `rrnn --help` do not wait for torch. A name stands twice: in `_EXPORTS`, for Python, and under
+`TYPE_CHECKING`, for type checkers and editors; a test keeps the two equal.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+# name → module (inside rrnn) that owns it
+_EXPORTS: dict[str, str] = {
+    "AutomatonError": "errors",
+    "BackendError": "errors",
+    "CellError": "errors",
+    "FormatError": "errors",
+    "ProgramError": "errors",
+    "RRNNError": "errors",
+    "SemiringError": "errors",
+    "ShapeError": "errors",
+}
+
+if TYPE_CHECKING:
+    from rrnn.errors import (
+        AutomatonError as AutomatonError,
+        BackendError as BackendError,
+        CellError as CellError,
+        FormatError as FormatError,
+        ProgramError as ProgramError,
+        RRNNError as RRNNError,
+        SemiringError as SemiringError,
+        ShapeError as ShapeError,
+    )
+
+__all__ = ["__version__", *_EXPORTS]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'rrnn' has no attribute {name!r}")
+    value = getattr(import_module(f"rrnn.{_EXPORTS[name]}"), name)
+    globals()[name] = value  # next time without this function
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

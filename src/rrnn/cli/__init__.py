@@ -1,0 +1,113 @@
+"""The `rrnn` command: one table, name → function.
+
+A command is a function of one argument, a dataclass whose fields are the command's arguments and options
+(tyro turns them into a parser, their docstrings into help). It prints to stdout and returns an exit code,
+or None for success. Its module is imported only when the command runs, so that `rrnn --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, get_type_hints
+
+from rrnn import __version__
+from rrnn.errors import RRNNError
+
+# name → ("module:function", one line of help). A name of two words is a command in a group: "lm train".
+COMMANDS: dict[str, tuple[str, str]] = {}
+
+USAGE_ERROR = 2
+INTERRUPTED = 130  # 128 + SIGINT, what a shell reports
+BROKEN_PIPE = 141  # 128 + SIGPIPE
+
+
+class UsageError(RRNNError):
+    """A command line that names no command."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code, which is 2 for a user's mistake."""
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()  # here, so that a closed pipe is met while we can still answer it
+        return code
+    except RRNNError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return USAGE_ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader (`| head`) has what it wanted. Python flushes stdout once more at exit: give it a sink.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except OSError as error:
+        if error.filename is None:  # not about a file the user named
+            raise
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return USAGE_ERROR
+
+
+def _run(args: list[str]) -> int:
+    if not args or args[0] in ("-h", "--help"):
+        print(_help(COMMANDS))
+        return 0
+    if args[0] == "--version":
+        print(f"rrnn {__version__}")
+        return 0
+
+    for words in (2, 1):
+        name = " ".join(args[:words])
+        if name in COMMANDS and len(args) >= words:
+            return _call(name, args[words:])
+
+    group = {name: entry for name, entry in COMMANDS.items() if name.split()[0] == args[0]}
+    if group and args[1:] in ([], ["-h"], ["--help"]):
+        print(_help(group))
+        return 0
+    raise UsageError(_unknown(args[:2] if group else args[:1]))
+
+
+def _call(name: str, args: list[str]) -> int:
+    import tyro
+
+    function = _load(COMMANDS[name][0])
+    (options_type,) = (hint for key, hint in get_type_hints(function).items() if key != "return")
+    try:
+        options = tyro.cli(options_type, args=args, prog=f"rrnn {name}")
+    except SystemExit as done:  # --help, or a message about a wrong option, already printed
+        return done.code if isinstance(done.code, int) else 0
+    return function(options) or 0
+
+
+def _load(target: str) -> Callable[[Any], int | None]:
+    module, _, function = target.partition(":")
+    return getattr(import_module(module), function)
+
+
+def _help(commands: dict[str, tuple[str, str]]) -> str:
+    width = max((len(name) for name in commands), default=0)
+    lines = [f"  {name:<{width}}  {line}" for name, (_, line) in sorted(commands.items())]
+    return "\n".join(
+        [
+            "usage: rrnn COMMAND [OPTIONS]",
+            "",
+            "Weighted finite-state automata as recurrent layers, and back.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`rrnn COMMAND --help` lists a command's options, `rrnn --version` prints the version.",
+        ]
+    )
+
+
+def _unknown(words: list[str]) -> str:
+    from difflib import get_close_matches
+
+    name = " ".join(words)
+    near = get_close_matches(name, COMMANDS, n=1)
+    hint = f"did you mean `rrnn {near[0]}`?" if near else "`rrnn --help` lists the commands."
+    return f"there is no command `{name}`: {hint}"

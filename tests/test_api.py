@@ -1,0 +1,54 @@
+"""`import rrnn`: every public name is there, and costs nothing until it is used."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rrnn
+
+ROOT = Path(rrnn.__file__).parent
+
+
+def test_import_is_light() -> None:
+    code = "import sys, rrnn; dir(rrnn); print({'torch', 'numpy', 'tyro', 'rich'} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("name", rrnn.__all__)
+def test_public_name(name: str) -> None:
+    value = getattr(rrnn, name)
+    if name != "__version__":
+        assert value is getattr(importlib.import_module(f"rrnn.{rrnn._EXPORTS[name]}"), name)
+    assert name in dir(rrnn)
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    tree = ast.parse((ROOT / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    seen = {
+        alias.asname: f"{node.module}.{alias.name}"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == {name: f"rrnn.{module}.{name}" for name, module in rrnn._EXPORTS.items()}
+
+
+def test_no_name_hides_a_module() -> None:
+    # Importing the submodule would silently replace the exported object.
+    modules = {path.stem for path in ROOT.glob("*.py")} | {
+        path.parent.name for path in ROOT.glob("*/__init__.py")
+    }
+    assert not modules & set(rrnn._EXPORTS)
+
+
+def test_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        rrnn.Nonsense  # noqa: B018
