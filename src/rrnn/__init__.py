@@ -23,16 +23,14 @@ _EXPORTS: dict[str, str] = {
 }
 
 if TYPE_CHECKING:
-    from rrnn.errors import (
-        AutomatonError as AutomatonError,
-        BackendError as BackendError,
-        CellError as CellError,
-        FormatError as FormatError,
-        ProgramError as ProgramError,
-        RRNNError as RRNNError,
-        SemiringError as SemiringError,
-        ShapeError as ShapeError,
-    )
+    from rrnn.errors import AutomatonError as AutomatonError
+    from rrnn.errors import BackendError as BackendError
+    from rrnn.errors import CellError as CellError
+    from rrnn.errors import FormatError as FormatError
+    from rrnn.errors import ProgramError as ProgramError
+    from rrnn.errors import RRNNError as RRNNError
+    from rrnn.errors import SemiringError as SemiringError
+    from rrnn.errors import ShapeError as ShapeError
 
 __all__ = ["__version__", *_EXPORTS]  # pyright: ignore[reportUnsupportedDunderAll]
 
