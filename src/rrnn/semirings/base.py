@@ -53,7 +53,7 @@ class Semiring(ABC):
 
     @abstractmethod
     def contains(self, a: float) -> bool:
-        """Is this number an element of the semiring's set?"""
+        """Is this number an element of the semiring's set? (NaN never is.)"""
 
     def star(self, a: float) -> float:
         """a* = 1̄ ⊕ a ⊕ a⊗a ⊕ …; raises `SemiringError` where the sum does not exist."""
@@ -90,7 +90,7 @@ class Semiring(ABC):
             raise SemiringError(
                 f"a {what} must be a number in {self.set_description} ({self.name}); got {a!r}"
             ) from None
-        if math.isnan(value) or not self.contains(value):
+        if not self.contains(value):
             raise SemiringError(
                 f"{what} {a!r} is outside the {self.name} semiring's set {self.set_description}. "
                 f"Its zero is {self.zero!r} and its one {self.one!r}."
@@ -102,7 +102,9 @@ class Semiring(ABC):
 
     def close(self, a: float, b: float, rel: float = 1e-9) -> bool:
         """Equal up to rounding (infinities must agree)."""
-        return a == b or (math.isfinite(a) and math.isfinite(b) and abs(a - b) <= rel * max(abs(a), abs(b), 1.0))
+        return a == b or (
+            math.isfinite(a) and math.isfinite(b) and abs(a - b) <= rel * max(abs(a), abs(b), 1.0)
+        )
 
     # ---- tensors -------------------------------------------------------------------------------------------
 
@@ -132,12 +134,25 @@ class Semiring(ABC):
         """Elementwise star; NaN where it does not exist."""
 
     def tensor(self, values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Numbers to a tensor, checked to lie in the set. Tensors are kept (with their graph) and checked."""
+        """Numbers to a tensor, checked to lie in the set.
+
+        Tensors keep their graph, and their dtype if it can hold this semiring's values.
+        """
         import torch
 
-        out = values if isinstance(values, torch.Tensor) else torch.as_tensor(values, dtype=dtype or self.dtype)
-        if dtype is not None and out.dtype != dtype:
-            out = out.to(dtype)
+        try:
+            out = values if isinstance(values, torch.Tensor) else self._to_tensor(values)
+            if out.is_complex():
+                raise TypeError("complex numbers are not ordered")
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+            raise SemiringError(
+                f"weights must be (nested lists of) numbers in {self.set_description} ({self.name}); "
+                f"got {values!r} ({error})"
+            ) from None
+        if out.dtype == torch.bool:
+            out = out.to(self.dtype)
+        if dtype is not None and dtype.is_floating_point:
+            out = out.to(dtype)  # before the check: 1e300 is no float32
         bad = ~self.t_contains(out.detach())
         if bool(bad.any()):
             first = out.detach()[bad].flatten()[0].item()
@@ -145,7 +160,14 @@ class Semiring(ABC):
                 f"weight {first!r} is outside the {self.name} semiring's set {self.set_description}. "
                 f"Its zero is {self.zero!r} and its one {self.one!r}."
             )
-        return out
+        if dtype is None and out.is_floating_point() == self.dtype.is_floating_point:
+            return out
+        return out.to(dtype or self.dtype)
+
+    def _to_tensor(self, values: Any) -> torch.Tensor:
+        import torch
+
+        return torch.as_tensor(values, dtype=self.dtype)
 
     def numbers(self, tensor: torch.Tensor) -> Any:
         """A tensor back to (nested lists of) Python numbers."""

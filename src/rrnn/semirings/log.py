@@ -49,17 +49,17 @@ class Log(Semiring):
             return a.sum(dim) + self.zero
         top = a.detach().amax(dim, keepdim=True)
         top = top.where(top != -math.inf, top.new_zeros(()))
-        alive = a != -math.inf
-        gap = (a.where(alive, a.new_zeros(())) - top).where(alive, a.new_zeros(()))
-        total = (gap.exp() * alive).sum(dim)
-        dead = total == 0
-        return (total.where(~dead, total.new_ones(())).log() + top.squeeze(dim)).where(
-            ~dead, total.new_full((), self.zero)
-        )
+        # `top` is finite, so a −∞ stays −∞ here: exp makes it 0, in value and in gradient.
+        total = (a - top).exp().sum(dim)
+        alive = total != 0
+        finite = total.where(alive, total.new_ones(())).log() + top.squeeze(dim)
+        return finite.where(alive, total.new_full((), self.zero))
 
     def t_star(self, a: torch.Tensor) -> torch.Tensor:
         inside = a < 0
-        return (-(-a.where(inside, a.new_full((), -1.0)).expm1()).log()).where(inside, a.new_full((), math.nan))
+        return (-(-a.where(inside, a.new_full((), -1.0)).expm1()).log()).where(
+            inside, a.new_full((), math.nan)
+        )
 
     def t_contains(self, a: torch.Tensor) -> torch.Tensor:
         return (a < math.inf) & ~a.isnan()

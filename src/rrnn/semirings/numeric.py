@@ -52,7 +52,10 @@ class Real(Semiring):
 
 
 class Counting(Semiring):
-    """Natural numbers with + and ·: how many paths. Exact for Python integers of any size; tensors are int64."""
+    """Natural numbers with + and ·: how many paths.
+
+    Exact for Python integers of any size. Tensors are int64, which wrap around silently beyond 2⁶³ − 1.
+    """
 
     name = "counting"
     zero, one = 0, 1
@@ -68,7 +71,7 @@ class Counting(Semiring):
         return a * b
 
     def contains(self, a: float) -> bool:
-        return a >= 0
+        return 0 <= a < math.inf and int(a) == a
 
     def _convert(self, a: Any) -> int:
         if int(a) != a:
@@ -84,6 +87,15 @@ class Counting(Semiring):
 
         return torch.int64
 
+    def _to_tensor(self, values: Any) -> torch.Tensor:
+        import torch
+
+        out = torch.as_tensor(values)  # not straight to int64, which would truncate 1.5 to 1
+        return torch.as_tensor(values, dtype=torch.float64) if out.is_floating_point() else out
+
+    def close(self, a: float, b: float, rel: float = 1e-9) -> bool:
+        return a == b
+
     def t_plus(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return a + b
 
@@ -94,14 +106,14 @@ class Counting(Semiring):
         return a.sum(dim)
 
     def t_star(self, a: torch.Tensor) -> torch.Tensor:
-        return (a == 0).double().where(a == 0, math.nan)
+        return (a == 0).double().where(a == 0, math.nan)  # float64, for the sake of NaN
 
     def t_contains(self, a: torch.Tensor) -> torch.Tensor:
-        return (a >= 0) & (a == a.round())
+        return (a >= 0) & (a == a.round()) & a.isfinite()
 
 
 class Boolean(Semiring):
-    """{0, 1} with or and and: is there a path. Numbers, not Python bools, so that one code serves all semirings."""
+    """{0, 1} with or and and: is there a path. Numbers, not bools, so that one code serves all semirings."""
 
     name = "boolean"
     zero, one = 0.0, 1.0

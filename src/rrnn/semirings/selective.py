@@ -21,19 +21,18 @@ class _Selective(Semiring):
         return max(a, b) if self.maximum else min(a, b)
 
     def t_plus(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return self._drop_zero(a.where(a >= b if self.maximum else a <= b, b))
+        first = a >= b if self.maximum else a <= b
+        return self._drop_zero(a.where(first | a.isnan(), b))  # a NaN must not be lost in a comparison
 
     def t_sum(self, a: torch.Tensor, dim: int) -> torch.Tensor:
         if not a.shape[dim]:
-            return a.sum(dim) * 0 + self.zero
-        # torch does not promise which of several maxima argmax names; the first one is asked for explicitly.
-        best = a.amax(dim, keepdim=True) if self.maximum else a.amin(dim, keepdim=True)
-        first = (a == best).to(a.dtype).cumsum(dim).eq(1).to(a.dtype).argmax(dim, keepdim=True)
-        return self._drop_zero(a.gather(dim, first).squeeze(dim))
+            return a.sum(dim) + self.zero
+        # max with indices names the first of several maxima, which gets all the gradient; amax shares it.
+        return self._drop_zero((a.max(dim) if self.maximum else a.min(dim)).values)
 
     def _drop_zero(self, a: torch.Tensor) -> torch.Tensor:
         """The same values, but an infinite 0̄ is a constant: it passes no gradient on."""
-        return a.where(a.isfinite(), a.new_full((), self.zero)) if math.isinf(self.zero) else a
+        return a.where(a != self.zero, a.new_full((), self.zero)) if math.isinf(self.zero) else a
 
 
 class _Tropical(_Selective):
