@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 __all__ = ["__version__", *_EXPORTS]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
-        raise AttributeError(f"module 'rrnn' has no attribute {name!r}")
-    value = getattr(import_module(f"rrnn.{_EXPORTS[name]}"), name)
-    globals()[name] = value  # next time without this function
-    return value
+if not TYPE_CHECKING:  # a type checker that saw this would believe in any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in _EXPORTS:
+            raise AttributeError(f"module 'rrnn' has no attribute {name!r}")
+        value = getattr(import_module(f"rrnn.{_EXPORTS[name]}"), name)
+        globals()[name] = value  # next time without this function
+        return value
 
 
 def __dir__() -> list[str]:
