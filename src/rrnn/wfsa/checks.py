@@ -1,0 +1,277 @@
+"""What makes a machine a machine: every rule a `WFSA` must keep, and the message for breaking it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from rrnn.errors import AutomatonError, SemiringError, ShapeError
+from rrnn.semirings import Semiring
+from rrnn.wfsa.symbols import EPSILON
+
+if TYPE_CHECKING:
+    from rrnn.wfsa.machine import WFSA
+
+Index = tuple[Tensor, Tensor, Tensor]
+
+
+def preview(values: Iterable[Any], limit: int = 8) -> str:
+    """The first few of many, for messages."""
+    shown = [repr(v) for v in values]
+    return ", ".join(shown[:limit]) + (f", … ({len(shown)} in all)" if len(shown) > limit else "")
+
+
+def nearest(name: Any, names: Iterable[Any]) -> str:
+    """' Did you mean …?' when something of that spelling exists."""
+    texts = {str(n): n for n in names}
+    close = difflib.get_close_matches(str(name), texts, 1)
+    return f" Did you mean {texts[close[0]]!r}?" if close else ""
+
+
+def distinct(names: Iterable[Any], what: str) -> tuple[Any, ...]:
+    """The names as a tuple, hashable and each once."""
+    try:
+        listed = tuple(names)
+    except TypeError:
+        raise AutomatonError(
+            f"{what}s are given as a sequence of names; got {type(names).__name__}"
+        ) from None
+    seen: set[Hashable] = set()
+    for name in listed:
+        try:
+            repeated = name in seen
+            seen.add(name)
+        except TypeError:
+            raise AutomatonError(
+                f"a {what} is named by a hashable value (a string, a number, a tuple); "
+                f"got {name!r} of type {type(name).__name__}"
+            ) from None
+        if repeated:
+            raise AutomatonError(f"each {what} is listed once; {name!r} comes twice. Remove one of the two.")
+    return listed
+
+
+def alphabet(symbols: Iterable[Any]) -> tuple[Any, ...]:
+    listed = distinct(symbols, "symbol")
+    if not listed:
+        raise AutomatonError("an alphabet has at least one symbol; got none. Pass alphabet=('a', …).")
+    if EPSILON in listed:
+        raise AutomatonError(
+            "ε is not a member of an alphabet: it labels arcs that consume nothing. "
+            "Leave EPSILON out of alphabet=; arcs may use it all the same."
+        )
+    return listed
+
+
+def arc_tuples(arcs: Iterable[Any]) -> list[tuple[Any, Any, Any, Any]]:
+    if isinstance(arcs, str | Mapping) or not isinstance(arcs, Iterable):
+        raise AutomatonError(
+            f"arcs are given as (source, symbol, target, weight) tuples; got {type(arcs).__name__}"
+        )
+    listed: list[tuple[Any, Any, Any, Any]] = []
+    for number, arc in enumerate(arcs):
+        if not isinstance(arc, tuple | list) or len(arc) != 4:
+            raise AutomatonError(
+                f"an arc is (source, symbol, target, weight); arc number {number} is {arc!r}"
+            )
+        listed.append((arc[0], arc[1], arc[2], arc[3]))
+    return listed
+
+
+def weights_by_state(weights: Any, what: str) -> dict[Any, Any]:
+    if not isinstance(weights, Mapping):
+        raise AutomatonError(
+            f"{what} weights are a mapping from state to weight, such as {{'q0': 1.0}}; "
+            f"got {type(weights).__name__}"
+        )
+    return dict(weights)
+
+
+def state_names(
+    states: Iterable[Any] | None,
+    arcs: list[tuple[Any, Any, Any, Any]],
+    initial: Mapping[Any, Any],
+    final: Mapping[Any, Any],
+) -> tuple[Any, ...]:
+    """The states as given, or else in order of first appearance."""
+    if states is not None:
+        return distinct(states, "state")
+    order: dict[Any, None] = {}
+    for source, _, target, _ in arcs:
+        distinct((source,), "state"), distinct((target,), "state")
+    for name in (*initial, *(q for arc in arcs for q in (arc[0], arc[2])), *final):
+        order[name] = None
+    return tuple(order)
+
+
+def index_arcs(
+    ring: Semiring,
+    arcs: list[tuple[Any, Any, Any, Any]],
+    state_index: Mapping[Any, int],
+    symbol_index: Mapping[Any, int],
+    merge: str | None,
+) -> tuple[list[tuple[int, int, int]], list[Any]]:
+    """Arcs as (source, symbol, target) indices and checked weights, repeated ones merged or refused."""
+    if merge not in (None, "plus"):
+        raise AutomatonError(f"merge is None (an arc given twice is an error) or 'plus' (⊕); got {merge!r}")
+    place: dict[tuple[int, int, int], int] = {}
+    weights: list[Any] = []
+    for source, symbol, target, weight in arcs:
+        what = f"weight of the arc {source!r} --{symbol}--> {target!r}"
+        row = (
+            state_of(source, state_index, "an arc's source"),
+            symbol_of(symbol, symbol_index, source, target),
+            state_of(target, state_index, "an arc's target"),
+        )
+        checked = check_weight(ring, weight, what)
+        if row not in place:
+            place[row] = len(weights)
+            weights.append(checked)
+        elif merge == "plus":
+            weights[place[row]] = add(ring, weights[place[row]], checked)
+        else:
+            raise AutomatonError(
+                f"an arc is given once; {source!r} --{symbol}--> {target!r} comes twice, with weights "
+                f"{weights[place[row]]!r} and {weight!r}. Remove one, or pass merge='plus' to ⊕ them."
+            )
+    return list(place), weights
+
+
+def state_of(name: Any, state_index: Mapping[Any, int], what: str) -> int:
+    try:
+        return state_index[name]
+    except (KeyError, TypeError):
+        raise AutomatonError(
+            f"{what} must be one of the states {preview(state_index)}; got {name!r}."
+            f"{nearest(name, state_index)} Add it to states=, or leave states= out."
+        ) from None
+
+
+def symbol_of(symbol: Any, symbol_index: Mapping[Any, int], source: Any, target: Any) -> int:
+    if symbol is EPSILON:
+        return -1
+    try:
+        return symbol_index[symbol]
+    except (KeyError, TypeError):
+        raise AutomatonError(
+            f"an arc's symbol must be in the alphabet {preview(symbol_index)}, or EPSILON; the arc from "
+            f"{source!r} to {target!r} has {symbol!r}.{nearest(symbol, symbol_index)} Add it to alphabet=."
+        ) from None
+
+
+def check_weight(ring: Semiring, weight: Any, what: str) -> Any:
+    """A number of the semiring, or a 0-d tensor (kept with its graph) that holds one."""
+    if isinstance(weight, Tensor):
+        if weight.dim():
+            raise ShapeError(f"the {what} must be a number or a 0-d tensor; got shape {tuple(weight.shape)}")
+        ring.check(weight.detach().item(), what)
+        return weight if weight.requires_grad else ring.check(weight.item(), what)
+    if isinstance(weight, str | bytes):  # float("1.5") would take it, and so would a misread file
+        raise SemiringError(f"the {what} must be a number in {ring.set_description}; got the text {weight!r}")
+    return ring.check(weight, what)
+
+
+def add(ring: Semiring, a: Any, b: Any) -> Any:
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return ring.t_plus(*(torch.as_tensor(w, dtype=ring.dtype) for w in (a, b)))
+    return ring.plus(a, b)
+
+
+def stack(ring: Semiring, weights: list[Any]) -> Tensor:
+    """Numbers and 0-d tensors as one tensor of the semiring's dtype."""
+    try:
+        if any(isinstance(w, Tensor) for w in weights):
+            device = next(w.device for w in weights if isinstance(w, Tensor))
+            return torch.stack([torch.as_tensor(w, dtype=ring.dtype, device=device) for w in weights])
+        return torch.tensor(weights, dtype=ring.dtype)
+    except (OverflowError, RuntimeError):
+        raise SemiringError(
+            f"a {ring.name} weight in a machine must fit {ring.dtype}; got {max(weights)!r}"
+        ) from None
+
+
+def spread(ring: Semiring, weights: Mapping[Any, Any], state_index: Mapping[Any, int], what: str) -> Tensor:
+    """A mapping of state → weight as a (Q,) tensor."""
+    places = [
+        state_of(q, state_index, f"an {what} state" if what == "initial" else f"a {what} state")
+        for q in weights
+    ]
+    values = stack(ring, [check_weight(ring, w, f"{what} weight of state {q!r}") for q, w in weights.items()])
+    full = ring.zeros(len(state_index), device=values.device)
+    return full.index_copy(0, torch.tensor(places, dtype=torch.int64, device=values.device), values)
+
+
+def index_tensors(source: Tensor, symbol: Tensor, target: Tensor, states: int, symbols: int) -> Index:
+    """Index tensors of one length, in range."""
+    named = {"source": (source, 0, states), "symbol": (symbol, -1, symbols), "target": (target, 0, states)}
+    for name, (tensor, low, high) in named.items():
+        if not isinstance(tensor, Tensor) or tensor.dim() != 1 or tensor.is_floating_point():
+            shape = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise ShapeError(f"{name} must be a 1-d int64 tensor, one entry an arc; got {shape}")
+        if tensor.numel() != source.numel():
+            raise ShapeError(
+                f"source, symbol and target have one entry an arc; {name} has {tensor.numel()}, "
+                f"source {source.numel()}"
+            )
+        if tensor.numel() and not (low <= int(tensor.min()) and int(tensor.max()) < high):
+            kind = "symbol" if name == "symbol" else "state"
+            wrong = int(tensor.min()) if int(tensor.min()) < low else int(tensor.max())
+            raise AutomatonError(f"unknown {kind}: {name} must lie in {low} … {high - 1}; got {wrong}")
+    return source.to(torch.int64), symbol.to(torch.int64), target.to(torch.int64)
+
+
+def no_repeats(index: Index, names: tuple[Any, ...], symbols: tuple[Any, ...]) -> None:
+    source, symbol, target = index
+    code = (source * (len(symbols) + 1) + symbol + 1) * len(names) + target
+    order = code.argsort(stable=True)
+    repeat = (code[order][1:] == code[order][:-1]).nonzero()
+    if repeat.numel():
+        arc = int(order[int(repeat[0]) + 1])
+        label = (*symbols, EPSILON)[int(symbol[arc])]
+        raise AutomatonError(
+            f"an arc is given once; {names[int(source[arc])]!r} --{label}--> {names[int(target[arc])]!r} "
+            "comes twice. ⊕ the weights first, or build with WFSA(…, merge='plus')."
+        )
+
+
+def weight_tensor(ring: Semiring, weight: Tensor, length: int, what: str) -> Tensor:
+    if not isinstance(weight, Tensor) or tuple(weight.shape) != (length,):
+        got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        raise ShapeError(f"{what}s must be a tensor of shape ({length},); got {got}")
+    ring.tensor(weight.detach())  # before the conversion, which would truncate a fraction in counting
+    return weight.to(ring.dtype)
+
+
+def not_empty(machine: WFSA) -> None:
+    """Some initial state, and a final one that can be reached from it along the listed arcs."""
+    zero = machine.semiring.zero
+    frontier = (machine.initial_weight.detach() != zero).nonzero().flatten().tolist()
+    if not frontier:
+        raise AutomatonError(
+            "a machine needs an initial state: one whose initial weight is not 0̄ "
+            f"({zero!r} in {machine.semiring.name}); there is none. Pass initial={{state: weight}}."
+        )
+    final = set((machine.final_weight.detach() != zero).nonzero().flatten().tolist())
+    if not final:
+        raise AutomatonError(
+            "a machine needs a final state: one whose final weight is not 0̄ "
+            f"({zero!r} in {machine.semiring.name}); there is none. Pass final={{state: weight}}."
+        )
+    follows: dict[int, list[int]] = {}
+    for q, p in zip(machine.arc_source.tolist(), machine.arc_target.tolist(), strict=True):
+        follows.setdefault(q, []).append(p)
+    reached = set(frontier)
+    while frontier:
+        if reached & final:
+            return
+        frontier = [p for p in {p for q in frontier for p in follows.get(q, ())} if p not in reached]
+        reached.update(frontier)
+    raise AutomatonError(
+        f"a final state must be reachable from an initial one; from {preview(machine.initial)} none of "
+        f"{preview(machine.final)} is. Add the missing arcs, or pass allow_empty=True "
+        "if every score is to be 0̄."
+    )
