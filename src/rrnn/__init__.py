@@ -15,11 +15,13 @@ _EXPORTS: dict[str, str] = {
     "AutomatonError": "errors",
     "BackendError": "errors",
     "CellError": "errors",
+    "EPSILON": "wfsa",
     "FormatError": "errors",
     "ProgramError": "errors",
     "RRNNError": "errors",
     "SemiringError": "errors",
     "ShapeError": "errors",
+    "WFSA": "wfsa",
 }
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from rrnn.errors import RRNNError as RRNNError
     from rrnn.errors import SemiringError as SemiringError
     from rrnn.errors import ShapeError as ShapeError
+    from rrnn.wfsa import EPSILON as EPSILON
+    from rrnn.wfsa import WFSA as WFSA
 
 __all__ = ["__version__", *_EXPORTS]  # pyright: ignore[reportUnsupportedDunderAll]
 
