@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rrnn.errors import SemiringError
@@ -22,7 +22,6 @@ from rrnn.semirings import SEMIRINGS, Semiring
 
 EPS = sys.float_info.epsilon
 NAMES = list(SEMIRINGS)
-quick = settings(max_examples=80, deadline=None)
 
 
 def signed(low: float, high: float) -> st.SearchStrategy[float]:
@@ -119,7 +118,6 @@ def spread_slack(semiring: Semiring, a: float, b: float, c: float) -> float:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@quick
 @given(data=st.data())
 def test_axioms_and_flags_on_scalars(name: str, data: st.DataObject) -> None:
     semiring = SEMIRINGS[name]
@@ -130,7 +128,6 @@ def test_axioms_and_flags_on_scalars(name: str, data: st.DataObject) -> None:
 
 
 @given(*[st.integers(0, 10**40)] * 3)
-@quick
 @example(10**400, 1, 0)
 def test_counting_is_exact_beyond_floats(a: int, b: int, c: int) -> None:
     counting = SEMIRINGS["counting"]
@@ -139,7 +136,6 @@ def test_counting_is_exact_beyond_floats(a: int, b: int, c: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@quick
 @given(data=st.data())
 def test_axioms_and_flags_on_tensors(name: str, data: st.DataObject) -> None:
     """The same laws elementwise, and the tensor operations agree with the scalar ones."""
@@ -165,7 +161,6 @@ def test_axioms_and_flags_on_tensors(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@quick
 @given(data=st.data())
 def test_star_is_a_fixed_point(name: str, data: st.DataObject) -> None:
     """a* = 1̄ ⊕ a ⊗ a*, up to rounding of a* itself."""
@@ -183,7 +178,6 @@ def test_star_is_a_fixed_point(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", OUT_OF_STAR)
-@quick
 @given(data=st.data())
 def test_star_outside_its_domain(name: str, data: st.DataObject) -> None:
     semiring = SEMIRINGS[name]
@@ -194,7 +188,6 @@ def test_star_outside_its_domain(name: str, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@quick
 @given(data=st.data())
 def test_sums_and_matrix_products_are_folds(name: str, data: st.DataObject) -> None:
     """`sum`, `product`, `t_sum` and `t_matmul` against folding the two operations."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rrnn.errors import RRNNError, SemiringError
@@ -122,7 +122,6 @@ def test_unknown_names_get_a_hint() -> None:
         get_semiring("quantum")
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.floats(allow_nan=True, allow_infinity=True))
 def test_membership_agrees_on_scalars_and_tensors(value: float) -> None:
     for semiring in SEMIRINGS.values():
