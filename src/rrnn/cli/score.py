@@ -1,0 +1,96 @@
+"""`rrnn score`: the scores of a file of strings under a WFSA, one a line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from rrnn.wfsa.io import StringsFile, guess_format, load
+from rrnn.wfsa.io.files import natural
+from rrnn.wfsa.io.strings import StringLine, read_symbols_of, symbol_reader
+from rrnn.wfsa.machine import WFSA
+
+# A batch is scored at once: large enough to be quick, small enough that any file fits the memory.
+_BATCH_STRINGS = 1024
+_BATCH_SYMBOLS = 2**18  # counted as strings × longest, as a batch is padded
+
+Choice = Literal["auto", "yes", "no"]
+_CHOICES: dict[Choice, bool | None] = {"auto": None, "yes": True, "no": False}
+
+
+@dataclass
+class Score:
+    """Print the score of every string, one a line, with all digits of float64."""
+
+    model: Annotated[Path, tyro.conf.Positional]
+    """The WFSA: a PAutomaC model, OpenFst text or rrnn's JSON."""
+    strings: Path
+    """The strings: `length s1 s2 …` a line, with or without a header `N |Σ|`. `-` is the standard input."""
+    format: Literal["pautomac", "openfst", "json"] | None = None
+    """The model's format, where its name does not tell."""
+    semiring: Literal["real", "max-plus", "log", "min-plus", "max-times", "boolean", "counting"] | None = None
+    """OpenFst: the semiring to read in (min-plus). Others: score in this one; `log` prints log-scores."""
+    isymbols: Path | None = None
+    """OpenFst: the symbol table. Without it symbols are integers."""
+    costs: Literal["neglog", "plain"] | None = None
+    """OpenFst: are the numbers negative logarithms (neglog) or the weights themselves (plain)?"""
+    acceptor: Choice = "auto"
+    """OpenFst: do arcs have one label (yes) or an input and an output label (no)?"""
+    header: Choice = "auto"
+    """Does the file of strings start with a header? Ask for it where `1 k` could be both."""
+
+
+def score(options: Score) -> None:
+    wfsa = load(
+        options.model,
+        options.format,
+        semiring=options.semiring,
+        isymbols=options.isymbols,
+        costs=options.costs,
+        acceptor=_CHOICES[options.acceptor],
+    )
+    strings = StringsFile(options.strings, header=_CHOICES[options.header])
+    # A model may list no arc for a symbol that the header counts in: such strings are legal and score zero.
+    declared = (
+        strings.alphabet_size if (options.format or guess_format(options.model)) == "pautomac" else None
+    )
+    for batch in _batches(strings):
+        lines = (f"{value!r}\n" for value in _score(wfsa, batch, strings, declared or 0))
+        sys.stdout.write("".join(lines))
+
+
+def _batches(strings: StringsFile) -> Iterator[list[StringLine]]:
+    batch: list[StringLine] = []
+    longest = 0
+    for string in strings:
+        longest = max(longest, len(string.symbols))
+        if batch and (len(batch) == _BATCH_STRINGS or (len(batch) + 1) * longest > _BATCH_SYMBOLS):
+            yield batch
+            batch, longest = [], len(string.symbols)
+        batch.append(string)
+    if batch:
+        yield batch
+
+
+def _score(wfsa: WFSA, batch: list[StringLine], file: StringsFile, declared: int) -> list[float]:
+    reader = symbol_reader(wfsa.alphabet)
+    known: dict[int, tuple[Hashable, ...]] = {}  # position in the batch → its symbols
+    for i, string in enumerate(batch):
+        if not _has_dead_symbol(string, reader, declared):
+            known[i] = read_symbols_of(string, reader, file)
+    scores = [wfsa.semiring.zero] * len(batch)
+    if known:
+        for i, value in zip(known, wfsa.score(list(known.values())).tolist(), strict=True):
+            scores[i] = value
+    return scores
+
+
+def _has_dead_symbol(string: StringLine, reader: Callable[[str], Hashable | None], declared: int) -> bool:
+    """Does the string have a symbol below |Σ| that the model never mentions, and none that is unknown?"""
+    values = [natural(token) for token in string.symbols if reader(token) is None]
+    return bool(values) and all(value is not None and value < declared for value in values)

@@ -1,0 +1,144 @@
+"""WFSAs as files: OpenFst text, JSON, PAutomaC models, Graphviz dot; and files of strings."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePath
+from typing import Any
+
+from rrnn.errors import FormatError
+from rrnn.semirings import Semiring
+from rrnn.wfsa.io.costs import Costs
+from rrnn.wfsa.io.dot import save_dot, to_dot
+from rrnn.wfsa.io.files import PathLike
+from rrnn.wfsa.io.json import from_json, load_json, save_json, to_json
+from rrnn.wfsa.io.openfst import from_openfst, load_openfst, save_openfst, to_openfst
+from rrnn.wfsa.io.pautomac import from_pautomac, load_pautomac, save_pautomac, to_pautomac
+from rrnn.wfsa.io.strings import StringsFile, load_strings, save_strings
+from rrnn.wfsa.io.symbol_table import SymbolTable, load_symbols, save_symbols, symbols_for
+from rrnn.wfsa.machine import WFSA
+
+_LOADERS = {"json": load_json, "openfst": load_openfst, "pautomac": load_pautomac}
+_SAVERS = {"json": save_json, "openfst": save_openfst, "pautomac": save_pautomac, "dot": save_dot}
+_ENDINGS = {
+    ".json": "json",
+    ".fst": "openfst",
+    ".fst.txt": "openfst",
+    ".att": "openfst",
+    ".pautomac": "pautomac",
+    "pautomac_model.txt": "pautomac",  # as the competition names them: 1.pautomac_model.txt
+    ".dot": "dot",
+    ".gv": "dot",
+}
+# what each format needs beyond a path: everything else given is a mistake
+_LOAD_OPTIONS = {"json": set(), "openfst": {"isymbols", "costs", "acceptor"}, "pautomac": {"tolerance"}}
+_SAVE_OPTIONS = {
+    "json": set(),
+    "openfst": {"isymbols", "costs"},
+    "pautomac": {"tolerance"},
+    "dot": {"digits"},
+}
+
+
+def load(
+    path: PathLike,
+    format: str | None = None,
+    *,
+    semiring: str | Semiring | None = None,
+    isymbols: PathLike | SymbolTable | None = None,
+    costs: Costs | None = None,
+    acceptor: bool | None = None,
+    tolerance: float | None = None,
+    allow_empty: bool = False,
+) -> WFSA:
+    """Read a WFSA. The format (json, openfst, pautomac) is told by the file's name if it is not given.
+
+    An OpenFst file is read in `semiring` (min-plus by default, OpenFst's own), with `isymbols`, `costs` and
+    `acceptor` as in `load_openfst`. The others say their semiring; another one given here is what the machine
+    is turned into (`WFSA.with_semiring`): `semiring="log"` reads a PAutomaC model as log-probabilities.
+    """
+    name = _format(path, format, _LOADERS, "read")
+    options = {"isymbols": isymbols, "costs": costs, "acceptor": acceptor, "tolerance": tolerance}
+    given = _options(options, _LOAD_OPTIONS[name], name)
+    if name == "openfst" and semiring is not None:
+        given["semiring"] = semiring
+    wfsa = _LOADERS[name](path, allow_empty=allow_empty, **given)
+    return wfsa if name == "openfst" or semiring is None else wfsa.with_semiring(semiring)
+
+
+def save(
+    wfsa: WFSA,
+    path: PathLike,
+    format: str | None = None,
+    *,
+    isymbols: PathLike | None = None,
+    costs: Costs | None = None,
+    tolerance: float | None = None,
+    digits: int | None = None,
+) -> None:
+    """Write a WFSA. The format (json, openfst, pautomac, dot) is told by the file's name if it is not given.
+
+    A file is written whole or not at all: when something goes wrong, what was there before stays.
+    """
+    name = _format(path, format, _SAVERS, "written")
+    options = {"isymbols": isymbols, "costs": costs, "tolerance": tolerance, "digits": digits}
+    _SAVERS[name](wfsa, path, **_options(options, _SAVE_OPTIONS[name], name))
+
+
+def guess_format(path: PathLike) -> str | None:
+    """The format that a file's name tells, or None."""
+    name = PurePath(os.fspath(path)).name.lower()
+    return next((form for ending, form in _ENDINGS.items() if name.endswith(ending)), None)
+
+
+def _format(path: PathLike, format: str | None, known: dict[str, Any], done: str) -> str:
+    name = format or guess_format(path)
+    if name is None:
+        raise FormatError(
+            f"the format is told by the file's name ({', '.join(_ENDINGS)}), which this one does not; "
+            f"give format= one of {', '.join(known)}",
+            source=os.fspath(path),
+        )
+    if name not in known:
+        raise FormatError(
+            f"WFSAs are {done} as {', '.join(known)}; got the format {name!r}", source=os.fspath(path)
+        )
+    return name
+
+
+def _options(options: dict[str, Any], allowed: set[str], name: str) -> dict[str, Any]:
+    given = {key: value for key, value in options.items() if value is not None}
+    for key in given:
+        if key not in allowed:
+            takes = f"takes {', '.join(sorted(allowed))}" if allowed else "takes no options"
+            raise FormatError(f"the format {name} {takes}; got {key}")
+    return given
+
+
+__all__ = [
+    "Costs",
+    "StringsFile",
+    "SymbolTable",
+    "from_json",
+    "from_openfst",
+    "from_pautomac",
+    "guess_format",
+    "load",
+    "load_json",
+    "load_openfst",
+    "load_pautomac",
+    "load_strings",
+    "load_symbols",
+    "save",
+    "save_dot",
+    "save_json",
+    "save_openfst",
+    "save_pautomac",
+    "save_strings",
+    "save_symbols",
+    "symbols_for",
+    "to_dot",
+    "to_json",
+    "to_openfst",
+    "to_pautomac",
+]

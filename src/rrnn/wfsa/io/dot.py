@@ -1,0 +1,59 @@
+"""WFSAs as Graphviz dot, for pictures. Written only: dot carries no exact weights, so it is not read back.
+
+Start states are bold and have their initial weight beside their name when it is not one; final states are
+double circles, with their final weight. An arc reads `symbol / weight`, a weight of one is left out.
+"""
+
+from __future__ import annotations
+
+import math
+
+from rrnn.wfsa.io.files import PathLike, indexed_arcs, write_text
+from rrnn.wfsa.machine import WFSA
+
+
+def save_dot(wfsa: WFSA, path: PathLike, *, digits: int = 4) -> None:
+    """Write a WFSA as dot, with this many significant digits."""
+    write_text(path, to_dot(wfsa, digits=digits))
+
+
+def to_dot(wfsa: WFSA, *, digits: int = 4) -> str:
+    """The dot text."""
+    one, zero = wfsa.semiring.one, wfsa.semiring.zero
+
+    def with_weight(text: str, weight: float) -> str:
+        return text if weight == one else f"{text} / {_number(weight, digits)}"
+
+    lines = ["digraph WFSA {", "  rankdir=LR;", "  node [shape=circle];"]
+    for q, (state, initial, final) in enumerate(
+        zip(wfsa.states, wfsa.initial_weight.tolist(), wfsa.final_weight.tolist(), strict=True)
+    ):
+        label, style = _printable(state), ""
+        if initial != zero:
+            style += ", style=bold"
+            label = label if initial == one else f"{_number(initial, digits)} / {label}"
+        if final != zero:
+            style += ", shape=doublecircle"
+            label = with_weight(label, final)
+        lines.append(f"  {q} [label={_quoted(label)}{style}];")
+    for q, a, r, weight in indexed_arcs(wfsa):
+        label = with_weight("ε" if a < 0 else _printable(wfsa.alphabet[a]), weight)
+        lines.append(f"  {q} -> {r} [label={_quoted(label)}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _number(weight: float, digits: int) -> str:
+    if math.isinf(weight):
+        return "∞" if weight > 0 else "−∞"
+    return f"{weight:.{digits}g}".replace("-", "−")
+
+
+def _printable(name: object) -> str:
+    """A name as text; the empty string and what would hide in a picture are shown as Python writes them."""
+    text = str(name)
+    return text if text.isprintable() and text.strip() else repr(name)
+
+
+def _quoted(text: str) -> str:
+    """A dot string. In labels a backslash starts an escape (\\n, \\l), so it is doubled like the quote."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
