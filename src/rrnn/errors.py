@@ -23,7 +23,9 @@ class FormatError(RRNNError, ValueError):
     """A file that cannot be read. Carries where: `source` (a name) and `line` (1-based) when known."""
 
     def __init__(self, message: str, *, source: str | None = None, line: int | None = None) -> None:
-        where = (source or "") + (f":{line}" if line is not None and source else f"line {line}" if line else "")
+        where = (source or "") + (
+            f":{line}" if line is not None and source else f"line {line}" if line else ""
+        )
         super().__init__(f"{where}: {message}" if where else message)
         self.source, self.line = source, line
 

@@ -1,0 +1,173 @@
+"""Reverse mode on the IR: the program of one step backwards.
+
+The forward values are recomputed from pre-activations, parameters and the previous stored states (the only thing that
+must be saved). Parameters enter a step through per-unit values (σ of a parameter, a bias): a step's adjoint gives the
+gradient of those, to be summed over time and batch, and the *epilogue*, run once per unit, turns the sums into
+gradients of the parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rrnn.errors import ProgramError
+from rrnn.ir.builder import Builder
+from rrnn.ir.ops import Op
+from rrnn.ir.program import Program
+
+
+@dataclass(frozen=True)
+class Adjoint:
+    step: Program  # grad_preact k, grad_input, grad_state s, grad_unit j
+    epilogue: Program  # grad_param p, from GRAD_UNIT j
+    units: tuple[int, ...]  # unit value j is instruction units[j] of the forward program
+
+
+@lru_cache(maxsize=256)
+def adjoint(program: Program) -> Adjoint:
+    """The gradient of a step: for semirings that have one."""
+    if not program.semiring.laws.has_gradient:
+        raise ProgramError(
+            f"the {program.semiring_name} semiring has no gradient: run this cell without gradients "
+            "(torch.no_grad), or use real, log, max-plus, min-plus or max-times"
+        )
+    b = Builder(program.semiring)
+    forward = copy_into(b, program)
+    seeds: dict[int, int] = {}
+    _accumulate(b, seeds, forward[program.of_kind("output")[0]], b.leaf(Op.GRAD_OUTPUT))
+    for s, value in program.of_kind("state").items():
+        _accumulate(b, seeds, forward[value], b.leaf(Op.GRAD_STATE, s))
+
+    units = unit_values(program)
+    wanted = {forward[n] for n in units}
+    grads = reverse(b, seeds, stop=wanted)
+    outputs = []
+    for n, (op, _, attr) in enumerate(program.instructions):
+        kind = {Op.PREACT: "grad_preact", Op.INPUT: "grad_input", Op.STATE: "grad_state"}.get(op)
+        if kind:
+            outputs.append((kind, int(attr or 0), grads.get(forward[n], b.const(0.0))))
+    for s in range(len(program.states)):  # a state that no instruction reads still needs its (zero) gradient
+        if not any(o[:2] == ("grad_state", s) for o in outputs):
+            outputs.append(("grad_state", s, b.const(0.0)))
+    outputs += [("grad_unit", j, grads.get(forward[n], b.const(0.0))) for j, n in enumerate(units)]
+    shape = {"projections": program.projections, "parameters": program.parameters, "states": program.states}
+    step, _ = b.finish(
+        f"{program.name}.adjoint", **shape, initial=[b.const(0.0)] * len(program.states), outputs=outputs
+    )
+    return Adjoint(step, _epilogue(program, units), units)
+
+
+def unit_values(program: Program) -> tuple[int, ...]:
+    """Per-unit values, not numbers, that the step itself reads."""
+    per_unit = program.per_unit
+    used = {a for n, i in enumerate(program.instructions) if n not in per_unit for a in i.args}
+    used |= {o.value for o in program.outputs}
+    return tuple(n for n in sorted(used & per_unit) if program.instructions[n].op is not Op.CONST)
+
+
+def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
+    b = Builder(program.semiring)
+    forward = copy_into(b, program, only=program.per_unit)
+    seeds: dict[int, int] = {}
+    for j, n in enumerate(units):
+        _accumulate(b, seeds, forward[n], b.leaf(Op.GRAD_UNIT, j))
+    grads = reverse(b, seeds)
+    outputs = []
+    for p in range(len(program.parameters)):
+        leaf = next((n for n, i in enumerate(program.instructions) if i.op is Op.PARAM and i.attr == p), None)
+        value = grads.get(forward[leaf]) if leaf is not None and leaf in forward else None
+        outputs.append(("grad_param", p, b.const(0.0) if value is None else value))
+    epilogue, _ = b.finish(
+        f"{program.name}.epilogue",
+        projections=(),
+        parameters=program.parameters,
+        states=(),
+        initial=(),
+        outputs=outputs,
+    )
+    return epilogue
+
+
+def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) -> dict[int, int]:
+    """Emit a program's instructions into a builder: old number → new number."""
+    number: dict[int, int] = {}
+    for n, (op, args, attr) in enumerate(program.instructions):
+        if only is not None and n not in only:
+            continue
+        if op is Op.CONST:
+            number[n] = b.const(float(attr or 0.0))
+        elif op.arity == 0:
+            number[n] = b.leaf(op, None if attr is None else int(attr))
+        else:
+            number[n] = b.emit(op, *(number[a] for a in args))
+    return number
+
+
+def _accumulate(b: Builder, grads: dict[int, int], n: int, g: int) -> None:
+    grads[n] = b.emit(Op.ADD, grads[n], g) if n in grads else g
+
+
+def reverse(
+    b: Builder, seeds: Mapping[int, int], stop: frozenset[int] | set[int] = frozenset()
+) -> dict[int, int]:
+    """instruction → its gradient, given the gradients of some; `stop`: treat these as leaves."""
+    grads = dict(seeds)
+    for n in range(max(seeds, default=-1), -1, -1):
+        if n not in grads or n in stop:
+            continue
+        op, args, _ = b.instructions[n]
+        if b.value(grads[n]) == 0:
+            continue
+        for arg, g in zip(args, _local(b, op, args, n, grads[n]), strict=False):
+            if g is not None and b.value(arg) is None:
+                _accumulate(b, grads, arg, g)
+    return grads
+
+
+def _local(b: Builder, op: Op, args: tuple[int, ...], y: int, g: int) -> list[int | None]:
+    """Gradients of one instruction's arguments."""
+    e, c = b.emit, b.const
+    x, w = (*args, -1, -1)[:2]
+    match op:
+        case Op.ADD:
+            return [g, g]
+        case Op.SUB:
+            return [g, e(Op.NEG, g)]
+        case Op.MUL:
+            return [e(Op.MUL, g, w), e(Op.MUL, g, x)]
+        case Op.DIV:
+            gx = e(Op.DIV, g, w)
+            return [gx, e(Op.NEG, e(Op.MUL, gx, y))]
+        case Op.NEG:
+            return [e(Op.NEG, g)]
+        case Op.MAX | Op.MIN:
+            # The first argument wins ties, but an infinite zero never gets a gradient.
+            big, small = (x, w) if op is Op.MAX else (w, x)
+            first = e(Op.MUL, g, e(Op.GE, big, small))
+            if math.isinf(b.semiring.zero):
+                end = c(b.semiring.zero)
+                first = e(Op.MUL, first, e(Op.GT, x, end) if op is Op.MAX else e(Op.GT, end, x))
+            return [first, e(Op.MUL, g, e(Op.GT, small, big))]
+        case Op.LOGADDEXP:
+            return [e(Op.MUL, g, e(Op.SHARE, x, y)), e(Op.MUL, g, e(Op.SHARE, w, y))]
+        case Op.EXP:
+            return [e(Op.MUL, g, y)]
+        case Op.LOG:
+            return [e(Op.DIV, g, x)]
+        case Op.SQRT:
+            return [e(Op.DIV, e(Op.MUL, g, c(0.5)), y)]
+        case Op.SIGMOID:
+            return [e(Op.MUL, g, e(Op.MUL, y, e(Op.SUB, c(1.0), y)))]
+        case Op.TANH:
+            return [e(Op.MUL, g, e(Op.SUB, c(1.0), e(Op.MUL, y, y)))]
+        case Op.RELU:
+            return [e(Op.MUL, g, e(Op.GT, x, c(0.0)))]
+        case Op.LOG_SIGMOID:
+            return [e(Op.MUL, g, e(Op.SIGMOID, e(Op.NEG, x)))]
+        case Op.SOFTPLUS:
+            return [e(Op.MUL, g, e(Op.SIGMOID, x))]
+        case _:  # leaves, and the piecewise constant STEP, GE, GT
+            return []

@@ -1,0 +1,208 @@
+"""A program: straight-line scalar code of one time step, for every unit alike.
+
+Its canonical text is its key: ops, caches and exported graphs carry the text, and `Program.parse` reads it back.
+
+    rrnn-program 1
+    name B
+    semiring real
+    projections u f
+    parameters f.bias
+    states q1
+    %0 = param 0
+    …
+    initial %7
+    out state 0 %6
+    out output 0 %8
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+from rrnn.errors import ProgramError
+from rrnn.ir.ops import BY_TEXT, Instruction, Op
+from rrnn.semirings import SEMIRINGS, Semiring, get_semiring
+
+HEADER = "rrnn-program 1"
+
+
+class Output(NamedTuple):
+    """What an instruction's value is for. `kind` is one of the names in `OUTPUT_KINDS`."""
+
+    kind: str
+    index: int
+    value: int
+
+
+# forward: state (the new ones), score, output.   adjoint: grad_preact, grad_input, grad_state, grad_unit.
+# epilogue: grad_param.   scan: entry (row-major in the augmented transition), jacobian, direct.
+OUTPUT_KINDS = (
+    *("state", "score", "output"),
+    *("grad_preact", "grad_input", "grad_state", "grad_unit", "grad_param"),
+    *("entry", "jacobian", "direct"),
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    name: str
+    semiring_name: str
+    projections: tuple[str, ...]
+    parameters: tuple[str, ...]
+    states: tuple[str, ...]
+    instructions: tuple[Instruction, ...]
+    initial: tuple[int, ...]  # per stored state: its value before the first symbol, from parameters alone
+    outputs: tuple[Output, ...]
+
+    @property
+    def semiring(self) -> Semiring:
+        return get_semiring(self.semiring_name)
+
+    def of_kind(self, kind: str) -> dict[int, int]:
+        """index → instruction, of the outputs of one kind, by index."""
+        return {o.index: o.value for o in sorted(self.outputs, key=lambda o: o.index) if o.kind == kind}
+
+    @cached_property
+    def uses_input(self) -> bool:
+        return any(i.op is Op.INPUT for i in self.instructions)
+
+    def depending_on(self, *leaves: Op) -> frozenset[int]:
+        """Instructions whose value depends on a leaf of these kinds."""
+        found: set[int] = set()
+        for n, (op, args, _) in enumerate(self.instructions):
+            if op in leaves or any(a in found for a in args):
+                found.add(n)
+        return frozenset(found)
+
+    @cached_property
+    def per_unit(self) -> frozenset[int]:
+        """Instructions computed once per unit: those that depend on parameters and numbers alone."""
+        step = (Op.PREACT, Op.INPUT, Op.STATE, Op.GRAD_OUTPUT, Op.GRAD_STATE)
+        return frozenset(range(len(self.instructions))) - self.depending_on(*step)
+
+    def needed_for(self, values: Iterable[int]) -> frozenset[int]:
+        found, todo = set(values), list(values)
+        while todo:
+            for a in self.instructions[todo.pop()].args:
+                if a not in found:
+                    found.add(a)
+                    todo.append(a)
+        return frozenset(found)
+
+    @cached_property
+    def text(self) -> str:
+        lines = [
+            HEADER,
+            f"name {self.name}",
+            f"semiring {self.semiring_name}",
+            " ".join(["projections", *self.projections]),
+            " ".join(["parameters", *self.parameters]),
+            " ".join(["states", *self.states]),
+        ]
+        for n, (op, args, attr) in enumerate(self.instructions):
+            words = [op.text, *(f"%{a}" for a in args)]
+            if attr is not None:
+                words.append(repr(float(attr)) if op is Op.CONST else str(attr))
+            lines.append(f"%{n} = {' '.join(words)}")
+        lines.append(" ".join(["initial", *(f"%{i}" for i in self.initial)]))
+        lines += [f"out {o.kind} {o.index} %{o.value}" for o in self.outputs]
+        return "\n".join(lines) + "\n"
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @staticmethod
+    def parse(text: str) -> Program:
+        """The program of a canonical text, verified; parsed once per process."""
+        return _parse(text)
+
+
+_INSTRUCTION = re.compile(r"%(\d+) = (\w+)((?: %\d+)*)(?: ([^ %]+))?")
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> Program:
+    lines = text.split("\n")
+    if lines[0] != HEADER:
+        raise ProgramError(f"a program's text starts with {HEADER!r}; got {lines[0][:60]!r}")
+    fields: dict[str, list[str]] = {}
+    instructions: list[Instruction] = []
+    outputs: list[Output] = []
+    for n, line in enumerate(lines[1:], 2):
+        word, *rest = line.split(" ")
+        try:
+            if m := _INSTRUCTION.fullmatch(line):
+                op = BY_TEXT[m[2]]
+                args = tuple(int(a[1:]) for a in m[3].split())
+                attr = None if m[4] is None else float(m[4]) if op is Op.CONST else int(m[4])
+                if int(m[1]) != len(instructions):
+                    raise ValueError
+                instructions.append(Instruction(op, args, attr))
+            elif word == "out":
+                outputs.append(Output(rest[0], int(rest[1]), int(rest[2].removeprefix("%"))))
+            elif word in ("name", "semiring", "projections", "parameters", "states", "initial"):
+                fields[word] = rest
+            elif line:
+                raise ValueError
+        except (ValueError, KeyError, IndexError):
+            raise ProgramError(f"line {n} of the program cannot be read: {line[:80]!r}") from None
+    try:
+        program = Program(
+            fields["name"][0],
+            fields["semiring"][0],
+            tuple(fields["projections"]),
+            tuple(fields["parameters"]),
+            tuple(fields["states"]),
+            tuple(instructions),
+            tuple(int(i.removeprefix("%")) for i in fields["initial"]),
+            tuple(outputs),
+        )
+    except (KeyError, IndexError, ValueError):
+        raise ProgramError(
+            "the program's text lacks one of name, semiring, projections, parameters, states, initial"
+        ) from None
+    return verify(program)
+
+
+def verify(program: Program) -> Program:
+    """Raise `ProgramError` for a malformed program; return it."""
+    limits = {
+        Op.PARAM: len(program.parameters),
+        Op.PREACT: len(program.projections),
+        Op.STATE: len(program.states),
+        Op.GRAD_STATE: len(program.states),
+    }
+    if program.semiring_name not in SEMIRINGS:
+        raise ProgramError(f"unknown semiring {program.semiring_name!r}")
+    for n, (op, args, attr) in enumerate(program.instructions):
+        where = f"%{n} ({op.text})"
+        if len(args) != op.arity:
+            raise ProgramError(f"{where} takes {op.arity} arguments; got {len(args)}")
+        if any(not 0 <= a < n for a in args):
+            raise ProgramError(f"{where} uses a value that is not computed before it")
+        if (attr is None) != (op.attribute is None):
+            raise ProgramError(f"{where} {'needs' if attr is None else 'takes no'} attribute")
+        if op is Op.CONST and math.isnan(float(attr or 0)):
+            raise ProgramError(f"{where} is NaN")
+        if op in limits and not 0 <= int(attr or 0) < limits[op]:
+            raise ProgramError(f"{where} {attr} is out of range: there are {limits[op]}")
+    for kind, index, value in program.outputs:
+        if kind not in OUTPUT_KINDS or index < 0 or not 0 <= value < len(program.instructions):
+            raise ProgramError(f"output {kind} {index} %{value} is not valid")
+    if len({(o.kind, o.index) for o in program.outputs}) != len(program.outputs):
+        raise ProgramError("an output is given twice")
+    if len(program.initial) != len(program.states) or any(
+        not 0 <= i < len(program.instructions) or i not in program.per_unit for i in program.initial
+    ):
+        raise ProgramError(
+            "every stored state needs one initial value, computed from parameters and numbers alone"
+        )
+    return program

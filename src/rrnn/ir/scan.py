@@ -1,0 +1,129 @@
+"""Parallel in time: a step is linear over the semiring, so steps compose, and chunks of time can run at once.
+
+The state row is extended by a constant one, index 0, for what enters from always-on states; stored state s has index
+s + 1. `entry i·n + j` (n = states + 1) is the weight with which index i reaches index j in one step. Which entries of a
+*composed* transition can be non-zero follows from reachability: B carries 2 numbers, C and F carry 5.
+
+Backwards, dL/d state runs by a recurrence that is linear over the reals whatever the semiring:
+carried' = Jᵀ · (carried + direct), with the Jacobian J and the part `direct` that comes from the step's own output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from rrnn.errors import ProgramError
+from rrnn.ir.adjoint import copy_into, reverse
+from rrnn.ir.builder import Builder
+from rrnn.ir.ops import PLUS, TIMES, Op
+from rrnn.ir.program import Program
+
+Pattern = frozenset[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """The scan form of a program: per-step entries, and which ones a chunk carries."""
+
+    program: Program  # outputs `entry i*n+j`
+    size: int  # n: stored states + 1
+    step: Pattern  # entries of one step, without (0, 0), which is one
+    carried: Pattern  # entries of a composed chunk: the reflexive, transitive closure of `step`
+
+
+@dataclass(frozen=True)
+class ReverseScan:
+    program: Program  # outputs `jacobian i*S+j` = ∂ new j / ∂ old i, `direct j`
+    size: int  # S stored states
+    step: Pattern
+    carried: Pattern
+
+
+def compose_closure(size: int, step: Pattern) -> Pattern:
+    """Entries that a product of any number of steps (none too) can have."""
+    reach = {(i, i) for i in range(size)} | set(step)
+    for k in range(size):
+        for i in range(size):
+            for j in range(size):
+                if (i, k) in reach and (k, j) in reach:
+                    reach.add((i, j))
+    return frozenset(reach)
+
+
+@lru_cache(maxsize=256)
+def scan_form(program: Program) -> Scan:
+    """Read the linear form of every new state off the program."""
+    b = Builder(program.semiring)
+    number = copy_into(b, program)
+    plus, times = PLUS[program.semiring_name], TIMES[program.semiring_name]
+    forms: dict[
+        int, dict[int, int]
+    ] = {}  # instruction → {index i: coefficient}, of those that read the state
+    stateful = program.depending_on(Op.STATE)
+    for n in sorted(program.needed_for(program.of_kind("state").values())):
+        op, args, attr = program.instructions[n]
+        if op is Op.STATE:
+            forms[n] = {int(attr or 0) + 1: b.one}
+        elif n in stateful:
+            parts = [forms[a] if a in stateful else {0: number[a]} for a in args]
+            if op is plus:
+                forms[n] = {
+                    i: b.sum(p[i] for p in parts if i in p) for i in sorted({i for p in parts for i in p})
+                }
+            elif op is times and sum(a in stateful for a in args) == 1:
+                row, factor = (
+                    (parts[0], number[args[1]]) if args[0] in stateful else (parts[1], number[args[0]])
+                )
+                forms[n] = {i: b.times(x, factor) for i, x in row.items()}
+            else:
+                raise ProgramError(
+                    f"%{n} ({op.text}) is not linear in the state over {program.semiring_name}"
+                )
+    size = len(program.states) + 1
+    outputs, step = [], set()
+    for s, value in program.of_kind("state").items():
+        row = forms[value] if value in forms else {0: number[value]}
+        for i, coefficient in row.items():
+            if coefficient != b.zero:
+                outputs.append(("entry", i * size + s + 1, coefficient))
+                step.add((i, s + 1))
+    scan, _ = b.finish(
+        f"{program.name}.scan",
+        projections=program.projections,
+        parameters=program.parameters,
+        states=program.states,
+        initial=[b.zero] * len(program.states),
+        outputs=outputs,
+    )
+    return Scan(scan, size, frozenset(step), compose_closure(size, frozenset(step)) - {(0, 0)})
+
+
+@lru_cache(maxsize=256)
+def reverse_scan_form(program: Program) -> ReverseScan:
+    """Jacobian and direct part of a step backwards."""
+    b = Builder(program.semiring)
+    forward = copy_into(b, program)
+    new = {s: forward[v] for s, v in program.of_kind("state").items()}
+    old = {s: b.leaf(Op.STATE, s) for s in new}
+    size, outputs, step = len(program.states), [], set()
+    for j, value in new.items():
+        grads = reverse(b, {value: b.const(1.0)})
+        for i, leaf in old.items():
+            if leaf in grads and b.value(grads[leaf]) != 0:
+                outputs.append(("jacobian", i * size + j, grads[leaf]))
+                step.add((i, j))
+    through = reverse(
+        b, {forward[program.of_kind("output")[0]]: b.leaf(Op.GRAD_OUTPUT)}, stop=set(new.values())
+    )
+    for j, value in new.items():
+        outputs.append(("direct", j, through.get(value, b.const(0.0))))
+    form, _ = b.finish(
+        f"{program.name}.reverse_scan",
+        projections=program.projections,
+        parameters=program.parameters,
+        states=program.states,
+        initial=[b.const(0.0)] * size,
+        outputs=outputs,
+    )
+    return ReverseScan(form, size, frozenset(step), compose_closure(size, frozenset(step)))

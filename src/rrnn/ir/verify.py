@@ -1,0 +1,76 @@
+"""What lowering promises beyond well-formedness: a layer whose output stays finite.
+
+A score can be the semiring's zero (a max-plus C is −∞ after its first symbol). The output expression must map that to
+a finite value with a finite gradient: tanh(score) does, tanh(o * score) gives 0·∞.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING
+
+from rrnn.errors import CellError
+from rrnn.ir.evaluate import evaluate
+from rrnn.ir.ops import PLUS, TIMES, Op
+from rrnn.ir.program import Program
+
+if TYPE_CHECKING:
+    from rrnn.ir.lower import Lowered
+
+
+def check_output(lowered: Lowered) -> None:
+    program = lowered.program
+    if math.isfinite(program.semiring.zero) or not score_may_be_zero(program):
+        return
+    from rrnn.ir.adjoint import copy_into, reverse
+    from rrnn.ir.builder import Builder
+
+    b = Builder(program.semiring)
+    number = copy_into(b, program)
+    score, output = number[program.of_kind("score")[0]], number[program.of_kind("output")[0]]
+    grads = reverse(b, {output: b.const(1.0)}, stop={score})
+    watched = [output, *(g for n, g in grads.items() if n == score or b.instructions[n].op.arity == 0)]
+    rng = random.Random(0)
+    for _ in range(8):
+        leaves = {n: rng.uniform(-2, 2) for n, i in enumerate(b.instructions) if i.op.arity == 0}
+        values = evaluate(b.instructions, leaves, fixed={score: program.semiring.zero})
+        if not all(math.isfinite(values[n]) for n in watched):
+            raise CellError(
+                f"cell {program.name!r}: its score can be the {program.semiring_name} semiring's zero "
+                f"({program.semiring.zero}), and its output expression then has no finite value or gradient. "
+                "Squash the score so that it saturates, as tanh(score) or tanh(o + score) do; "
+                "o * score gives 0·∞."
+            )
+
+
+def score_may_be_zero(program: Program) -> bool:
+    """Run the support of the state (zero or not, every weight taken as non-zero) until it repeats."""
+    plus, times = PLUS[program.semiring_name], TIMES[program.semiring_name]
+    zero = program.semiring.zero
+
+    def support(state: tuple[bool, ...] | None) -> list[bool]:
+        alive: list[bool] = []
+        for op, args, attr in program.instructions:
+            if op is Op.CONST:
+                alive.append(attr != zero)
+            elif op is Op.STATE:
+                alive.append(bool(state and state[int(attr or 0)]))
+            elif op is plus:
+                alive.append(any(alive[a] for a in args))
+            elif op is times:
+                alive.append(all(alive[a] for a in args))
+            else:
+                alive.append(True)
+        return alive
+
+    first = support(None)
+    state = tuple(first[i] for i in program.initial)
+    seen: set[tuple[bool, ...]] = set()
+    while state not in seen:
+        seen.add(state)
+        alive = support(state)
+        if not alive[program.of_kind("score")[0]]:
+            return True
+        state = tuple(alive[v] for v in program.of_kind("state").values())
+    return False
