@@ -100,12 +100,13 @@ def state_names(
     """The states as given, or else in order of first appearance."""
     if states is not None:
         return distinct(states, "state")
-    order: dict[Any, None] = {}
-    for source, _, target, _ in arcs:
-        distinct((source,), "state"), distinct((target,), "state")
-    for name in (*initial, *(q for arc in arcs for q in (arc[0], arc[2])), *final):
-        order[name] = None
-    return tuple(order)
+    appearing = [*initial, *(q for arc in arcs for q in (arc[0], arc[2])), *final]
+    try:
+        return tuple(dict.fromkeys(appearing))
+    except TypeError:  # one of them cannot be hashed: say which
+        for name in appearing:
+            distinct((name,), "state")
+        raise
 
 
 def index_arcs(
@@ -121,13 +122,12 @@ def index_arcs(
     place: dict[tuple[int, int, int], int] = {}
     weights: list[Any] = []
     for source, symbol, target, weight in arcs:
-        what = f"weight of the arc {source!r} --{symbol}--> {target!r}"
         row = (
             state_of(source, state_index, "an arc's source"),
             symbol_of(symbol, symbol_index, source, target),
             state_of(target, state_index, "an arc's target"),
         )
-        checked = check_weight(ring, weight, what)
+        checked = check_weight(ring, weight, "weight of the arc {!r} --{}--> {!r}", source, symbol, target)
         if row not in place:
             place[row] = len(weights)
             weights.append(checked)
@@ -163,16 +163,24 @@ def symbol_of(symbol: Any, symbol_index: Mapping[Any, int], source: Any, target:
         ) from None
 
 
-def check_weight(ring: Semiring, weight: Any, what: str) -> Any:
-    """A number of the semiring, or a 0-d tensor (kept with its graph) that holds one."""
+def check_weight(ring: Semiring, weight: Any, what: str, *names: Any) -> Any:
+    """A number of the semiring, or a 0-d tensor (kept with its graph) that holds one. `what.format(*names)` says
+    in messages which weight it is; machines have many arcs, so it is put together only then."""
     if isinstance(weight, Tensor):
         if weight.dim():
-            raise ShapeError(f"the {what} must be a number or a 0-d tensor; got shape {tuple(weight.shape)}")
-        ring.check(weight.detach().item(), what)
-        return weight if weight.requires_grad else ring.check(weight.item(), what)
+            raise ShapeError(
+                f"the {what.format(*names)} must be a number or a 0-d tensor; got shape {tuple(weight.shape)}"
+            )
+        number = check_weight(ring, weight.detach().item(), what, *names)
+        return weight if weight.requires_grad else number
     if isinstance(weight, str | bytes):  # float("1.5") would take it, and so would a misread file
-        raise SemiringError(f"the {what} must be a number in {ring.set_description}; got the text {weight!r}")
-    return ring.check(weight, what)
+        raise SemiringError(
+            f"the {what.format(*names)} must be a number in {ring.set_description}; got the text {weight!r}"
+        )
+    try:
+        return ring.check(weight)
+    except SemiringError:
+        return ring.check(weight, what.format(*names))
 
 
 def add(ring: Semiring, a: Any, b: Any) -> Any:
@@ -200,7 +208,9 @@ def spread(ring: Semiring, weights: Mapping[Any, Any], state_index: Mapping[Any,
         state_of(q, state_index, f"an {what} state" if what == "initial" else f"a {what} state")
         for q in weights
     ]
-    values = stack(ring, [check_weight(ring, w, f"{what} weight of state {q!r}") for q, w in weights.items()])
+    values = stack(
+        ring, [check_weight(ring, w, what + " weight of state {!r}", q) for q, w in weights.items()]
+    )
     full = ring.zeros(len(state_index), device=values.device)
     return full.index_copy(0, torch.tensor(places, dtype=torch.int64, device=values.device), values)
 

@@ -341,7 +341,7 @@ class WFSA:
         return sample(self, n, generator)
 
     def sample_paths(self, n: int, generator: torch.Generator | None = None) -> list[Path]:
-        """n paths drawn in proportion to their weights; the strings they derive are distributed as in `sample`."""
+        """n paths drawn in proportion to their weights; the strings they derive are those `sample` draws."""
         from rrnn.wfsa.sampling import sample_paths
 
         return sample_paths(self, n, generator)

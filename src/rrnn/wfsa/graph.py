@@ -1,0 +1,84 @@
+"""Plain graph algorithms on state indices: components, levels, a cycle to name in a message."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+
+def successors(n: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
+    follows: list[list[int]] = [[] for _ in range(n)]
+    for source, target in edges:
+        follows[source].append(target)
+    return follows
+
+
+def reachable(follows: Sequence[Sequence[int]], start: Iterable[int]) -> set[int]:
+    """Everything that can be reached, the start included."""
+    seen = set(start)
+    stack = list(seen)
+    while stack:
+        for target in follows[stack.pop()]:
+            if target not in seen:
+                seen.add(target)
+                stack.append(target)
+    return seen
+
+
+def components(follows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Strongly connected components in topological order (edges lead to later ones), each sorted. Tarjan's
+    algorithm with a stack of its own, since a long chain of states would exhaust Python's."""
+    n = len(follows)
+    number, low, on_stack = [-1] * n, [0] * n, [False] * n
+    stack: list[int] = []
+    found: list[list[int]] = []
+    counter = 0
+    for root in range(n):
+        if number[root] >= 0:
+            continue
+        work: list[tuple[int, int]] = [(root, 0)]
+        while work:
+            node, edge = work.pop()
+            if edge == 0:
+                number[node] = low[node] = counter
+                counter += 1
+                stack.append(node)
+                on_stack[node] = True
+            else:
+                low[node] = min(low[node], low[follows[node][edge - 1]])
+            while edge < len(follows[node]):
+                target = follows[node][edge]
+                edge += 1
+                if number[target] < 0:
+                    work += [(node, edge), (target, 0)]
+                    break
+                if on_stack[target]:
+                    low[node] = min(low[node], number[target])
+            else:
+                if low[node] == number[node]:
+                    cut = stack.index(node, max(len(stack) - (counter - number[node]), 0))
+                    found.append(sorted(stack[cut:]))
+                    for member in stack[cut:]:
+                        on_stack[member] = False
+                    del stack[cut:]
+    return found[::-1]
+
+
+def cycle_through(follows: Sequence[Sequence[int]], start: int, inside: Iterable[int]) -> list[int]:
+    """A shortest cycle start → … → start among the states `inside` (which is strongly connected)."""
+    allowed = set(inside)
+    came_from: dict[int, int] = {}
+    queue = deque([start])
+    while queue:
+        node = queue.popleft()
+        for target in follows[node]:
+            if target == start:
+                cycle = [start]
+                while node != start:
+                    cycle.append(node)
+                    node = came_from[node]
+                return [start, *reversed(cycle)]
+            if target in allowed and target not in came_from:
+                came_from[target] = node
+                queue.append(target)
+    raise AssertionError("no cycle: the states are not strongly connected")

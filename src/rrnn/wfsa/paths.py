@@ -1,0 +1,119 @@
+"""Paths, and the score of a string straight from the paper's two definitions.
+
+`score_by_paths` is what every faster way is tested against, so it shares nothing with them: Python numbers,
+the semiring's scalar ⊕ and ⊗, and a walk over `machine.arcs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rrnn.errors import AutomatonError
+from rrnn.wfsa.strings import is_batch
+from rrnn.wfsa.symbols import EPSILON, Arc
+
+if TYPE_CHECKING:
+    from rrnn.wfsa.machine import WFSA
+
+
+@dataclass(frozen=True)
+class Path:
+    """A sequence of adjacent arcs from `start`, with its score λ(start) ⊗ τ(π_1) ⊗ … ⊗ τ(π_n) ⊗ ρ(end)."""
+
+    start: Any
+    arcs: tuple[Arc, ...]
+    positions: tuple[int, ...]
+    """How many symbols were consumed before each arc: `arcs[j]` reads symbol `positions[j]`, or nothing."""
+    weight: Any
+
+    @property
+    def states(self) -> tuple[Any, ...]:
+        """The states it goes through, the first and the last included."""
+        return (self.start, *(arc.target for arc in self.arcs))
+
+    @property
+    def string(self) -> tuple[Any, ...]:
+        """The string it derives."""
+        return tuple(arc.symbol for arc in self.arcs if arc.symbol is not EPSILON)
+
+    def __str__(self) -> str:
+        steps = "".join(f" —{arc.symbol}→ {arc.target}" for arc in self.arcs)
+        return f"{self.start}{steps}  ({self.weight})"
+
+
+def paths(machine: WFSA, string: Any, max_epsilon: int | None = None) -> Iterator[Path]:
+    """Every path that derives the string and whose score is not 0̄ by an arc, start or end of weight 0̄.
+
+    With `max_epsilon`, paths that take at most that many ε-arcs in a row.
+    """
+    if is_batch(string):
+        raise AutomatonError("paths are those of one string, and a list is a batch; pass a str or a tuple")
+    symbols = tuple(string.tolist() if hasattr(string, "tolist") else string)
+    machine.encode(symbols)  # names an unknown symbol
+    ring = machine.semiring
+    leaving: dict[Any, list[Arc]] = {}
+    for arc in machine.arcs:
+        if arc.weight != ring.zero:
+            leaving.setdefault(arc.source, []).append(arc)
+    if max_epsilon is None:
+        _refuse_cycles(leaving)
+    final = machine.final
+
+    # A stack of its own: a string may be longer than Python's recursion limit. Entries are partial paths as
+    # linked lists (arc, position, before), so that they share their beginnings.
+    for start, weight in machine.initial.items():
+        stack: list[tuple[Any, int, int, Any, Any]] = [(start, 0, 0, weight, None)]
+        while stack:
+            state, position, epsilons, score, trail = stack.pop()
+            if position == len(symbols) and state in final:
+                yield _path(start, trail, ring.times(score, final[state]))
+            for arc in reversed(leaving.get(state, [])):
+                if arc.symbol is EPSILON:
+                    if max_epsilon is not None and epsilons >= max_epsilon:
+                        continue
+                    after, run = position, epsilons + 1
+                elif position < len(symbols) and arc.symbol == symbols[position]:
+                    after, run = position + 1, 0
+                else:
+                    continue
+                stack.append((arc.target, after, run, ring.times(score, arc.weight), (arc, position, trail)))
+
+
+def score_by_paths(machine: WFSA, string: Any, max_epsilon: int | None = None) -> Any:
+    """⟦x⟧ = ⊕ of the scores of all paths that derive x (Definition 4 of the paper), one path at a time."""
+    return machine.semiring.sum(path.weight for path in paths(machine, string, max_epsilon))
+
+
+def _path(start: Any, trail: Any, weight: Any) -> Path:
+    arcs: list[Arc] = []
+    positions: list[int] = []
+    while trail is not None:
+        arc, position, trail = trail
+        arcs.append(arc)
+        positions.append(position)
+    return Path(start, tuple(reversed(arcs)), tuple(reversed(positions)), weight)
+
+
+def _refuse_cycles(leaving: dict[Any, list[Arc]]) -> None:
+    """Raise if ε-arcs form a cycle: there would be infinitely many paths."""
+    follows = {q: [a.target for a in arcs if a.symbol is EPSILON] for q, arcs in leaving.items()}
+    done: set[Any] = set()
+    for root in follows:
+        trail: list[Any] = []
+        stack: list[tuple[Any, bool]] = [(root, False)]
+        while stack:
+            state, leave = stack.pop()
+            if leave:
+                done.add(trail.pop())
+            elif state in trail:
+                cycle = " →ε ".join(str(q) for q in (*trail[trail.index(state) :], state))
+                raise AutomatonError(
+                    f"ε-arcs form the cycle {cycle}, so infinitely many paths derive one string, and cannot "
+                    "be listed. Pass max_epsilon= to cap ε-arcs in a row, or use score, which takes the star."
+                )
+            elif state not in done:
+                trail.append(state)
+                stack.append((state, True))
+                stack += [(target, False) for target in follows.get(state, ())]
