@@ -156,8 +156,8 @@ def scale(a: WFSA, factor: Any) -> WFSA:
 def trim(a: WFSA) -> WFSA:
     """Without the states that lie on no path from an initial to a final state, and without their arcs.
 
-    An arc whose weight is exactly 0̄ leads nowhere, unless it may get a gradient. A machine that scores all
-    strings 0̄ for want of a path loses every state.
+    An arc whose weight is exactly 0̄ leads nowhere, unless it may get a gradient. Of a machine in which no path
+    leads to a final state, the first state remains, without arcs: all scores are 0̄.
     """
     arcs = _present(a, a.arc_weight)
     source, target = a.arc_source[arcs], a.arc_target[arcs]
@@ -165,14 +165,15 @@ def trim(a: WFSA) -> WFSA:
     ahead = reachable(successors(a.num_states, edges), _present(a, a.initial_weight).tolist())
     edges = [(p, q) for q, p in edges]
     back = reachable(successors(a.num_states, edges), _present(a, a.final_weight).tolist())
+    useful = sorted(ahead & back) or [0]
     alive = torch.zeros(a.num_states, dtype=torch.bool, device=source.device)
-    alive[sorted(ahead & back)] = True
-    kept = arcs[alive[source] & alive[target]]
+    alive[useful] = True
+    kept = arcs[alive[source] & alive[target]] if ahead & back else arcs[:0]
     place = alive.cumsum(0) - 1
     return WFSA.from_tensors(
         a.semiring,
         a.alphabet,
-        [a.states[q] for q in sorted(ahead & back)],
+        [a.states[q] for q in useful],
         place[a.arc_source[kept]],
         a.arc_symbol[kept],
         place[a.arc_target[kept]],

@@ -15,6 +15,7 @@ from torch import Tensor
 from rrnn.errors import AutomatonError
 from rrnn.semirings import Semiring, get_semiring
 from rrnn.wfsa import checks
+from rrnn.wfsa.operations import Operations
 from rrnn.wfsa.symbols import EPSILON, Arc
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ Symbol = Hashable
 T = TypeVar("T")
 
 
-class WFSA:
+class WFSA(Operations):
     """A weighted finite-state automaton over a finite alphabet.
 
     `arcs` are `(source, symbol, target, weight)`; `initial` and `final` map states to weights. Weights are

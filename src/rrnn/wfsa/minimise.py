@@ -42,7 +42,7 @@ class Equivalence:
 
 
 def minimise(a: WFSA, tolerance: float = 1e-10) -> WFSA:
-    """A machine over the reals with the same scores and the least number of states.
+    """A machine over the reals with the same scores and the least number of states (one, if all scores are 0).
 
     ε-arcs are removed first. A direction of state space counts as absent when it is smaller than `tolerance`
     relative to the numbers it is computed from; scores keep about that accuracy relative to the sum of the
@@ -160,6 +160,8 @@ def to_dense(a: WFSA) -> Dense:
 
 
 def _from_dense(a: WFSA, initial: Tensor, steps: Tensor, final: Tensor) -> WFSA:
+    if not initial.numel():  # all scores are 0: a machine has a state all the same
+        initial, steps, final = initial.new_zeros(1), steps.new_zeros(len(steps), 1, 1), final.new_zeros(1)
     symbol, source, target = steps.nonzero().unbind(1)
     return WFSA.from_tensors(
         a.semiring,
