@@ -17,7 +17,9 @@ from rrnn import __version__
 from rrnn.errors import RRNNError
 
 # name → ("module:function", one line of help). A name of two words is a command in a group: "lm train".
-COMMANDS: dict[str, tuple[str, str]] = {}
+COMMANDS: dict[str, tuple[str, str]] = {
+    "score": ("rrnn.cli.score:score", "score a file of strings under a WFSA, one score a line"),
+}
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # 128 + SIGINT, what a shell reports

@@ -17,7 +17,8 @@ from rrnn.wfsa.machine import WFSA
 
 # A batch is scored at once: large enough to be quick, small enough that any file fits the memory.
 _BATCH_STRINGS = 1024
-_BATCH_SYMBOLS = 2**18  # counted as strings × longest, as a batch is padded
+_BATCH_SYMBOLS = 2**18
+_BATCH_NUMBERS = 2**22  # strings × states: what Forward holds
 
 Choice = Literal["auto", "yes", "no"]
 _CHOICES: dict[Choice, bool | None] = {"auto": None, "yes": True, "no": False}
@@ -59,20 +60,20 @@ def score(options: Score) -> None:
     declared = (
         strings.alphabet_size if (options.format or guess_format(options.model)) == "pautomac" else None
     )
-    for batch in _batches(strings):
+    for batch in _batches(strings, max(1, min(_BATCH_STRINGS, _BATCH_NUMBERS // wfsa.num_states))):
         lines = (f"{value!r}\n" for value in _score(wfsa, batch, strings, declared or 0))
         sys.stdout.write("".join(lines))
 
 
-def _batches(strings: StringsFile) -> Iterator[list[StringLine]]:
+def _batches(strings: StringsFile, size: int) -> Iterator[list[StringLine]]:
     batch: list[StringLine] = []
-    longest = 0
+    symbols = 0
     for string in strings:
-        longest = max(longest, len(string.symbols))
-        if batch and (len(batch) == _BATCH_STRINGS or (len(batch) + 1) * longest > _BATCH_SYMBOLS):
-            yield batch
-            batch, longest = [], len(string.symbols)
         batch.append(string)
+        symbols += len(string.symbols)
+        if len(batch) == size or symbols >= _BATCH_SYMBOLS:
+            yield batch
+            batch, symbols = [], 0
     if batch:
         yield batch
 

@@ -172,6 +172,8 @@ def _build(data: dict[str, Any], fail: Callable[..., NoReturn], allow_empty: boo
     )
     states = [_read_label(v, f"states[{i}]", fail) for i, v in enumerate(_list(data, "states", fail))]
     alphabet = [_read_label(v, f"alphabet[{i}]", fail) for i, v in enumerate(_list(data, "alphabet", fail))]
+    if not alphabet:
+        fail("alphabet must have at least one symbol")
     initial: dict[Any, float] = {}
     final: dict[Any, float] = {}
     for key, vector in (("initial", initial), ("final", final)):

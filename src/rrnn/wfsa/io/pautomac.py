@@ -109,7 +109,6 @@ def from_pautomac(
 def _parse(text: str, source: str | None) -> dict[str, Section]:
     sections: dict[str, Section] = {}
     name = ""
-    line = 0
     for line, raw in enumerate(lines_of(text), 1):
         content = raw.strip(" \t")
         if not content:
@@ -135,9 +134,7 @@ def _parse(text: str, source: str | None) -> dict[str, Section]:
     for name, form in SECTIONS.items():
         if name not in sections:
             raise FormatError(
-                f"the section `{name}: {form}` is missing; a model has I, F, S and T",
-                source=source,
-                line=line,
+                f"the section `{name}: {form}` is missing; a model has I, F, S and T", source=source
             )
     return sections
 

@@ -9,7 +9,8 @@ Symbols are separated by blanks or tabs. Blank lines are allowed at the end only
 
 **The header.** A first line of two integers `n k` with n ≠ 1 can only be a header. `1 k` may also be the
 string of one symbol k; it is read as a header when exactly one string follows and all its symbols are
-integers below k, as the header would promise. Say `header=True` or `header=False` where the file could mean both.
+integers below k, as the header would promise. Say `header=True` or `header=False` where it could
+be both.
 """
 
 from __future__ import annotations
