@@ -1,0 +1,66 @@
+"""What a backend is: it runs a program over time, forwards and backwards. Shapes, the same for all:
+
+    x      (T, B, K, D)  pre-activations, one per projection, without biases; any strides
+    params (P, D)        per-unit parameters, biases among them
+    state  (S, B, D)     stored states before the first step
+    mask   (T, B) bool   False: a padded step, which keeps the state, outputs 0 and gets no gradient
+    inp    (T, B, D)     the layer's own input, for programs that use it
+
+Outputs take x's dtype, states the compute dtype (float64 for float64, else float32). `saved` holds the stored states
+before the steps 0, every, 2·every, …: (⌈T/every⌉, S, B, D). Gradients of per-unit values come summed over time and
+batch, (U, D); `rrnn.ops` turns them into gradients of parameters.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from rrnn.ir import Program
+
+
+class Backend(ABC):
+    name: str
+
+    @abstractmethod
+    def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
+        """None when this backend can run here; otherwise why not, as the end of a sentence."""
+
+    @abstractmethod
+    def forward(
+        self,
+        program: Program,
+        x: Tensor,
+        params: Tensor,
+        state: Tensor,
+        mask: Tensor | None,
+        inp: Tensor | None,
+        every: int,
+        out: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Write the output into `out` (T, B, D), a possibly strided view; return (final state, saved).
+        `every = 0` saves nothing: inference."""
+
+    @abstractmethod
+    def backward(
+        self,
+        program: Program,
+        x: Tensor,
+        params: Tensor,
+        mask: Tensor | None,
+        inp: Tensor | None,
+        every: int,
+        saved: Tensor,
+        grad_out: Tensor,
+        grad_state: Tensor,
+        grad_x: Tensor,
+        grad_inp: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Write dL/dx and dL/d inp into the given views; return (dL/d unit values (U, D), dL/d first state)."""
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """What states and arithmetic use: float64 stays, everything else computes in float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32

@@ -1,0 +1,154 @@
+"""One step after another: what does not depend on the recurrence is computed for all steps at once, before and after
+the loop, as a person would write it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rrnn.backends.base import compute_dtype
+from rrnn.backends.reference.interpreter import interpret, leaves, per_unit_values
+from rrnn.ir import Op, Program, adjoint
+
+
+@dataclass
+class Inputs:
+    """Everything a program reads, in the compute dtype; padded steps hold zeros, whatever they held before."""
+
+    x: Tensor
+    params: Tensor
+    mask: Tensor | None
+    inp: Tensor | None
+
+    @staticmethod
+    def of(x: Tensor, params: Tensor, mask: Tensor | None, inp: Tensor | None) -> Inputs:
+        dtype = compute_dtype(x.dtype)
+        x, inp = x.to(dtype), None if inp is None else inp.to(dtype)
+        if mask is not None:  # a NaN in the padding must not reach any product, not even one times zero
+            x = torch.where(mask[:, :, None, None], x, 0.0)
+            inp = None if inp is None else torch.where(mask[:, :, None], inp, 0.0)
+        return Inputs(x, params.to(dtype), mask, inp)
+
+    def keep(self, new: Tensor, old: Tensor | float, t: int | None = None) -> Tensor:
+        """`new` on valid steps, `old` on padded ones; of one step, or of all."""
+        if self.mask is None:
+            return new
+        valid = self.mask[t] if t is not None else self.mask
+        return torch.where(valid.unsqueeze(-1), new, old)
+
+    def values(self, program: Program) -> dict[int, Tensor]:
+        """Per-unit values and the leaves of all steps, (T, B, D) each."""
+        values = per_unit_values(program, self.params)
+        values |= {n: self.x[:, :, k] for n, k in leaves(program, Op.PREACT).items()}
+        values |= {n: self.inp for n in leaves(program, Op.INPUT) if self.inp is not None}
+        return values
+
+
+def carry(
+    program: Program,
+    inputs: Inputs,
+    values: dict[int, Tensor],
+    leaf: Op,
+    first: Tensor,
+    results: dict[int, int],
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    """Run a recurrence: `leaf` s is the carried value, `results[s]` the instruction that renews it. Values that
+    depend on the carry are left to the caller. Returns (carry before each step (T, S, B, D), carry at the end)."""
+    steps, recurrent = inputs.x.shape[0], program.depending_on(leaf)
+    loop = [
+        n
+        for n in sorted(program.needed_for(results.values()) & recurrent)
+        if program.instructions[n].op is not leaf
+    ]
+    read = {a for n in loop for a in program.instructions[n].args} | set(results.values())
+    ready = {n: v for n, v in values.items() if n in read}
+    by_step = {n: v.unbind(0) for n, v in ready.items() if v.dim() >= 3}
+    fixed = {n: v for n, v in ready.items() if v.dim() < 3}
+    slots = {n: s for n, s in leaves(program, leaf).items()}
+    state, before = list(first.unbind(0)), []
+    for t in range(steps - 1, -1, -1) if reverse else range(steps):
+        before.append(torch.stack(state) if state else first)
+        here = fixed | {n: v[t] for n, v in by_step.items()} | {n: state[s] for n, s in slots.items()}
+        interpret(program, loop, here, first)
+        state = [
+            inputs.keep(
+                here[results[s]].expand_as(old) if here[results[s]].dim() < 2 else here[results[s]], old, t
+            )
+            for s, old in enumerate(state)
+        ]
+    end = torch.stack(state) if state else first
+    if not steps:
+        return first.new_empty((0, *first.shape)), end
+    return torch.stack(before[::-1] if reverse else before), end
+
+
+def forward(program: Program, inputs: Inputs, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(output, final state, states before each step (T, S, B, D)), differentiable."""
+    values = inputs.values(program)
+    recurrent = program.depending_on(Op.STATE)
+    results = program.of_kind("state")
+    output = program.of_kind("output")[0]
+    wanted = program.needed_for([output, *results.values()])
+    interpret(program, wanted - recurrent, values, state)
+    before, end = carry(program, inputs, values, Op.STATE, state, results, reverse=False)
+    return finish(program, inputs, values, before, end), end, before
+
+
+def finish(
+    program: Program, inputs: Inputs, values: dict[int, Tensor], before: Tensor, end: Tensor
+) -> Tensor:
+    """Outputs of all steps, once the states before each step are known."""
+    output = program.of_kind("output")[0]
+    values |= {n: before[:, s] for n, s in leaves(program, Op.STATE).items()}
+    after = torch.cat([before[1:], end.unsqueeze(0)]) if before.shape[0] else before
+    for s, n in program.of_kind("state").items():
+        values.setdefault(n, after[:, s])
+    interpret(program, program.needed_for([output]), values, end)
+    steps, batch = inputs.x.shape[:2]
+    out = values[output].expand(steps, batch, end.shape[-1])
+    return inputs.keep(out, 0.0)
+
+
+def backward(
+    program: Program, inputs: Inputs, before: Tensor, grad_out: Tensor, grad_state: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The adjoint program over time: (dx, d unit values (U, D), d first state, d input)."""
+    step = adjoint(program).step
+    values = backward_values(step, inputs, before, grad_out)
+    interpret(
+        step, frozenset(range(len(step.instructions))) - step.depending_on(Op.GRAD_STATE), values, grad_state
+    )
+    results = step.of_kind("grad_state")
+    carried, first = carry(step, inputs, values, Op.GRAD_STATE, grad_state, results, reverse=True)
+    dx, du, di = finish_backward(step, inputs, values, carried)
+    return dx, du, first, di
+
+
+def backward_values(step: Program, inputs: Inputs, before: Tensor, grad_out: Tensor) -> dict[int, Tensor]:
+    values = inputs.values(step)
+    values |= {n: before[:, s] for n, s in leaves(step, Op.STATE).items()}
+    values |= {n: inputs.keep(grad_out.to(before.dtype), 0.0) for n in leaves(step, Op.GRAD_OUTPUT)}
+    return values
+
+
+def finish_backward(
+    step: Program, inputs: Inputs, values: dict[int, Tensor], carried: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Gradients of all steps, once dL/d new state is known for each: (dx, d unit values, d input)."""
+    steps, batch, _, units = inputs.x.shape
+    values |= {n: carried[:, s] for n, s in leaves(step, Op.GRAD_STATE).items()}
+    interpret(step, range(len(step.instructions)), values, inputs.params)
+
+    def whole(n: int) -> Tensor:
+        return inputs.keep(values[n].expand(steps, batch, units), 0.0)
+
+    preacts = step.of_kind("grad_preact")
+    empty = inputs.x.new_zeros(steps, batch, units)
+    rows = [whole(preacts[k]) if k in preacts else empty for k in range(inputs.x.shape[2])]
+    dx = torch.stack(rows, 2) if rows else torch.zeros_like(inputs.x)
+    du = [whole(n).sum((0, 1)) for n in step.of_kind("grad_unit").values()]
+    di = step.of_kind("grad_input")
+    return dx, torch.stack(du) if du else inputs.x.new_zeros(0, units), whole(di[0]) if di else None

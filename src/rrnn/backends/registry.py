@@ -1,0 +1,76 @@
+"""Which backend runs: asked for by name, or the fastest that works here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+import torch
+
+from rrnn.backends.base import Backend
+from rrnn.errors import BackendError
+from rrnn.ir import Program
+
+# name → "module:class", imported on first use; in order of preference
+TABLE = {
+    "reference": "rrnn.backends.reference:Reference",
+}
+
+_choice = "auto"  # a plain global: torch.compile reads and guards it
+
+
+@cache
+def get_backend(name: str) -> Backend:
+    if name not in TABLE:
+        raise BackendError(f"unknown backend {name!r}: there are auto, {', '.join(TABLE)}")
+    module, _, attribute = TABLE[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)()
+
+
+class _UseBackend:
+    """The result of `use_backend`: already in force; as a context manager it is undone at the end."""
+
+    def __init__(self, name: str) -> None:
+        if name != "auto":
+            get_backend(name)
+        global _choice
+        self._before, _choice = _choice, name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        global _choice
+        _choice = self._before
+
+
+def use_backend(name: str) -> _UseBackend:
+    """Use one backend from now on, or inside `with use_backend("reference"): …`. "auto" is the default."""
+    return _UseBackend(name)
+
+
+def chosen() -> str:
+    """The name in force: "auto" or a backend's."""
+    return _choice
+
+
+def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Sequence[Program]) -> Backend:
+    """The backend that runs these programs on this device. One asked for by name must work, or it is an error."""
+    if name != "auto":
+        backend = get_backend(name)
+        for program in programs:
+            if why := backend.why_not(device, dtype, program):
+                raise BackendError(f"the {name} backend cannot run {program.name!r} here: {why}")
+        return backend
+    for candidate in TABLE:
+        backend = get_backend(candidate)
+        if not any(backend.why_not(device, dtype, program) for program in programs):
+            return backend
+    raise AssertionError("the reference runs everything")
+
+
+def report(device: torch.device) -> Iterator[tuple[str, str | None]]:
+    """(backend, None or why it does not work on this device), for `rrnn doctor`."""
+    for name in TABLE:
+        yield name, get_backend(name).why_not(device, torch.float32)

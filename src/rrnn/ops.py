@@ -1,0 +1,368 @@
+"""The only place where backends meet autograd.
+
+`rational` runs the cells of one layer side by side: pre-activations of all of them in one tensor, outputs written side
+by side into one tensor. Three ways lead to a backend, with the same results:
+
+* reference, eager: plain torch ops, so that double backward and vmap work;
+* any other backend, eager: an `autograd.Function` (a quarter of a registered op's calling cost);
+* torch.compile and torch.export: the opaque ops `rrnn::forward` and `rrnn::backward`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rrnn.backends.base import Backend, compute_dtype
+from rrnn.backends.reference import serial
+from rrnn.backends.reference.interpreter import interpret, leaves, per_unit_values
+from rrnn.backends.registry import chosen, resolve
+from rrnn.ir import Op, Program, adjoint
+
+SAVE_EVERY = 16
+"""Training saves the states before every SAVE_EVERY-th step and recomputes the others; 1 saves them all."""
+
+
+class Result(NamedTuple):
+    output: Tensor  # (T, B, ΣD)
+    states: list[Tensor]  # per cell (S, B, D)
+
+
+def rational(
+    x: Tensor,
+    params: Sequence[Tensor],
+    states: Sequence[Tensor],
+    programs: Sequence[Program],
+    *,
+    mask: Tensor | None = None,
+    inp: Tensor | None = None,
+    save_every: int | None = None,
+) -> Result:
+    """Run cells side by side over time.
+
+    x (T, B, Σ K·D) holds per cell its K projections of D units each; params[i] (P, D); states[i] (S, B, D);
+    mask (T, B) bool; inp (T, B, ΣD) for cells that read the layer's input."""
+    widths = [p.shape[-1] for p in params]
+    grad = torch.is_grad_enabled() and any(
+        t is not None and t.requires_grad for t in (x, inp, *params, *states)
+    )
+    every = (save_every or SAVE_EVERY) if grad else 0
+    if torch.compiler.is_compiling():
+        texts = [p.text for p in programs]
+        out, final, _ = torch.ops.rrnn.forward(
+            x, list(params), list(states), mask, inp, texts, widths, every, chosen()
+        )
+        return Result(out, final)
+    backend = resolve(chosen(), x.device, x.dtype, programs)
+    if backend.name == "reference":
+        return _eager_reference(x, params, states, programs, widths, mask, inp)
+    if not grad:
+        out, final, _ = _forward(backend, x, params, states, mask, inp, programs, widths, 0)
+        return Result(out, final)
+    out, *final = _Rational.apply(
+        backend, programs, widths, every, mask, x, inp, len(params), *params, *states
+    )
+    return Result(out, final)
+
+
+def initial_state(program: Program, params: Tensor, batch: int) -> Tensor:
+    """λ of every stored state: (S, batch, D), differentiable in the parameters."""
+    params = params.to(compute_dtype(params.dtype))
+    values = per_unit_values(program, params)
+    shape = (batch, params.shape[-1])
+    if not program.initial:
+        return params.new_zeros(0, *shape)
+    return torch.stack([values[i].expand(shape) for i in program.initial])
+
+
+# ---- slices ----------------------------------------------------------------------------------------------------
+
+
+def _slices(x: Tensor, programs: Sequence[Program], widths: Sequence[int]) -> list[Tensor]:
+    """Per cell a view (T, B, K, D) of the pre-activations."""
+    views, start = [], 0
+    for program, width in zip(programs, widths, strict=True):
+        k = len(program.projections)
+        views.append(x[..., start : start + k * width].unflatten(-1, (k, width)))
+        start += k * width
+    return views
+
+
+def _columns(y: Tensor | None, widths: Sequence[int]) -> list[Tensor | None]:
+    """Per cell a view (T, B, D) of a tensor with ΣD columns."""
+    return [None] * len(widths) if y is None else list(y.split(list(widths), -1))
+
+
+def _eager_reference(
+    x: Tensor,
+    params: Sequence[Tensor],
+    states: Sequence[Tensor],
+    programs: Sequence[Program],
+    widths: Sequence[int],
+    mask: Tensor | None,
+    inp: Tensor | None,
+) -> Result:
+    outputs, finals = [], []
+    for program, a, p, s, i in zip(
+        programs, _slices(x, programs, widths), params, states, _columns(inp, widths), strict=True
+    ):
+        inputs = serial.Inputs.of(a, p, mask, i if program.uses_input else None)
+        out, end, _ = serial.forward(program, inputs, s.to(inputs.params.dtype))
+        outputs.append(out.to(x.dtype))
+        finals.append(end)
+    return Result(outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1), finals)
+
+
+# ---- kernels, without autograd -----------------------------------------------------------------------------------
+
+
+def _forward(
+    backend: Backend,
+    x: Tensor,
+    params: Sequence[Tensor],
+    states: Sequence[Tensor],
+    mask: Tensor | None,
+    inp: Tensor | None,
+    programs: Sequence[Program],
+    widths: Sequence[int],
+    every: int,
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    dtype = compute_dtype(x.dtype)
+    out = x.new_empty(*x.shape[:2], sum(widths))
+    finals, saved = [], []
+    rows = zip(
+        programs,
+        _slices(x, programs, widths),
+        params,
+        states,
+        _columns(inp, widths),
+        _columns(out, widths),
+        strict=True,
+    )
+    for program, a, p, s, i, o in rows:
+        assert o is not None
+        end, kept = backend.forward(
+            program, a, p.to(dtype), s.to(dtype), mask, i if program.uses_input else None, every, o
+        )
+        finals.append(end)
+        saved += [kept] if kept is not None else []
+    return out, finals, saved
+
+
+def _backward(
+    backend: Backend,
+    x: Tensor,
+    params: Sequence[Tensor],
+    mask: Tensor | None,
+    inp: Tensor | None,
+    saved: Sequence[Tensor],
+    grad_out: Tensor,
+    grad_finals: Sequence[Tensor],
+    programs: Sequence[Program],
+    widths: Sequence[int],
+    every: int,
+) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
+    dtype = compute_dtype(x.dtype)
+    grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    grad_inp = x.new_empty(0) if inp is None else torch.zeros_like(inp, memory_format=torch.contiguous_format)
+    into = _columns(None if inp is None else grad_inp, widths)
+    grad_params, grad_states = [], []
+    rows = zip(
+        programs,
+        _slices(x, programs, widths),
+        _slices(grad_x, programs, widths),
+        params,
+        saved,
+        grad_finals,
+        _columns(inp, widths),
+        into,
+        _columns(grad_out, widths),
+        strict=True,
+    )
+    for program, a, ga, p, kept, gs, i, gi, go in rows:
+        assert go is not None
+        i, gi = (i, gi) if program.uses_input else (None, None)
+        units, first = backend.backward(
+            program, a, p.to(dtype), mask, i, every, kept, go, gs.to(dtype), ga, gi
+        )
+        grad_params.append(_epilogue(program, p.to(dtype), units).to(p.dtype))
+        grad_states.append(first)
+    return grad_x, grad_params, grad_states, grad_inp
+
+
+def _epilogue(program: Program, params: Tensor, units: Tensor) -> Tensor:
+    """Gradients of per-unit values to gradients of parameters: a few (D,)-sized operations."""
+    tail = adjoint(program).epilogue
+    values = {n: params[p] for n, p in leaves(tail, Op.PARAM).items()}
+    values |= {n: units[j] for n, j in leaves(tail, Op.GRAD_UNIT).items()}
+    interpret(tail, range(len(tail.instructions)), values, params)
+    rows = [values[n].expand(params.shape[-1]) for n in tail.of_kind("grad_param").values()]
+    return torch.stack(rows) if rows else torch.zeros_like(params)
+
+
+# ---- eager autograd ----------------------------------------------------------------------------------------------
+
+
+class _Rational(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        backend: Backend,
+        programs: Sequence[Program],
+        widths: Sequence[int],
+        every: int,
+        mask: Tensor | None,
+        x: Tensor,
+        inp: Tensor | None,
+        cells: int,
+        *rest: Tensor,
+    ) -> tuple[Tensor, ...]:
+        params, states = rest[:cells], rest[cells:]
+        out, finals, saved = _forward(backend, x, params, states, mask, inp, programs, widths, every)
+        ctx.save_for_backward(x, inp, mask, *params, *saved)
+        ctx.call = (backend, programs, widths, every, [s.dtype for s in states])
+        return out, *finals
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_out: Tensor, *grad_finals: Tensor) -> tuple[Any, ...]:
+        backend, programs, widths, every, dtypes = ctx.call
+        x, inp, mask, *rest = ctx.saved_tensors
+        params, saved = rest[: len(programs)], rest[len(programs) :]
+        gx, gp, gs, gi = _backward(
+            backend, x, params, mask, inp, saved, grad_out, grad_finals, programs, widths, every
+        )
+        gs = [g.to(d) for g, d in zip(gs, dtypes, strict=True)]
+        return None, None, None, None, None, gx, None if inp is None else gi, None, *gp, *gs
+
+
+# ---- registered ops, for torch.compile and torch.export ------------------------------------------------------------
+
+_LIB = torch.library.Library("rrnn", "DEF")
+_LIB.define(
+    "forward(Tensor x, Tensor[] params, Tensor[] states, Tensor? mask, Tensor? inp, str[] programs, SymInt[] widths,"
+    " int every, str backend) -> (Tensor, Tensor[], Tensor[])",
+    tags=(torch.Tag.needs_fixed_stride_order,) if hasattr(torch.Tag, "needs_fixed_stride_order") else (),
+)
+_LIB.define(
+    "backward(Tensor x, Tensor[] params, Tensor? mask, Tensor? inp, Tensor[] saved, Tensor grad_out,"
+    " Tensor[] grad_finals, str[] programs, SymInt[] widths, int every, str backend)"
+    " -> (Tensor, Tensor[], Tensor[], Tensor)"
+)
+
+
+def _op_forward(
+    x: Tensor,
+    params: list[Tensor],
+    states: list[Tensor],
+    mask: Tensor | None,
+    inp: Tensor | None,
+    programs: list[str],
+    widths: list[int],
+    every: int,
+    backend: str,
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    parsed = [Program.parse(text) for text in programs]
+    with torch.no_grad():
+        return _forward(
+            resolve(backend, x.device, x.dtype, parsed), x, params, states, mask, inp, parsed, widths, every
+        )
+
+
+def _op_backward(
+    x: Tensor,
+    params: list[Tensor],
+    mask: Tensor | None,
+    inp: Tensor | None,
+    saved: list[Tensor],
+    grad_out: Tensor,
+    grad_finals: list[Tensor],
+    programs: list[str],
+    widths: list[int],
+    every: int,
+    backend: str,
+) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
+    parsed = [Program.parse(text) for text in programs]
+    with torch.no_grad():
+        return _backward(
+            resolve(backend, x.device, x.dtype, parsed),
+            x,
+            params,
+            mask,
+            inp,
+            saved,
+            grad_out,
+            grad_finals,
+            parsed,
+            widths,
+            every,
+        )
+
+
+_LIB.impl("forward", _op_forward, "CompositeExplicitAutograd")
+_LIB.impl("backward", _op_backward, "CompositeExplicitAutograd")
+
+
+@torch.library.register_fake("rrnn::forward", lib=_LIB)
+def _fake_forward(
+    x: Tensor,
+    params: list[Tensor],
+    states: list[Tensor],
+    mask: Tensor | None,
+    inp: Tensor | None,
+    programs: list[str],
+    widths: list[int],
+    every: int,
+    backend: str,
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    dtype, steps, batch = compute_dtype(x.dtype), x.shape[0], x.shape[1]
+    counts = [len(Program.parse(text).states) for text in programs]
+    finals = [x.new_empty(n, batch, w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
+    kept = (steps + every - 1) // every if every else 0
+    saved = [x.new_empty(kept, n, batch, w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
+    return x.new_empty(steps, batch, sum(widths)), finals, saved if every else []
+
+
+@torch.library.register_fake("rrnn::backward", lib=_LIB)
+def _fake_backward(
+    x: Tensor,
+    params: list[Tensor],
+    mask: Tensor | None,
+    inp: Tensor | None,
+    saved: list[Tensor],
+    grad_out: Tensor,
+    grad_finals: list[Tensor],
+    programs: list[str],
+    widths: list[int],
+    every: int,
+    backend: str,
+) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
+    states = [
+        torch.empty_like(g, dtype=compute_dtype(x.dtype), memory_format=torch.contiguous_format)
+        for g in grad_finals
+    ]
+    gi = x.new_empty(0) if inp is None else inp.new_empty(inp.shape)
+    return x.new_empty(x.shape), [p.new_empty(p.shape) for p in params], states, gi
+
+
+def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+    x, params, states, mask, inp, programs, widths, every, backend = inputs
+    ctx.save_for_backward(x, inp, mask, *params, *output[2])
+    ctx.call = (programs, widths, every, backend, [s.dtype for s in states])
+
+
+def _op_grad(ctx: Any, grad_out: Tensor, grad_finals: list[Tensor], _: Any) -> tuple[Any, ...]:
+    programs, widths, every, backend, dtypes = ctx.call
+    x, inp, mask, *rest = ctx.saved_tensors
+    params, saved = rest[: len(programs)], rest[len(programs) :]
+    gx, gp, gs, gi = torch.ops.rrnn.backward(
+        x, params, mask, inp, saved, grad_out, list(grad_finals), programs, widths, every, backend
+    )
+    gs = [g.to(d) for g, d in zip(gs, dtypes, strict=True)]
+    return gx, gp, gs, None, None if inp is None else gi, None, None, None, None
+
+
+torch.library.register_autograd("rrnn::forward", _op_grad, setup_context=_setup, lib=_LIB)
