@@ -164,8 +164,10 @@ def symbol_of(symbol: Any, symbol_index: Mapping[Any, int], source: Any, target:
 
 
 def check_weight(ring: Semiring, weight: Any, what: str, *names: Any) -> Any:
-    """A number of the semiring, or a 0-d tensor (kept with its graph) that holds one. `what.format(*names)` says
-    in messages which weight it is; machines have many arcs, so it is put together only then."""
+    """A number of the semiring, or a 0-d tensor (kept with its graph) that holds one.
+
+    `what.format(*names)` says which weight it is; machines have many arcs, so it is put together for messages only.
+    """
     if isinstance(weight, Tensor):
         if weight.dim():
             raise ShapeError(
@@ -193,8 +195,7 @@ def stack(ring: Semiring, weights: list[Any]) -> Tensor:
     """Numbers and 0-d tensors as one tensor of the semiring's dtype."""
     try:
         if any(isinstance(w, Tensor) for w in weights):
-            device = next(w.device for w in weights if isinstance(w, Tensor))
-            return torch.stack([torch.as_tensor(w, dtype=ring.dtype, device=device) for w in weights])
+            return torch.stack([torch.as_tensor(w, dtype=ring.dtype, device="cpu") for w in weights])
         return torch.tensor(weights, dtype=ring.dtype)
     except (OverflowError, RuntimeError):
         raise SemiringError(
@@ -211,8 +212,8 @@ def spread(ring: Semiring, weights: Mapping[Any, Any], state_index: Mapping[Any,
     values = stack(
         ring, [check_weight(ring, w, what + " weight of state {!r}", q) for q, w in weights.items()]
     )
-    full = ring.zeros(len(state_index), device=values.device)
-    return full.index_copy(0, torch.tensor(places, dtype=torch.int64, device=values.device), values)
+    full = ring.zeros(len(state_index))
+    return full.index_copy(0, torch.tensor(places, dtype=torch.int64), values)
 
 
 def index_tensors(source: Tensor, symbol: Tensor, target: Tensor, states: int, symbols: int) -> Index:
@@ -231,7 +232,7 @@ def index_tensors(source: Tensor, symbol: Tensor, target: Tensor, states: int, s
             kind = "symbol" if name == "symbol" else "state"
             wrong = int(tensor.min()) if int(tensor.min()) < low else int(tensor.max())
             raise AutomatonError(f"unknown {kind}: {name} must lie in {low} … {high - 1}; got {wrong}")
-    return source.to(torch.int64), symbol.to(torch.int64), target.to(torch.int64)
+    return source.to("cpu", torch.int64), symbol.to("cpu", torch.int64), target.to("cpu", torch.int64)
 
 
 def no_repeats(index: Index, names: tuple[Any, ...], symbols: tuple[Any, ...]) -> None:
@@ -253,7 +254,7 @@ def weight_tensor(ring: Semiring, weight: Tensor, length: int, what: str) -> Ten
         got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
         raise ShapeError(f"{what}s must be a tensor of shape ({length},); got {got}")
     ring.tensor(weight.detach())  # before the conversion, which would truncate a fraction in counting
-    return weight.to(ring.dtype)
+    return weight.to("cpu", ring.dtype)
 
 
 def not_empty(machine: WFSA) -> None:

@@ -41,9 +41,8 @@ class Closure:
         self.ring, self.states, self.levels, self.touched = ring, states, levels, touched
         self.matrix: Matrices | None = None
         if touched.numel() <= _LARGEST_MATRIX:
-            device = touched.device
-            unit = ring.zeros(touched.numel(), states, device=device)
-            unit[torch.arange(touched.numel(), device=device), touched] = ring.one
+            unit = ring.zeros(touched.numel(), states)
+            unit[torch.arange(touched.numel()), touched] = ring.one
             rows = self._by_levels(unit)[:, touched]
             self.matrix = Matrices(ring, rows.t().contiguous().unsqueeze(0))
 
@@ -63,7 +62,7 @@ class Closure:
             if level.source.numel():
                 targets, place = level.target.unique(return_inverse=True)
                 arrived = self.ring.t_times(alpha[:, level.source], level.weight)
-                row = torch.arange(n, device=alpha.device).unsqueeze(1) * targets.numel()
+                row = torch.arange(n).unsqueeze(1) * targets.numel()
                 arrived = segment_plus(
                     self.ring, arrived.flatten(), (row + place).flatten(), n * targets.numel()
                 ).view(n, targets.numel())
@@ -95,15 +94,15 @@ def closure(
             for p in follows[q]:
                 if part_of[p] != i:
                     depth[part_of[p]] = max(depth[part_of[p]], depth[i] + 1)
-    inside = torch.tensor([part_of[q] == part_of[p] for q, p in edges], device=source.device)
-    arc_part = torch.tensor([part_of[q] for q, _ in edges], device=source.device)
-    arc_depth = torch.tensor([depth[part_of[q]] for q, _ in edges], device=source.device)
+    inside = torch.tensor([part_of[q] == part_of[p] for q, p in edges])
+    arc_part = torch.tensor([part_of[q] for q, _ in edges])
+    arc_depth = torch.tensor([depth[part_of[q]] for q, _ in edges])
     blocks: dict[int, list[tuple[Tensor, Matrices]]] = {}
     for i in sorted(set(arc_part[inside].tolist())):
         arcs = (inside & (arc_part == i)).nonzero().flatten()
-        members = torch.tensor(parts[i], device=source.device)
+        members = torch.tensor(parts[i])
         position = torch.searchsorted(members, torch.stack((source[arcs], target[arcs])))
-        block = ring.zeros(len(parts[i]), len(parts[i]), device=weight.device)
+        block = ring.zeros(len(parts[i]), len(parts[i]))
         block = block.index_put((position[0], position[1]), weight[arcs])
         star = _star(ring, block, follows, parts[i], names, label)
         blocks.setdefault(depth[i], []).append((members, Matrices(ring, star.t().contiguous().unsqueeze(0))))
@@ -133,7 +132,7 @@ def _star(
         radius = float(torch.linalg.eigvals(block.detach()).abs().max())
         if not radius < _RADIUS:
             raise diverges(0, f"the spectral radius of these arcs is {radius:.6g}, not below 1")
-        eye = torch.eye(len(part), dtype=block.dtype, device=block.device)
+        eye = torch.eye(len(part), dtype=block.dtype)
         return torch.linalg.inv(eye - block)
     # Lehmann's algorithm: after step k entries sum the paths whose inner states are among the first k + 1.
     for k in range(len(part)):
@@ -142,5 +141,5 @@ def _star(
             raise diverges(k, f"here it is the star of {block[k, k].item():.6g}")
         through = ring.t_times(ring.t_times(block[:, k : k + 1], star.to(block.dtype)), block[k : k + 1, :])
         block = ring.t_plus(block, through)
-    unit = ring.zeros(len(part), len(part), device=block.device).fill_diagonal_(ring.one)
+    unit = ring.zeros(len(part), len(part)).fill_diagonal_(ring.one)
     return ring.t_plus(unit, block)

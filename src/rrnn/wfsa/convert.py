@@ -25,7 +25,7 @@ def convert(weights: Tensor, old: Semiring, new: Semiring, f: Callable[[Tensor],
     # Selected, not masked: f may be log, whose gradient at 0 would poison the rest.
     alive = (weights.detach() != old.zero).nonzero().flatten()
     values = (f or _usual(old, new))(weights[alive])
-    out = new.zeros(weights.numel(), device=weights.device)
+    out = new.zeros(weights.numel())
     return out.index_copy(0, alive, _settle(values, new))
 
 

@@ -103,7 +103,8 @@ class WFSA(Operations):
     ) -> WFSA:
         """The same from index tensors (A,) (symbol −1 is ε), `weight` (A,), `initial` (Q,) and `final` (Q,).
 
-        Weight tensors are kept as they are when they have the semiring's dtype: gradients reach them.
+        Weight tensors of the semiring's dtype are kept as they are, others converted (and brought to the CPU,
+        where exact work is done): gradients reach them either way.
         """
         ring = get_semiring(semiring)
         symbols, names = checks.alphabet(alphabet), checks.distinct(states, "state")
@@ -134,7 +135,7 @@ class WFSA(Operations):
         allow_empty: bool,
     ) -> None:
         self.semiring, self.alphabet, self.states = ring, symbols, names
-        self.arc_source, self.arc_symbol, self.arc_target = (i.to(weight.device) for i in index)
+        self.arc_source, self.arc_symbol, self.arc_target = index
         self.arc_weight, self.initial_weight, self.final_weight = weight, initial, final
         self.state_index: dict[State, int] = {q: i for i, q in enumerate(names)}
         self.symbol_index: dict[Symbol, int] = {a: i for i, a in enumerate(symbols)}

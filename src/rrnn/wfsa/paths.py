@@ -6,7 +6,7 @@ the semiring's scalar ⊕ and ⊗, and a walk over `machine.arcs`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -94,6 +94,22 @@ def _path(start: Any, trail: Any, weight: Any) -> Path:
         arcs.append(arc)
         positions.append(position)
     return Path(start, tuple(reversed(arcs)), tuple(reversed(positions)), weight)
+
+
+def paths_of(machine: WFSA, found: Iterable[tuple[int, list[int]]]) -> Iterator[Path]:
+    """(first state, arcs) as numbers to paths, each with its score taken from left to right."""
+    ring, arcs = machine.semiring, machine.arcs
+    initial, final = machine.initial, machine.final
+    for first, numbers in found:
+        start = end = machine.states[first]
+        taken = tuple(arcs[number] for number in numbers)
+        weight, position = initial[start], 0
+        positions: list[int] = []
+        for arc in taken:
+            positions.append(position)
+            position += arc.symbol is not EPSILON
+            weight, end = ring.times(weight, arc.weight), arc.target
+        yield Path(start, taken, tuple(positions), ring.times(weight, final[end]))
 
 
 def _refuse_cycles(leaving: dict[Any, list[Arc]]) -> None:

@@ -57,8 +57,8 @@ class Matrices:
 
     def _each_its_own(self, rows: Tensor, groups: list[tuple[int, int]], per_row: int) -> Tensor:
         """Many small groups: copy a matrix for every row and take all products at once."""
-        symbols = torch.tensor([s for s, _ in groups], device=rows.device)
-        symbols = symbols.repeat_interleave(torch.tensor([count for _, count in groups], device=rows.device))
+        symbols = torch.tensor([s for s, _ in groups])
+        symbols = symbols.repeat_interleave(torch.tensor([count for _, count in groups]))
         step = max(1, 8 * _BLOCK // per_row)
         parts = []
         for block, which in zip(rows.split(step), symbols.split(step), strict=True):
@@ -93,7 +93,7 @@ class _SelectiveProduct(torch.autograd.Function):
             grad = grad.where(out != ring.zero, grad.new_zeros(()))
         to_rows, to_columns = torch.zeros_like(rows), torch.zeros_like(columns)
         targets, sources = columns.shape
-        place = torch.arange(targets, device=rows.device) * sources
+        place = torch.arange(targets) * sources
         step = max(1, _BLOCK // columns.numel())
         for block, g, into in zip(rows.split(step), grad.split(step), to_rows.split(step), strict=True):
             products = ring.t_times(block.unsqueeze(1), columns)
@@ -203,7 +203,7 @@ class _SegmentSelect(torch.autograd.Function):
         values, segment, out = ctx.saved_tensors
         if math.isinf(ctx.zero):
             grad = grad.where(out != ctx.zero, grad.new_zeros(()))
-        order = torch.arange(values.numel(), device=values.device)
+        order = torch.arange(values.numel())
         wins = values == out[segment]
         first = order.new_full(out.shape, values.numel())
         first = first.scatter_reduce(0, segment[wins], order[wins], "amin")

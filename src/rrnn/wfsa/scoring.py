@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from rrnn.errors import SemiringError
+from rrnn.semirings import Semiring
 from rrnn.wfsa.strings import encode_batch, is_batch
-from rrnn.wfsa.transitions import Groups, Transitions, transitions
+from rrnn.wfsa.transitions import Groups, transitions
 
 if TYPE_CHECKING:
     from rrnn.wfsa.machine import WFSA
@@ -74,13 +75,16 @@ def _plan(strings: list[list[int]], symbols: int) -> _Plan:
     return _Plan(longest_first, int((lengths == 0).sum()), steps)
 
 
-class _Scale:
+class Scale:
     """Rows of plus-times numbers kept in range: α is stored as α·2⁻ᵏ, one k a row, so that a score is right
     whenever it fits a float64, whatever the weights on the way to it. Powers of two lose no digit."""
 
-    def __init__(self, transitions: Transitions) -> None:
-        self.active = transitions.ring.name in ("real", "max-times")
+    def __init__(self, ring: Semiring) -> None:
+        self.active = ring.name in ("real", "max-times")
         self.exponent: Tensor | None = None
+
+    def exponents(self, rows: int) -> Tensor:
+        return torch.zeros(rows, dtype=torch.int32) if self.exponent is None else self.exponent
 
     def take(self, rows: Tensor) -> None:
         if self.exponent is not None:
@@ -114,10 +118,10 @@ def scale_by(values: Tensor, exponent: Tensor) -> Tensor:
     return values * two.pow(half) * two.pow(exponent - half)
 
 
-def run(machine: WFSA, plan: _Plan) -> Iterator[tuple[_Step | None, Tensor, _Scale]]:
+def run(machine: WFSA, plan: _Plan) -> Iterator[tuple[_Step | None, Tensor, Scale]]:
     """Forward over a plan: (step, α after it, closed under ε, in the step's row order; its scale)."""
     arcs = transitions(machine)
-    scale = _Scale(arcs)
+    scale = Scale(machine.semiring)
     alpha = arcs.initial(len(plan.longest_first))
     yield None, alpha, scale
     for step in plan.steps:
@@ -156,7 +160,7 @@ def _scores(machine: WFSA, strings: list[list[int]]) -> Tensor:
     # Score number j belongs to the string longest_first[rank_j]: bring them back to the order of the batch.
     where = np.empty(len(strings), dtype=np.int64)
     where[plan.longest_first[np.concatenate(ranks)]] = np.arange(len(strings))
-    return torch.cat(parts).index_select(0, torch.from_numpy(where).to(parts[0].device))
+    return torch.cat(parts).index_select(0, torch.from_numpy(where))
 
 
 def prefix_scores(machine: WFSA, strings: Any) -> Any:
@@ -179,7 +183,7 @@ def _prefix_scores(machine: WFSA, strings: list[list[int]]) -> Tensor:
         places.append(begin if step is None else begin[step.rows] + t)
     where = np.empty(int(lengths.sum()), dtype=np.int64)
     where[np.concatenate(places)] = np.arange(len(where))
-    return torch.cat(parts).index_select(0, torch.from_numpy(where).to(parts[0].device))
+    return torch.cat(parts).index_select(0, torch.from_numpy(where))
 
 
 def checked_counts(machine: WFSA, compute: Callable[[WFSA], Tensor]) -> Tensor:

@@ -35,7 +35,7 @@ class Transitions:
                 machine.arc_target[consuming],
                 machine.arc_source[consuming],
             )
-            empty = self.ring.zeros(*shape, device=machine.arc_weight.device)
+            empty = self.ring.zeros(*shape)
             self.matrices = Matrices(self.ring, empty.index_put(place, machine.arc_weight[consuming]))
         else:
             # By symbol, then by source, so that of tied arcs the first source comes first.
@@ -56,18 +56,17 @@ class Transitions:
 
     def _walk(self, alpha: Tensor, groups: Groups) -> Tensor:
         machine, states = self.machine, self.machine.num_states
-        device = alpha.device
-        symbols = torch.tensor([s for s, _ in groups], device=device)
-        symbols = symbols.repeat_interleave(torch.tensor([count for _, count in groups], device=device))
+        symbols = torch.tensor([s for s, _ in groups])
+        symbols = symbols.repeat_interleave(torch.tensor([count for _, count in groups]))
         most = max(1, max(int(self.counts[s]) for s, _ in groups))
         parts = []
         for block, which in zip(
             alpha.split(max(1, _PAIRS // most)), symbols.split(max(1, _PAIRS // most)), strict=True
         ):
             counts = self.counts[which]
-            row = torch.arange(which.numel(), device=device).repeat_interleave(counts)
+            row = torch.arange(which.numel()).repeat_interleave(counts)
             first = (self.starts[which] - (counts.cumsum(0) - counts)).repeat_interleave(counts)
-            arc = self.order[first + torch.arange(row.numel(), device=device)]
+            arc = self.order[first + torch.arange(row.numel())]
             values = self.ring.t_times(block[row, machine.arc_source[arc]], machine.arc_weight[arc])
             into = row * states + machine.arc_target[arc]
             parts.append(segment_plus(self.ring, values, into, which.numel() * states).view(-1, states))
