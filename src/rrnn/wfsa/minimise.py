@@ -25,6 +25,7 @@ from rrnn.wfsa.machine import WFSA, Symbol
 
 Dense = tuple[Tensor, Tensor, Tensor]
 """λ (Q,), T (S, Q, Q), ρ (Q,)."""
+_ROUNDING = 1e-13  # some hundred units in the last place
 _EXPONENT = 500  # so that no quotient of two scales overflows
 
 
@@ -46,21 +47,16 @@ def minimise(a: WFSA, tolerance: float = 1e-10) -> WFSA:
 
     ε-arcs are removed first. A direction of state space counts as absent when it is smaller than `tolerance`
     relative to the numbers it is computed from; scores keep about that accuracy relative to the sum of the
-    absolute weights of their paths. A machine that is minimal already (up to trimming) comes back with its
+    absolute weights of the result's paths. A machine that is minimal already (up to trimming) comes back with its
     own states and arcs; otherwise states are numbered and weights are new numbers, of either sign. Either way
     they are outside any graph.
     """
     _over_the_reals(a, "minimisation")
     a = trim(remove_epsilon(a).detach())
-    dense = balanced(*to_dense(a))
-    initial, steps, final = dense
-    forward = span(initial, steps, tolerance)  # (r, Q), rows orthonormal
-    if forward.shape[0] < forward.shape[1]:
-        initial, steps, final = initial @ forward.T, forward @ steps @ forward.T, forward @ final
-    backward = span(final, steps.mT, tolerance)
-    if backward.shape[0] < backward.shape[1]:
-        initial, steps, final = initial @ backward.T, backward @ steps @ backward.T, backward @ final
-    return a if initial.numel() == a.num_states else _from_dense(a, initial, steps, final)
+    machine = balanced(*to_dense(a))
+    machine = _restricted(machine, span(machine[0], machine[1], tolerance))
+    machine = _restricted(machine, span(machine[2], machine[1].mT, tolerance))
+    return a if machine[0].numel() == a.num_states else _from_dense(a, *machine)
 
 
 def equivalent(a: WFSA, b: WFSA, tolerance: float = 1e-9) -> Equivalence:
@@ -122,6 +118,24 @@ def _without(vectors: Tensor, basis: Tensor) -> Tensor:
     for _ in range(2):
         vectors = vectors - (vectors @ basis.T) @ basis
     return vectors
+
+
+def _restricted(machine: Dense, basis: Tensor) -> Dense:
+    """The machine in the coordinates of an orthonormal basis (r, Q) of a space that it does not leave."""
+    if basis.shape[0] == basis.shape[1]:
+        return machine
+    initial, steps, final = machine
+    size = basis.abs()
+    return (
+        _cleaned(initial @ basis.T, initial.abs() @ size.T),
+        _cleaned(basis @ steps @ basis.T, size @ steps.abs() @ size.T),
+        _cleaned(basis @ final, size @ final.abs()),
+    )
+
+
+def _cleaned(values: Tensor, sizes: Tensor) -> Tensor:
+    """0 in place of what is left by rounding where numbers of the given sizes cancel."""
+    return values.where(values.abs() > _ROUNDING * sizes, 0.0)
 
 
 def balanced(initial: Tensor, steps: Tensor, final: Tensor, rounds: int = 100) -> Dense:

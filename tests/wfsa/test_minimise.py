@@ -1,0 +1,353 @@
+"""Minimisation keeps every score and reaches the known least size; equivalence finds what was planted."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import pytest
+import torch
+from machines import all_strings, random_machine, score, scores
+
+from rrnn.errors import AutomatonError, SemiringError
+from rrnn.wfsa import EPSILON, WFSA
+from rrnn.wfsa.algebra import concatenation, intersection, remove_epsilon, reverse, scale, union
+from rrnn.wfsa.minimise import balanced, equivalent, minimise, to_dense
+from rrnn.wfsa.paper import automaton_b, automaton_c, automaton_d, automaton_f, ngram_chain
+
+STRINGS = all_strings("ab", 6)
+
+
+def sizes(machine: WFSA) -> list[float]:
+    """Per string the sum of the absolute weights of its paths, which is what rounding is relative to."""
+    return scores(remove_epsilon(machine).map_weights(torch.abs), STRINGS)
+
+
+def check_same_scores(small: WFSA, machine: WFSA, tolerance: float = 1e-9) -> None:
+    for x, y, size in zip(scores(small, STRINGS), scores(machine, STRINGS), sizes(small), strict=True):
+        assert abs(x - y) <= tolerance * size
+
+
+def dense_machine(seed: int, states: int, symbols: str = "ab") -> WFSA:
+    """Generic weights everywhere, which makes a machine minimal (almost surely)."""
+    g = torch.Generator().manual_seed(seed)
+
+    def randn(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=g, dtype=torch.float64) / states**0.5
+
+    source, symbol, target = torch.cartesian_prod(
+        torch.arange(states), torch.arange(len(symbols)), torch.arange(states)
+    ).T.contiguous()
+    weight = randn(source.numel())
+    return WFSA.from_tensors(
+        "real", symbols, range(states), source, symbol, target, weight, randn(states), randn(states)
+    )
+
+
+def blown_up(machine: WFSA, seed: int) -> WFSA:
+    """The same scores with more states: each split in two, an unreachable one, and a useless one added."""
+    rng = random.Random(seed)
+    share = {(q, p): rng.uniform(0.2, 0.8) for q in machine.states for p in machine.states}
+    arcs = []
+    for q, symbol, p, w in machine.arcs:
+        for copy in (0, 1):  # whichever copy of q is left, the copies of p together get w
+            arcs += [
+                ((q, copy), symbol, (p, 0), w * share[q, p]),
+                ((q, copy), symbol, (p, 1), w * (1 - share[q, p])),
+            ]
+    some, other = machine.states[0], machine.states[-1]
+    arcs += [
+        ("unreachable", "a", (some, 0), 0.7),
+        ((other, 1), "b", "useless", 0.9),
+        ("useless", "a", "useless", 1.0),
+    ]
+    initial = {(q, 0): w * 0.3 for q, w in machine.initial.items()}
+    initial |= {(q, 1): w * 0.7 for q, w in machine.initial.items()}
+    final = {(q, copy): w for q, w in machine.final.items() for copy in (0, 1)}
+    return WFSA(alphabet=machine.alphabet, arcs=arcs, initial=initial, final=final)
+
+
+@pytest.mark.parametrize("states", [1, 2, 3, 5, 8])
+def test_blown_up_machines_shrink_back(states: int) -> None:
+    for seed in range(4):
+        machine = dense_machine(seed, states)
+        large = blown_up(machine, seed)
+        check_same_scores(large, machine)
+        small = minimise(large)
+        assert small.num_states == states
+        check_same_scores(small, machine)
+        assert equivalent(small, machine) and equivalent(large, small)
+
+
+def test_sums_of_one_machine_with_itself() -> None:
+    """Linear dependence without duplicate states: 2a − a = a, and a − a = 0."""
+    a = dense_machine(0, 4)
+    twice = union(scale(a, 2.0), scale(a, -1.0))
+    assert minimise(twice).num_states == 4
+    check_same_scores(minimise(twice), a)
+    nothing = union(a, scale(a, -1.0))
+    assert minimise(nothing).num_states == 1 and not minimise(nothing).arcs
+    assert scores(minimise(nothing), STRINGS) == [0.0] * len(STRINGS)
+    assert equivalent(nothing, minimise(nothing))
+
+
+@pytest.mark.parametrize("epsilon", ["none", "acyclic", "cyclic"])
+def test_random_machines(epsilon: str) -> None:
+    """Sparse machines, with ε-arcs: scores stay, a second pass finds nothing, reversing changes no size."""
+    for seed in range(25):
+        machine = random_machine(seed, states=6, density=0.25, epsilon=epsilon)
+        small = minimise(machine)
+        assert small.num_states <= machine.num_states and not small.has_epsilon
+        check_same_scores(small, machine)
+        assert minimise(small).same_as(small)
+        assert minimise(reverse(machine)).num_states == small.num_states
+        assert equivalent(machine, small)
+
+
+def test_the_size_is_the_rank_of_the_hankel_matrix() -> None:
+    """H[y, z] = ⟦yz⟧ has the rank of the least machine (Fliess); prefixes and suffixes up to length 3 suffice here."""
+    half = all_strings("ab", 3)
+    for seed in range(15):
+        machine = random_machine(seed, states=4, density=0.3, epsilon="acyclic")
+        rows = [scores(machine, [y + z for z in half]) for y in half]
+        rank = int(torch.linalg.matrix_rank(torch.tensor(rows, dtype=torch.float64), rtol=1e-10))
+        assert minimise(machine).num_states == max(rank, 1)
+
+
+def test_operations_have_the_expected_sizes() -> None:
+    a, b = dense_machine(1, 3), dense_machine(2, 2)
+    assert minimise(union(a, b)).num_states == 5
+    assert minimise(intersection(a, b)).num_states == 6
+    assert minimise(concatenation(a, b)).num_states == 5
+
+
+def test_the_paper_automata() -> None:
+    """Generic B, C, chains and D are minimal but for what cannot be told apart; F reduces to three states."""
+    mu1, mu2 = {"a": 0.3, "b": -0.8}, {"a": 1.1, "b": 0.4}
+    phi1, phi2 = {"a": 0.5, "b": 0.9}, {"a": 0.2, "b": 0.7}
+    assert minimise(automaton_b("ab", mu1, phi1)).num_states == 2
+    assert minimise(automaton_c("ab", mu1, phi1, mu2, phi2)).num_states == 3
+    assert minimise(ngram_chain("ab", [mu1, mu2, mu1], [phi1, phi2, phi1])).num_states == 4
+    # The d initial states of D loop on 1 and are always equal: one of them would do.
+    torch.manual_seed(0)
+    W = {s: torch.randn(3, 3, dtype=torch.float64) for s in "ab"}
+    b = {s: torch.randn(3, dtype=torch.float64) for s in "ab"}
+    for machine in automaton_d("ab", W, b):
+        assert (machine.num_states, minimise(machine).num_states) == (6, 4)
+
+
+def test_f_equals_its_hand_reduced_form() -> None:
+    """q3 only ever holds γ·q0, so F is c² = φ₂c² + (c¹ + r)μ₂ on q0, q1, q2: the arc q0 → q2 weighs γμ₂."""
+    mu1, mu2 = {"a": 0.3, "b": -0.8}, {"a": 1.1, "b": 0.4}
+    phi1, phi2 = {"a": 0.5, "b": 0.9}, {"a": 0.2, "b": 0.7}
+    gamma, rho1, rho2 = 0.4, 0.6, 0.9
+    f = automaton_f("ab", mu1, phi1, mu2, phi2, gamma, rho1, rho2)
+    arcs: list[tuple[str, str, str, float]] = []
+    for s in "ab":
+        arcs += [("q0", s, "q0", 1.0), ("q0", s, "q1", mu1[s]), ("q1", s, "q1", phi1[s])]
+        arcs += [("q1", s, "q2", mu2[s]), ("q0", s, "q2", gamma * mu2[s]), ("q2", s, "q2", phi2[s])]
+    by_hand = WFSA(alphabet="ab", arcs=arcs, initial={"q0": 1.0}, final={"q1": rho1, "q2": rho2})
+    assert minimise(f).num_states == 3
+    check_same_scores(minimise(f), f, 1e-13)
+    assert equivalent(f, by_hand) and equivalent(minimise(f), by_hand)
+    assert minimise(by_hand).same_as(by_hand)  # minimal already: it comes back with its own states and arcs
+
+
+def test_f_without_its_shortcut_is_unigrams_plus_bigrams() -> None:
+    mu1, phi1, mu2, phi2 = {"a": 0.3, "b": -0.8}, 0.5, {"a": 1.1, "b": 0.4}, 0.7
+    f = automaton_f("ab", mu1, phi1, mu2, phi2, 0.0, 0.6, 0.9)
+    unigrams = scale(automaton_b("ab", mu1, phi1), 0.6)
+    bigrams = scale(automaton_c("ab", mu1, phi1, mu2, phi2), 0.9)
+    assert equivalent(f, union(unigrams, bigrams))
+    assert minimise(union(unigrams, bigrams)).num_states == 3
+
+
+# ---- numerics ------------------------------------------------------------------------------------------------
+
+
+def test_weights_of_any_scale() -> None:
+    """States rescaled by up to 10^±60, and all scores by 10^-90: the same machine, the same size."""
+    rng = random.Random(0)
+    for seed in range(6):
+        machine = dense_machine(seed, 4)
+        factor = {q: 10.0 ** rng.uniform(-60, 60) for q in machine.states}
+        odd = WFSA(
+            alphabet="ab",
+            arcs=[(q, s, p, w * factor[q] / factor[p]) for q, s, p, w in machine.arcs],
+            initial={q: w / factor[q] * 1e-90 for q, w in machine.initial.items()},
+            final={q: w * factor[q] for q, w in machine.final.items()},
+        )
+        small = minimise(blown_up(odd, seed))
+        assert small.num_states == 4
+        for x, y in zip(scores(small, STRINGS), scores(machine, STRINGS), strict=True):
+            assert x == pytest.approx(y * 1e-90, rel=1e-8, abs=1e-101)
+        assert equivalent(scale(odd, 1e90), machine)
+        assert not equivalent(odd, machine)
+
+
+def test_balancing_is_exact() -> None:
+    """Powers of two round nothing, so scores stay bit for bit in a product of the same order."""
+    machine = dense_machine(3, 5).map_weights(lambda w: w.sign() * w.abs() ** 20)
+    (initial, steps, final), (i, s, f) = to_dense(machine), balanced(*to_dense(machine))
+    assert not torch.equal(i, initial)
+    for symbols in ([0], [1, 0], [0, 1, 1, 0]):
+        left, right = initial, i
+        for symbol in symbols:
+            left, right = (left[:, None] * steps[symbol]), (right[:, None] * s[symbol])
+            left, right = left.amax(0), right.amax(0)
+        torch.testing.assert_close((left * final).amax(), (right * f).amax(), rtol=1e-15, atol=0)
+
+
+def test_a_small_but_real_difference_is_not_rounding() -> None:
+    a = automaton_b("ab", {"a": 0.3, "b": -0.8}, {"a": 0.5, "b": 0.9})
+    b = automaton_b("ab", {"a": 0.3, "b": -0.8 * (1 + 1e-7)}, {"a": 0.5, "b": 0.9})
+    assert not equivalent(a, b)
+    assert equivalent(a, b, tolerance=1e-6)
+
+
+# ---- equivalence ---------------------------------------------------------------------------------------------
+
+
+def first_difference(a: WFSA, b: WFSA, longest: int) -> tuple[str, ...] | None:
+    for string in all_strings(dict.fromkeys((*a.alphabet, *b.alphabet)), longest):
+        if abs(score(a, string) - score(b, string)) > 1e-9:
+            return string
+    return None
+
+
+def test_planted_differences_are_found() -> None:
+    """One weight changed: the shortest string that shows it, first in the order of the alphabet, or none."""
+    found = 0
+    for seed in range(40):
+        machine = random_machine(seed, states=4, density=0.35, epsilon=("none", "acyclic")[seed % 2])
+        rng = random.Random(seed)
+        arcs = [list(arc) for arc in machine.arcs]
+        rng.choice(arcs)[3] += 0.05
+        changed = WFSA(
+            alphabet="ab",
+            states=machine.states,
+            arcs=[tuple(arc) for arc in arcs],
+            initial=machine.initial,
+            final=machine.final,
+            allow_empty=True,
+        )
+        answer, expected = equivalent(machine, changed), first_difference(machine, changed, 6)
+        assert answer.counter_example == expected
+        assert bool(answer) is (expected is None)
+        if expected is not None:
+            found += 1
+            assert answer.difference == pytest.approx(score(machine, expected) - score(changed, expected))
+    assert found > 20
+
+
+def test_a_difference_far_from_the_start() -> None:
+    """Two chains that differ only in the last of nine arcs need a string of length nine."""
+
+    def chain(last: float) -> WFSA:
+        arcs = [(i, s, i + 1, 1.0) for i in range(8) for s in "ab"]
+        return WFSA(alphabet="ab", arcs=[*arcs, (8, "b", 9, last)], initial={0: 1.0}, final={9: 1.0})
+
+    answer = equivalent(chain(1.0), chain(1.5))
+    assert answer.counter_example == tuple("aaaaaaaab") and answer.difference == -0.5
+    assert equivalent(chain(1.0), chain(1.0))
+
+
+def test_different_alphabets() -> None:
+    a = automaton_b("ab", 1.0, 0.5)
+    b = automaton_b("abc", 1.0, 0.5)
+    answer = equivalent(a, b)
+    assert answer.counter_example == ("c",) and answer.difference == -1.0
+    silent = WFSA(alphabet="abc", arcs=a.arcs, initial=a.initial, final=a.final)  # c labels no arc
+    assert equivalent(a, silent)
+    assert equivalent(a, a).counter_example is None and equivalent(a, a).difference == 0.0
+
+
+def test_the_empty_string_counts() -> None:
+    a = WFSA(alphabet="a", arcs=[(0, "a", 0, 0.5)], initial={0: 1.0}, final={0: 1.0})
+    answer = equivalent(a, scale(a, 2.0))
+    assert answer.counter_example == () and answer.difference == -1.0
+
+
+def test_errors() -> None:
+    tropical = random_machine(0, "max-plus")
+    with pytest.raises(SemiringError, match="real semiring"):
+        minimise(tropical)
+    with pytest.raises(SemiringError, match="real semiring"):
+        equivalent(random_machine(0), tropical)
+    loop = [("q", EPSILON, "q", 2.0), ("q", "a", "q", 1.0)]
+    with pytest.raises(AutomatonError, match="cycle"):
+        minimise(WFSA(alphabet="a", arcs=loop, initial={"q": 1.0}, final={"q": 1.0}))
+
+
+def test_results_are_outside_any_graph() -> None:
+    weight = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    b = automaton_b("ab", weight, 0.5)
+    assert not minimise(b).requires_grad and equivalent(b, b)
+
+
+# ---- against exact arithmetic --------------------------------------------------------------------------------
+
+
+def exact_size(machine: WFSA) -> int:
+    """The least number of states by elimination on fractions: the rank of (reached vectors) × (seen vectors)."""
+    n, symbols = machine.num_states, range(len(machine.alphabet))
+    step = [[[Fraction(0)] * n for _ in range(n)] for _ in symbols]
+    for q, symbol, p, w in machine.arcs:
+        step[machine.symbol_index[symbol]][machine.state_index[q]][machine.state_index[p]] = Fraction(w)
+    back = [[list(column) for column in zip(*matrix, strict=True)] for matrix in step]
+    reached = exact_span([Fraction(w) for w in machine.initial_weight.tolist()], step)
+    seen = exact_span([Fraction(w) for w in machine.final_weight.tolist()], back)
+    return len(echelon([[sum(x * y for x, y in zip(v, u, strict=True)) for u in seen] for v in reached]))
+
+
+def exact_span(start: list[Fraction], steps: list[list[list[Fraction]]]) -> list[list[Fraction]]:
+    found: list[list[Fraction]] = []
+    todo = [start]
+    while todo:
+        vector = todo.pop()
+        if len(echelon([*found, vector])) > len(found):
+            found.append(vector)
+            columns = [list(zip(*matrix, strict=True)) for matrix in steps]
+            todo += [
+                [sum(x * w for x, w in zip(vector, c, strict=True)) for c in matrix] for matrix in columns
+            ]
+    return found
+
+
+def echelon(rows: list[list[Fraction]]) -> list[list[Fraction]]:
+    """The non-zero rows of the echelon form."""
+    rows, done = [row[:] for row in rows], []
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((row for row in rows if row[column]), None)
+        if pivot is None:
+            continue
+        rows.remove(pivot)
+        done.append(pivot)
+        rows = [
+            [x - row[column] / pivot[column] * y for x, y in zip(row, pivot, strict=True)] for row in rows
+        ]
+    return done
+
+
+def test_sizes_equal_those_of_exact_arithmetic() -> None:
+    """Weights −2 … 2, of which many are dependent by chance."""
+    shrunk = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        n = rng.randint(2, 7)
+        arcs = [
+            (q, s, p, float(rng.choice([-2, -1, 1, 1, 2])))
+            for q in range(n)
+            for s in "ab"
+            for p in range(n)
+            if rng.random() < rng.choice([0.2, 0.4])
+        ]
+        ends = [{q: float(rng.choice([-1, 1, 2])) for q in rng.sample(range(n), 2)} for _ in range(2)]
+        machine = WFSA(
+            alphabet="ab", states=range(n), arcs=arcs, initial=ends[0], final=ends[1], allow_empty=True
+        )
+        small = minimise(machine)
+        assert small.num_states == max(exact_size(machine), 1), seed
+        shrunk += small.num_states < machine.num_states
+        assert equivalent(small, machine)
+    assert shrunk > 20
