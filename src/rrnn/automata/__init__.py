@@ -1,8 +1,9 @@
 """Cells: automaton templates whose arcs carry weight functions."""
 
-from rrnn.automata.algebra import concatenate, interpolate, scale, union
-from rrnn.automata.cell import Cell, CellArc, relabel
+from rrnn.automata.algebra import concatenate, interpolate, relabel, scale, union
+from rrnn.automata.cell import Cell, CellArc
 from rrnn.automata.check import check_cell, epsilon_cycles, reachable
+from rrnn.automata.evaluate import evaluate
 from rrnn.automata.expressions import (
     Expr,
     exp,
@@ -22,7 +23,9 @@ from rrnn.automata.expressions import (
     zero,
 )
 from rrnn.automata.names import definitions
-from rrnn.automata.text import expr_text, from_text, to_text
+from rrnn.automata.ranges import range_of
+from rrnn.automata.syntax import expr_text, parse_expr
+from rrnn.automata.text import from_text, to_text
 
 __all__ = [
     "Cell",
@@ -32,6 +35,7 @@ __all__ = [
     "concatenate",
     "definitions",
     "epsilon_cycles",
+    "evaluate",
     "exp",
     "expr_text",
     "from_text",
@@ -42,6 +46,8 @@ __all__ = [
     "log_sigmoid",
     "one",
     "parameter",
+    "parse_expr",
+    "range_of",
     "reachable",
     "relabel",
     "relu",

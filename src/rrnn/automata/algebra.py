@@ -1,10 +1,18 @@
-"""Cells from cells: union, concatenation, interpolation. Equal projection names share their rows of W;
-`relabel(cell, prefix="b_")` keeps them apart."""
+"""Cells from cells: union, concatenation, interpolation, scaling, renaming.
+
+Equal projection names share their rows of W; `relabel(cell, prefix="b_")` keeps them apart.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from itertools import count
+
 from rrnn.automata import expressions as ex
-from rrnn.automata.cell import Cell, CellArc, relabel
+from rrnn.automata.cell import Cell, CellArc
+from rrnn.automata.check import check_leaves
+from rrnn.automata.names import given_names
 from rrnn.errors import CellError
 from rrnn.semirings import Semiring
 
@@ -20,7 +28,7 @@ def times(semiring: Semiring, a: ex.Expr, b: ex.Expr) -> ex.Expr:
     return a + b if semiring.times_symbol == "+" else a * b
 
 
-def scale(cell: Cell, weight: ex.Expr | float) -> Cell:
+def scale(cell: Cell, weight: ex.Operand) -> Cell:
     """Every score ⊗ weight (a constant weight: it multiplies the final weights)."""
     w = ex.as_expr(weight)
     scaled = cell._with(finals=())
@@ -29,16 +37,21 @@ def scale(cell: Cell, weight: ex.Expr | float) -> Cell:
     return scaled
 
 
-def union(a: Cell, b: Cell, name: str | None = None, *, output: ex.Expr | str | None = None) -> Cell:
+def union(a: Cell, b: Cell, name: str | None = None, *, output: ex.Operand | None = None) -> Cell:
     """score = score of `a` ⊕ score of `b`."""
-    a, b, fields = _side_by_side(a, b, output)
-    return a._with(**fields, initials=a.initials + b.initials, finals=a.finals + b.finals, name=name or f"{a.name}_or_{b.name}")
+    both, a, b = _side_by_side(a, b, name or f"{a.name}_or_{b.name}"[:64], output)
+    return both._with(initials=a.initials + b.initials, finals=a.finals + b.finals)
 
 
-def concatenate(a: Cell, b: Cell, name: str | None = None, *, output: ex.Expr | str | None = None) -> Cell:
+def concatenate(a: Cell, b: Cell, name: str | None = None, *, output: ex.Operand | None = None) -> Cell:
     """score of a string = ⊕ over its splits of (a of the head) ⊗ (b of the tail)."""
-    a, b, fields = _side_by_side(a, b, output)
-    joined = a._with(**fields, finals=b.finals, name=name or f"{a.name}_then_{b.name}")
+    if a.epsilon_limit is not None or b.epsilon_limit is not None:
+        raise CellError(
+            "cells are concatenated by ε-arcs from the ends of the first to the starts of the second, and an "
+            "epsilon_limit would count those too. Concatenate cells without one, then say .limit_epsilon(k)."
+        )
+    both, a, b = _side_by_side(a, b, name or f"{a.name}_then_{b.name}"[:64], output)
+    joined = both._with(initials=a.initials, finals=b.finals)
     for q, rho in a.finals:
         for p, lam in b.initials:
             joined = joined.epsilon(q, p, times(a.semiring, rho, lam))
@@ -48,41 +61,118 @@ def concatenate(a: Cell, b: Cell, name: str | None = None, *, output: ex.Expr | 
 def interpolate(
     a: Cell,
     b: Cell,
-    weight_a: ex.Expr | float | None = None,
-    weight_b: ex.Expr | float | None = None,
+    weight_a: ex.Operand | None = None,
+    weight_b: ex.Operand | None = None,
     name: str | None = None,
     *,
-    output: ex.Expr | str | None = None,
+    output: ex.Operand | None = None,
 ) -> Cell:
-    """score = weight_a ⊗ score of `a` ⊕ weight_b ⊗ score of `b`; by default two learned weights p1, p2 in (0, 1)
-    (their logarithms where ⊗ is +)."""
-    gate = ex.log_sigmoid if a.semiring.times_symbol == "+" else ex.sigmoid
+    """score = weight_a ⊗ score of `a` ⊕ weight_b ⊗ score of `b`.
+
+    By default two learned weights in (0, 1), their logarithms where ⊗ is +, their costs −log in min-plus: σ of
+    the first two parameters among p1, p2, … that the cells do not use.
+    """
+    used = {n.name for c in (a, b) for n in _nodes(c) if isinstance(n, (ex.Linear, ex.Parameter))}
+    free = (f"p{i}" for i in count(1) if f"p{i}" not in used)
+    gate = _gate(a.semiring)
     return union(
-        scale(a, gate(ex.parameter("p1")) if weight_a is None else weight_a),
-        scale(b, gate(ex.parameter("p2")) if weight_b is None else weight_b),
-        name or f"{a.name}_with_{b.name}",
+        scale(a, gate(ex.parameter(next(free))) if weight_a is None else weight_a),
+        scale(b, gate(ex.parameter(next(free))) if weight_b is None else weight_b),
+        name or f"{a.name}_with_{b.name}"[:64],
         output=output,
     )
 
 
-def _side_by_side(a: Cell, b: Cell, output: ex.Expr | str | None) -> tuple[Cell, Cell, dict[str, object]]:
+def _gate(semiring: Semiring) -> Callable[[ex.Expr], ex.Expr]:
+    if semiring.name == "min-plus":
+        return lambda p: -ex.log_sigmoid(p)
+    return ex.log_sigmoid if semiring.times_symbol == "+" else ex.sigmoid
+
+
+def relabel(cell: Cell, states: Mapping[str, str] | None = None, prefix: str = "") -> Cell:
+    """The cell with states renamed and `prefix` put before every projection's, parameter's and expression's
+    name."""
+    new = {q: ex.check_name((states or {}).get(q, q), "a state's name") for q in cell.states}
+    unknown = [q for q in states or {} if q not in new]
+    if unknown:
+        raise CellError(f"unknown state {unknown[0]!r}: cell {cell.name!r} has {', '.join(cell.states)}")
+    if len(set(new.values())) < len(new):
+        raise CellError(
+            f"two states of cell {cell.name!r} would get the same name; got {dict(states or {})!r}"
+        )
+
+    def node(e: ex.Expr) -> ex.Expr:
+        label = ex.check_name(prefix + e.label, "an expression's name") if e.label and prefix else e.label
+        if isinstance(e, (ex.Linear, ex.Parameter)):
+            return replace(e, name=ex.check_name(prefix + e.name, "a projection's name"), label=label)
+        return replace(e, label=label)
+
+    return _rebuilt(cell, new, node)
+
+
+def _rebuilt(cell: Cell, states: Mapping[str, str], node: Callable[[ex.Expr], ex.Expr]) -> Cell:
+    """The cell with other names of states, and every node of its expressions replaced, inner ones first."""
+
+    def expr(e: ex.Expr) -> ex.Expr:
+        if isinstance(e, ex.Call):
+            e = replace(e, argument=expr(e.argument))
+        elif isinstance(e, ex.Binary):
+            e = replace(e, left=expr(e.left), right=expr(e.right))
+        return node(e)
+
+    return cell._with(
+        states=tuple(states[q] for q in cell.states),
+        arcs=tuple(CellArc(states[a.source], states[a.target], expr(a.weight), a.epsilon) for a in cell.arcs),
+        initials=tuple((states[q], expr(w)) for q, w in cell.initials),
+        finals=tuple((states[q], expr(w)) for q, w in cell.finals),
+        output_expr=expr(cell.output_expr),
+    )
+
+
+def _side_by_side(a: Cell, b: Cell, name: str, output: ex.Operand | None) -> tuple[Cell, Cell, Cell]:
+    """(both in one, without ends; `a`; `b` with states and names of expressions that clash renamed)."""
     if a.semiring_name != b.semiring_name:
-        raise CellError(f"cells compose over one semiring; got {a.semiring_name} and {b.semiring_name}")
+        raise CellError(
+            f"cells compose over one semiring; got {a.semiring_name} and {b.semiring_name}. "
+            "Build both over the same one, or convert one with .with_semiring(…)."
+        )
     if (a.epsilon_limit, a.epsilon_after_last) != (b.epsilon_limit, b.epsilon_after_last):
-        raise CellError("cells compose only under the same epsilon_limit")
+        raise CellError(
+            f"cells compose only under the same epsilon_limit; got {a.epsilon_limit} and {b.epsilon_limit} "
+            f"(after the last symbol: {a.epsilon_after_last} and {b.epsilon_after_last}). "
+            "Say the same .limit_epsilon(k) on both."
+        )
     if output is None and a.output_expr != b.output_expr:
         raise CellError("the cells have different output expressions: say which with output=…")
-    taken, fresh = set(a.states), {}
-    for q in b.states:
-        new = q
-        while new in taken:
+    if output is None:
+        output = a.output_expr
+    else:
+        b = b._with(output_expr=ex.score)  # names in what is dropped clash with nothing
+    states = _fresh(b.states, a.states)
+    of_a, of_b = given_names(a), given_names(b)
+    clashing = [n for n, e in of_b.items() if of_a.get(n, e) != e]
+    labels = _fresh(clashing, [*of_a, *(n for n in of_b if n not in clashing)])
+    b = _rebuilt(b, states, lambda e: replace(e, label=labels.get(e.label or "", e.label)))
+    both = a.renamed(name)._with(states=a.states + b.states, arcs=a.arcs + b.arcs, initials=(), finals=())
+    both = both.output(output)
+    check_leaves(
+        both._with(initials=a.initials + b.initials, finals=a.finals + b.finals),
+        'relabel(cell, prefix="b_") keeps the two cells apart',
+    )
+    return both, a, b
+
+
+def _fresh(names: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
+    """Each name with as many _ behind it as make it new."""
+    seen, fresh = set(taken), dict[str, str]()
+    for name in names:
+        new = name
+        while new in seen:
             new += "_"
-        taken.add(new)
-        fresh[q] = new
-    b = relabel(b, fresh)
-    fields: dict[str, object] = {
-        "states": a.states + b.states,
-        "arcs": a.arcs + tuple(CellArc(*arc) for arc in b.arcs),
-        "output_expr": a.output_expr if output is None else ex.as_expr(output),
-    }
-    return a, b, fields
+        seen.add(new)
+        fresh[name] = ex.check_name(new, "a renamed state or expression")
+    return fresh
+
+
+def _nodes(cell: Cell) -> Iterable[ex.Expr]:
+    return (node for top in cell.expressions() for node in ex.walk(top))

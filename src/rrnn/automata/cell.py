@@ -1,17 +1,18 @@
 """A cell: an automaton template × a semiring × an output expression, built arc by arc.
 
-Cells are values: every builder method returns a new cell. Mistakes that one arc shows are raised at that arc; what
-needs the whole automaton is checked by `Cell.check`, which lowering, drawing and the text form call.
+Cells are values: every builder method returns a new cell. Mistakes that one arc shows are raised at that arc;
+what needs the whole automaton is checked by `Cell.check`, which lowering, drawing and the text form call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from rrnn.automata import expressions as ex
-from rrnn.automata.ranges import range_of
+from rrnn.automata.rules import check_output, check_weight
 from rrnn.errors import CellError
 from rrnn.semirings import Semiring, get_semiring
 
@@ -23,12 +24,16 @@ class CellArc(NamedTuple):
     epsilon: bool = False
 
 
-MAX_STATES, MAX_ARCS = 256, 4096  # a template is small; these bound what a hostile text can ask for
+# A template is small; these bound what a hostile text can ask for.
+MAX_STATES, MAX_ARCS, MAX_VOLUME = 256, 4096, 50_000
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """`Cell("B").initial("q0").loop("q0", one).arc("q0", "q1", u).loop("q1", f).final("q1").output(tanh("score"))`"""
+    """An automaton whose arcs carry weight functions. B of the paper, for example:
+
+    `Cell("B").initial("q0").loop("q0", one).arc("q0", "q1", u).loop("q1", f).final("q1").output(tanh("score"))`
+    """
 
     name: str
     semiring_name: str
@@ -40,14 +45,9 @@ class Cell:
     epsilon_limit: int | None = None
     epsilon_after_last: bool = True
 
-    def __init__(self, name: str, semiring: str | Semiring = "real", **fields: object) -> None:
-        set_ = object.__setattr__
-        set_(self, "name", ex.check_name(name, "a cell's name"))
-        set_(self, "semiring_name", get_semiring(semiring).name)
-        for key, default in _DEFAULTS.items():
-            set_(self, key, fields.pop(key, default))
-        if fields:
-            raise CellError(f"Cell has no field {next(iter(fields))!r}")
+    def __init__(self, name: str, semiring: str | Semiring = "real") -> None:
+        object.__setattr__(self, "name", ex.check_name(name, "a cell's name"))
+        object.__setattr__(self, "semiring_name", get_semiring(semiring).name)
 
     @property
     def semiring(self) -> Semiring:
@@ -55,40 +55,40 @@ class Cell:
 
     # ---- builder -------------------------------------------------------------------------------------------
 
-    def initial(self, state: str, weight: ex.Expr | float = ex.one) -> Cell:
+    def initial(self, state: str, weight: ex.Operand = ex.one) -> Cell:
         """Paths may start in `state`, with this weight λ."""
-        return self._weigh("initials", "initial", state, weight)
+        weighed = self._weigh("initial", state, weight, self.initials)
+        return self._with(initials=weighed, states=self._states_with(state))
 
-    def final(self, state: str, weight: ex.Expr | float = ex.one) -> Cell:
+    def final(self, state: str, weight: ex.Operand = ex.one) -> Cell:
         """Paths may end in `state`, with this weight ρ."""
-        return self._weigh("finals", "final", state, weight)
+        weighed = self._weigh("final", state, weight, self.finals)
+        return self._with(finals=weighed, states=self._states_with(state))
 
-    def arc(self, source: str, target: str, weight: ex.Expr | float, *, merge: str | None = None) -> Cell:
+    def arc(self, source: str, target: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
         """An arc that consumes a symbol. `merge="plus"` allows a second one between the same states (⊕)."""
         return self._arc(source, target, weight, False, merge)
 
-    def loop(self, state: str, weight: ex.Expr | float, *, merge: str | None = None) -> Cell:
+    def loop(self, state: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
         """A self-loop that consumes a symbol."""
         return self._arc(state, state, weight, False, merge)
 
-    def epsilon(self, source: str, target: str, weight: ex.Expr | float, *, merge: str | None = None) -> Cell:
+    def epsilon(self, source: str, target: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
         """An arc that consumes nothing; its weight uses only parameters and numbers."""
         return self._arc(source, target, weight, True, merge)
 
-    def output(self, expr: ex.Expr | str) -> Cell:
+    def output(self, expr: ex.Operand) -> Cell:
         """What the layer returns, from `score`, projections, parameters and `input()`."""
-        expression = ex.as_expr(expr)
-        _no_semiring_constants(expression, "the output expression")
-        return self._with(output_expr=expression)
+        return self._with(output_expr=check_output(ex.as_expr(expr), self.semiring))
 
     def limit_epsilon(self, limit: int, *, after_last: bool = True) -> Cell:
-        """Allow at most `limit` consecutive ε-arcs; `after_last=False`: none after the last symbol (as SoPa)."""
+        """At most `limit` consecutive ε-arcs on a path; `after_last=False`: none after the last symbol (SoPa)."""
         if not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= 64:
             raise CellError(f"epsilon_limit must be a whole number from 0 to 64; got {limit!r}")
         return self._with(epsilon_limit=limit, epsilon_after_last=bool(after_last))
 
     def with_semiring(self, semiring: str | Semiring) -> Cell:
-        """The same automaton over another semiring (its weights are not changed)."""
+        """The same automaton over another semiring (its weights are not changed; `check` tells if they fit)."""
         return self._with(semiring_name=get_semiring(semiring).name)
 
     def renamed(self, name: str) -> Cell:
@@ -96,18 +96,20 @@ class Cell:
 
     # ---- reading -------------------------------------------------------------------------------------------
 
-    def weights(self) -> Iterable[tuple[str, ex.Expr]]:
+    def weights(self) -> Iterator[tuple[str, ex.Expr]]:
         """Every weight with the words that name its place in messages."""
         for state, weight in self.initials:
-            yield f"the initial weight of {state!r}", weight
+            yield _end_place("initial", state), weight
         for arc in self.arcs:
-            kind = "the ε-arc" if arc.epsilon else "the arc"
-            yield f"the weight of {kind} {arc.source!r} → {arc.target!r}", arc.weight
+            yield _arc_place(arc.source, arc.target, arc.epsilon), arc.weight
         for state, weight in self.finals:
-            yield f"the final weight of {state!r}", weight
+            yield _end_place("final", state), weight
 
-    def expressions(self) -> Iterable[ex.Expr]:
-        yield from (weight for _, weight in self.weights())
+    def expressions(self) -> Iterator[ex.Expr]:
+        """Every expression, in the order in which a path meets them: λ, τ, ρ, then the output."""
+        yield from (weight for _, weight in self.initials)
+        yield from (arc.weight for arc in self.arcs)
+        yield from (weight for _, weight in self.finals)
         yield self.output_expr
 
     def to_text(self) -> str:
@@ -129,131 +131,81 @@ class Cell:
         check_cell(self)
         return self
 
+    @cached_property
+    def _key(self) -> Any:
+        """Cells are equal when they read equally: names that would be printed count, however they were given."""
+        from rrnn.automata.text import render
+
+        try:
+            return render(self)
+        except CellError:  # names in conflict: this cell has no text yet
+            labels = tuple(node.label for top in self.expressions() for node in ex.walk(top))
+            return (*(getattr(self, field) for field in self.__dataclass_fields__), labels)
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cell) and self.to_text() == other.to_text()
+        return self._key == other._key if isinstance(other, Cell) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.to_text())
+        return hash(self._key)
 
     def __repr__(self) -> str:
         return f"<Cell {self.name}: {len(self.states)} states, {len(self.arcs)} arcs, {self.semiring_name}>"
 
     # ---- inside --------------------------------------------------------------------------------------------
 
-    def _with(self, **fields: object) -> Cell:
-        values = {"name": self.name, "semiring": self.semiring_name} | {k: getattr(self, k) for k in _DEFAULTS}
-        if "semiring_name" in fields:
-            fields["semiring"] = fields.pop("semiring_name")
-        return Cell(**(values | fields))  # type: ignore[arg-type]
+    def _with(self, **fields: Any) -> Cell:
+        """A copy with these fields (unchecked, but for what a cell may hold in all)."""
+        cell = Cell.__new__(Cell)
+        for field in self.__dataclass_fields__:
+            object.__setattr__(cell, field, fields.pop(field) if field in fields else getattr(self, field))
+        assert not fields, fields
+        for what, count, most in (
+            ("states", len(cell.states), MAX_STATES),
+            ("arcs", len(cell.arcs), MAX_ARCS),
+            (
+                "operations in its expressions, written out in full",
+                sum(e.size for e in cell.expressions()),
+                MAX_VOLUME,
+            ),
+        ):
+            if count > most:
+                raise CellError(
+                    f"a cell has at most {most} {what}; cell {cell.name!r} would have {count}. "
+                    "Split it into several cells."
+                )
+        return cell
 
     def _states_with(self, *names: str) -> tuple[str, ...]:
-        new = tuple(dict.fromkeys((*self.states, *(ex.check_name(n, "a state's name") for n in names))))
-        if len(new) > MAX_STATES:
-            raise CellError(f"a cell has at most {MAX_STATES} states; this one has more")
-        return new
+        return tuple(dict.fromkeys((*self.states, *(ex.check_name(n, "a state's name") for n in names))))
 
-    def _weigh(self, place: str, word: str, state: str, weight: ex.Expr | float) -> Cell:
-        given = getattr(self, place)
-        if state in dict(given):
-            raise CellError(f"state {state!r} is given an {word} weight twice; give it once")
-        expression = _checked(ex.as_expr(weight), f"the {word} weight of {state!r}", self.semiring, constant=True)
-        return self._with(**{place: (*given, (state, expression)), "states": self._states_with(state)})
+    def _weigh(
+        self, word: str, state: str, weight: ex.Operand, given: tuple[tuple[str, ex.Expr], ...]
+    ) -> tuple[tuple[str, ex.Expr], ...]:
+        ex.check_name(state, "a state's name")
+        if any(q == state for q, _ in given):
+            raise CellError(f"a state has one {word} weight; {state!r} is given a second. Leave one out.")
+        place = _end_place(word, state)
+        return (*given, (state, check_weight(ex.as_expr(weight), place, self.semiring, constant=True)))
 
-    def _arc(self, source: str, target: str, weight: ex.Expr | float, epsilon: bool, merge: str | None) -> Cell:
-        kind = "ε-arc" if epsilon else "arc"
+    def _arc(self, source: str, target: str, weight: ex.Operand, epsilon: bool, merge: str | None) -> Cell:
+        states = self._states_with(source, target)
         if merge not in (None, "plus"):
-            raise CellError(f'merge is None or "plus"; got {merge!r}')
-        if merge is None and any(a[:2] == (source, target) and a.epsilon == epsilon for a in self.arcs):
+            raise CellError(f'merge is None or "plus" (⊕); got {merge!r}')
+        if merge is None and any(
+            a.source == source and a.target == target and a.epsilon == epsilon for a in self.arcs
+        ):
             raise CellError(
-                f"{kind} {source!r} → {target!r} is given twice. "
+                f"{'ε-arc' if epsilon else 'arc'} {source!r} → {target!r} is given twice. "
                 'Say merge="plus" to let both count (⊕), or write one weight.'
             )
-        if epsilon and source == target and self.epsilon_limit is None and weight == ex.one:
-            raise CellError(f"an ε-loop of weight one on {source!r} adds nothing to any path; leave it out")
-        place = f"the weight of the {kind} {source!r} → {target!r}"
-        expression = _checked(ex.as_expr(weight), place, self.semiring, constant=epsilon)
-        arcs = (*self.arcs, CellArc(source, target, expression, epsilon))
-        if len(arcs) > MAX_ARCS:
-            raise CellError(f"a cell has at most {MAX_ARCS} arcs; this one has more")
-        return self._with(arcs=arcs, states=self._states_with(source, target))
+        place = _arc_place(source, target, epsilon)
+        expression = check_weight(ex.as_expr(weight), place, self.semiring, constant=epsilon)
+        return self._with(arcs=(*self.arcs, CellArc(source, target, expression, epsilon)), states=states)
 
 
-_DEFAULTS: dict[str, object] = {
-    "states": (),
-    "arcs": (),
-    "initials": (),
-    "finals": (),
-    "output_expr": ex.score,
-    "epsilon_limit": None,
-    "epsilon_after_last": True,
-}
+def _end_place(word: str, state: str) -> str:
+    return f"the {word} weight of {state!r}"
 
 
-def _no_semiring_constants(expr: ex.Expr, place: str) -> None:
-    for node in ex.walk(expr):
-        if isinstance(node, (ex.One, ex.Zero)) and node is not expr:
-            raise CellError(
-                f"{place} uses `one` or `zero` inside arithmetic; they are the semiring's and stand alone as a "
-                "whole weight. Write the number 1 or 0 instead."
-            )
-
-
-def _checked(expr: ex.Expr, place: str, semiring: Semiring, *, constant: bool) -> ex.Expr:
-    _no_semiring_constants(expr, place)
-    if any(isinstance(node, ex.Score) for node in ex.walk(expr)):
-        raise CellError(f"{place} uses `score`, which exists only after the arcs; use it in the output expression")
-    if constant and ex.depends_on_input(expr):
-        raise CellError(
-            f"{place} depends on the input. Initial, ε and final weights use only parameters and numbers, "
-            'since they consume no symbol: use parameter("name") instead of linear(…) or input().'
-        )
-    bad = _outside(expr, semiring)
-    if bad:
-        raise CellError(f"{place} {bad}")
-    return expr
-
-
-def _outside(expr: ex.Expr, semiring: Semiring) -> str | None:
-    """Why this weight may leave the semiring's set, or None. Only provable weights are allowed where it matters."""
-    if isinstance(expr, ex.Number) and not semiring.contains(expr.value):
-        return f"is {expr.value!r}, outside the {semiring.name} semiring's set {semiring.set_description}"
-    if not semiring.laws.non_negative:
-        return None
-    low, high, integral = range_of(expr, semiring)
-    if semiring.name == "max-times" and low < 0:
-        return (
-            "may be negative, and max-times needs weights that are provably non-negative: "
-            "wrap it in sigmoid, exp, softplus or relu"
-        )
-    if semiring.name == "boolean" and not (integral and low >= 0 and high <= 1):
-        return "must be provably 0 or 1 in the boolean semiring: use one, zero or step(…)"
-    if semiring.name == "counting" and not (integral and low >= 0):
-        return "must be provably a natural number in the counting semiring: use whole numbers and step(…)"
-    return None
-
-
-def relabel(cell: Cell, states: dict[str, str] | None = None, prefix: str = "") -> Cell:
-    """The cell with states renamed and `prefix` put before every projection's and parameter's name."""
-    states = states or {}
-
-    def expr(e: ex.Expr) -> ex.Expr:
-        label = prefix + e.label if e.label and prefix else e.label
-        match e:
-            case ex.Linear() | ex.Parameter():
-                return replace(e, name=prefix + e.name, label=label)
-            case ex.Call():
-                return replace(e, argument=expr(e.argument), label=label)
-            case ex.Binary():
-                return replace(e, left=expr(e.left), right=expr(e.right), label=label)
-        return e
-
-    def state(q: str) -> str:
-        return states.get(q, q)
-
-    return cell._with(
-        states=tuple(map(state, cell.states)),
-        arcs=tuple(CellArc(state(a.source), state(a.target), expr(a.weight), a.epsilon) for a in cell.arcs),
-        initials=tuple((state(q), expr(w)) for q, w in cell.initials),
-        finals=tuple((state(q), expr(w)) for q, w in cell.finals),
-        output_expr=expr(cell.output_expr),
-    )
+def _arc_place(source: str, target: str, epsilon: bool) -> str:
+    return f"the weight of the {'ε-arc' if epsilon else 'arc'} {source!r} → {target!r}"

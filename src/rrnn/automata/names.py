@@ -10,32 +10,53 @@ RESERVED = {*ex.FUNCTIONS, "linear", "parameter", "input", "score", "one", "zero
 
 
 def definitions(cell: Cell) -> dict[ex.Expr, str]:
-    """Expression → name, inner ones first. Names given by `.named` come first; then a gate is called after the
-    projection or parameter it squashes, and a weight after the one projection that no inner name explains."""
+    """Expression → name, inner ones first.
+
+    Names given by `.named` come first (of two for the same expression, the first); then a gate is called after
+    the projection or parameter it squashes, and a weight after the one projection that no inner name explains.
+    """
+    names: dict[ex.Expr, str] = {}
+    taken: set[str] = set(RESERVED)
+    for label, node in given_names(cell).items():
+        names.setdefault(node, label)
+        taken.add(label)
+
+    def claim(node: ex.Expr, name: str) -> None:
+        if node not in names and name not in taken:
+            names[node] = name
+            taken.add(name)
+
+    weights = [weight for _, weight in cell.weights()]
+    nodes = dict.fromkeys(node for top in [*weights, cell.output_expr] for node in ex.walk(top))
+    for node in nodes:
+        if isinstance(node, ex.Call) and isinstance(node.argument, (ex.Linear, ex.Parameter)):
+            claim(node, node.argument.name)
+    # Small weights first: what explains a weight is then named before it, so that reading the text and naming
+    # again gives the same names.
+    for top in sorted(weights, key=lambda weight: weight.size):
+        unexplained = _leaves(top, names)
+        if len(unexplained) == 1:
+            claim(top, *unexplained)
+    return {node: names[node] for node in nodes if node in names}
+
+
+def given_names(cell: Cell) -> dict[str, ex.Expr]:
+    """Name → the expression that `.named` gave it to, checked to be one each."""
     given: dict[str, ex.Expr] = {}
     for top in cell.expressions():
         for node in ex.walk(top):
-            if node.label is not None and given.setdefault(node.label, node) != node:
-                raise CellError(f"the name {node.label!r} is given to two different expressions; use two names")
-    names = {node: label for label, node in given.items()}
-    for reserved in RESERVED & set(given):
-        raise CellError(f"an expression cannot be called {reserved!r}: the cell language uses that word")
-
-    def claim(node: ex.Expr, name: str | None) -> None:
-        if name and node not in names and name not in RESERVED and name not in names.values():
-            names[node] = name
-
-    weights = [weight for _, weight in cell.weights()]
-    for top in [*weights, cell.output_expr]:
-        for node in ex.walk(top):
-            if isinstance(node, ex.Call) and isinstance(node.argument, (ex.Linear, ex.Parameter)):
-                claim(node, node.argument.name)
-    for top in weights:
-        if not isinstance(top, (ex.Number, ex.One, ex.Zero, ex.Input)):
-            unexplained = _leaves(top, names)
-            claim(top, unexplained.pop() if len(unexplained) == 1 else None)
-    in_order = dict.fromkeys(node for top in [*weights, cell.output_expr] for node in ex.walk(top))
-    return {node: names[node] for node in in_order if node in names}
+            if node.label is None:
+                continue
+            if node.label in RESERVED:
+                raise CellError(
+                    f"an expression cannot be called {node.label!r}: the cell language uses that word. "
+                    f"Call it {node.label}_1 or the like."
+                )
+            if given.setdefault(node.label, node) != node:
+                raise CellError(
+                    f"the name {node.label!r} is given to two different expressions; use two names"
+                )
+    return given
 
 
 def _leaves(expr: ex.Expr, names: dict[ex.Expr, str]) -> set[str]:

@@ -1,0 +1,208 @@
+"""Expressions as text, both ways. What is written reads back as the same tree; nothing read is ever evaluated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from rrnn.automata import expressions as ex
+from rrnn.errors import FormatError
+
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2}
+_MAX_NESTING = 2 * ex.MAX_DEPTH + 2  # -(-(-x)) nests twice an operation
+
+# ---- writing -----------------------------------------------------------------------------------------------
+
+
+def expr_text(expr: ex.Expr, names: Mapping[ex.Expr, str] | None = None, *, top: bool = False) -> str:
+    """The expression as Python-like text, named subexpressions by their names (`top`: spell this one out)."""
+    return _show(expr, names or {}, 0, top)
+
+
+def _show(e: ex.Expr, names: Mapping[ex.Expr, str], parent: int = 0, top: bool = False) -> str:
+    """`parent`: how tightly the surrounding operator binds; looser text gets brackets."""
+    if not top and e in names:
+        return names[e]
+    match e:
+        case ex.Number(value=value):
+            text = repr(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+            return f"({text})" if value < 0 and parent else text
+        case ex.One():
+            return "one"
+        case ex.Zero():
+            return "zero"
+        case ex.Score():
+            return "score"
+        case ex.Input():
+            return "input()"
+        case ex.Linear(name=name, bias=bias, window=window):
+            options = (", bias=True" if bias else "") + (f", window={window}" if window > 1 else "")
+            return f'linear("{name}"{options})'
+        case ex.Parameter(name=name):
+            return f'parameter("{name}")'
+        case ex.Call(function="neg", argument=argument):
+            text = "-" + _show(argument, names, 3)
+            return f"({text})" if parent else text
+        case ex.Call(function=function, argument=argument):
+            return f"{function}({_show(argument, names)})"
+        case ex.Binary(operator=operator, left=left, right=right):
+            level = _PRECEDENCE[operator]
+            # a - (b + c) and a * (b * c) keep their brackets: reading must give the same tree back
+            text = f"{_show(left, names, level)} {operator} {_show(right, names, level + 1)}"
+            return f"({text})" if parent > level else text
+    raise AssertionError(e)
+
+
+# ---- reading -----------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+        (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
+      | (?P<name>[^\W\d]\w*)
+      | (?P<string>"[^"]*"|'[^']*')
+      | (?P<sign>[-+*(),=])
+      | (?P<end>\Z)
+    )""",
+    re.VERBOSE,
+)
+
+
+def parse_expr(text: str, known: Mapping[str, ex.Expr] | None = None) -> ex.Expr:
+    """An expression from text; `known` are the names defined so far."""
+    return _Parser(text, known or {}).parse()
+
+
+class _Parser:
+    """Recursive descent: `expression` reads operators, `operand` what stands between them."""
+
+    def __init__(self, text: str, known: Mapping[str, ex.Expr]) -> None:
+        self.text, self.known = text, known
+        self.place = self.depth = 0
+        self.kind, self.token = "", ""
+        self.advance()
+
+    def parse(self) -> ex.Expr:
+        found = self.expression()
+        if self.kind != "end":
+            raise self.error("an operator (+ - *) or the end")
+        return found
+
+    def advance(self) -> None:
+        match = _TOKEN.match(self.text, self.place)
+        if match is None or match.lastgroup is None:
+            rest = self.text[self.place :].strip()
+            raise FormatError(
+                f"{_clip(rest)!r} is not part of the cell language, which has numbers, names, + - * and calls"
+            )
+        self.place, self.kind, self.token = match.end(), match.lastgroup, match[match.lastgroup]
+
+    def error(self, expected: str) -> FormatError:
+        got = "the end of the expression" if self.kind == "end" else repr(_clip(self.token))
+        return FormatError(
+            f"cannot read {_clip(self.text)!r}: expected {expected}, got {got}. "
+            "Expressions are numbers, names, + - * and calls."
+        )
+
+    def take(self, token: str) -> None:
+        if self.token != token or self.kind != "sign":
+            raise self.error(repr(token))
+        self.advance()
+
+    def nest(self, by: int) -> None:
+        self.depth += by
+        if self.depth > _MAX_NESTING:
+            raise FormatError(f"an expression is nested at most {_MAX_NESTING} deep; this one is deeper")
+
+    def expression(self, level: int = 1) -> ex.Expr:
+        """Operators that bind at least as tightly as `level`, the left ones first."""
+        left = self.operand()
+        while self.kind == "sign" and _PRECEDENCE.get(self.token, 0) >= level:
+            operator = self.token
+            self.advance()
+            left = ex.Binary(operator, left, self.expression(_PRECEDENCE[operator] + 1))
+        return left
+
+    def operand(self) -> ex.Expr:
+        kind, token = self.kind, self.token
+        if kind == "number":
+            self.advance()
+            return ex.as_expr(float(token))
+        if kind == "name":
+            self.advance()
+            return self.call(token) if self.token == "(" and self.kind == "sign" else self.name(token)
+        if kind == "sign" and token in "-(":
+            self.advance()
+            self.nest(+1)
+            if token == "-":
+                inner = -self.operand()
+            else:
+                inner = self.expression()
+                self.take(")")
+            self.nest(-1)
+            return inner
+        raise self.error("a number, a name, a call or a bracket")
+
+    def name(self, name: str) -> ex.Expr:
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        if name in self.known:
+            return self.known[name]
+        raise FormatError(
+            f"{_clip(name)!r} is not defined above this line. "
+            f'Define it first, as in {_clip(name)} = sigmoid(linear("{_clip(name)}")).'
+        )
+
+    def call(self, name: str) -> ex.Expr:
+        self.take("(")
+        self.nest(+1)
+        if name in ex.FUNCTIONS:
+            found = ex.FUNCTIONS[name](self.expression())
+        elif name == "input":
+            found = ex.input()
+        elif name == "parameter":
+            found = ex.parameter(self.string())
+        elif name == "linear":
+            found = self.linear()
+        else:
+            raise FormatError(
+                f"{_clip(name)!r} is not a function of the cell language. Calls are linear("
+                '"name", bias=True, window=K), parameter("name"), input(), '
+                f"and {', '.join(ex.FUNCTIONS)} of one expression."
+            )
+        self.take(")")
+        self.nest(-1)
+        return found
+
+    def linear(self) -> ex.Expr:
+        name, bias, window = self.string(), False, 1
+        options = {"bias", "window"}
+        while self.token == "," and self.kind == "sign":
+            self.advance()
+            option = self.token
+            if self.kind != "name" or option not in options:
+                raise self.error("bias=True or window=K, each once")
+            options.remove(option)
+            self.advance()
+            self.take("=")
+            if option == "bias" and self.token in ("True", "False"):
+                bias = self.token == "True"
+            elif option == "window" and self.kind == "number" and re.fullmatch("[0-9]{1,4}", self.token):
+                window = int(self.token)
+            else:
+                raise self.error("True or False" if option == "bias" else "a whole number from 1 to 1000")
+            self.advance()
+        return ex.linear(name, bias=bias, window=window)
+
+    def string(self) -> str:
+        if self.kind != "string":
+            raise self.error('a name in quotes, as in linear("u")')
+        name = self.token[1:-1]
+        self.advance()
+        return name
+
+
+_CONSTANTS: dict[str, ex.Expr] = {"one": ex.one, "zero": ex.zero, "score": ex.score}
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"
