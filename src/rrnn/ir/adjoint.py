@@ -44,14 +44,13 @@ def adjoint(program: Program) -> Adjoint:
     units = unit_values(program)
     wanted = {forward[n] for n in units}
     grads = reverse(b, seeds, stop=wanted)
-    outputs = []
-    for n, (op, _, attr) in enumerate(program.instructions):
-        kind = {Op.PREACT: "grad_preact", Op.INPUT: "grad_input", Op.STATE: "grad_state"}.get(op)
-        if kind:
-            outputs.append((kind, int(attr or 0), grads.get(forward[n], b.const(0.0))))
-    for s in range(len(program.states)):  # a state that no instruction reads still needs its (zero) gradient
-        if not any(o[:2] == ("grad_state", s) for o in outputs):
-            outputs.append(("grad_state", s, b.const(0.0)))
+    # What no instruction reads has a gradient too: zero.
+    leaves = [
+        *(("grad_preact", k, Op.PREACT) for k in range(len(program.projections))),
+        *([("grad_input", None, Op.INPUT)] if program.uses_input else []),
+        *(("grad_state", s, Op.STATE) for s in range(len(program.states))),
+    ]
+    outputs = [(kind, i or 0, grads.get(b.leaf(op, i), b.const(0.0))) for kind, i, op in leaves]
     outputs += [("grad_unit", j, grads.get(forward[n], b.const(0.0))) for j, n in enumerate(units)]
     shape = {"projections": program.projections, "parameters": program.parameters, "states": program.states}
     step, _ = b.finish(

@@ -5,17 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from rrnn.errors import ProgramError
 from rrnn.ir.evaluate import MEANING
 from rrnn.ir.ops import PLUS, TIMES, Instruction, Op
 from rrnn.ir.program import Output, Program, verify
 from rrnn.semirings import Semiring
 
 
+MAX_WORK = 1_000_000
+"""How many instructions may be asked for: real cells need hundreds, a hostile text could ask for 10⁹."""
+
+
 class Builder:
+    """Instructions so far, each known by its number."""
+
     def __init__(self, semiring: Semiring) -> None:
         self.semiring = semiring
         self.instructions: list[Instruction] = []
         self._known: dict[Instruction, int] = {}
+        self._work = 0
         self.zero, self.one = self.const(semiring.zero), self.const(semiring.one)
 
     # ---- emitting ------------------------------------------------------------------------------------------
@@ -62,16 +70,23 @@ class Builder:
             return b if x == -math.inf else a
         elif op is Op.MIN and math.inf in values:
             return b if x == math.inf else a
-        elif op in (Op.MAX, Op.MIN) and self.semiring.laws.non_negative and (0 in values or a == b):
-            if a == b:
-                return a
+        elif op in (Op.MAX, Op.MIN) and a == b:
+            return a
+        elif op in (Op.MAX, Op.MIN) and self.semiring.laws.non_negative and 0 in values:
             other = b if x == 0 else a  # all values are ≥ 0 here
             return other if op is Op.MAX else self.zero
-        elif op is Op.MIN and self.semiring.name == "boolean" and 1 in values:
-            return b if x == 1 else a
+        elif op in (Op.MAX, Op.MIN) and self.semiring.name == "boolean" and 1 in values:
+            other = b if x == 1 else a  # and here ≤ 1
+            return other if op is Op.MIN else self.one
         return self._add(Instruction(op, args))
 
     def _add(self, instruction: Instruction) -> int:
+        self._work += 1
+        if self._work > MAX_WORK:
+            raise ProgramError(
+                f"one step of a cell takes at most {MAX_WORK} operations to compile; this one needs more. "
+                "Use fewer states or ε-arcs, or a smaller epsilon_limit."
+            )
         if instruction not in self._known:
             self._known[instruction] = len(self.instructions)
             self.instructions.append(instruction)

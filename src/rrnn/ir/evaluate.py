@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rrnn.ir.ops import Instruction, Op
 
+if TYPE_CHECKING:
+    from rrnn.ir.program import Program
+
 
 def _logaddexp(a: float, b: float) -> float:
-    hi, lo = max(a, b), min(a, b)
+    if a != a or b != b:
+        return math.nan
+    hi, lo = (a, b) if a >= b else (b, a)
     return hi if math.isinf(hi) or lo == -math.inf else hi + math.log1p(math.exp(lo - hi))
 
 
@@ -44,8 +50,9 @@ MEANING = {
     Op.MUL: lambda a, b: a * b,
     Op.DIV: _div,
     Op.NEG: lambda a: -a,
-    Op.MAX: lambda a, b: a if a >= b else b,
-    Op.MIN: lambda a, b: a if a <= b else b,
+    # A NaN must not be lost in a comparison.
+    Op.MAX: lambda a, b: a if a >= b or a != a else b,
+    Op.MIN: lambda a, b: a if a <= b or a != a else b,
     Op.LOGADDEXP: _logaddexp,
     Op.EXP: _exp,
     Op.LOG: lambda a: math.log(a) if a > 0 else -math.inf if a == 0 else math.nan,
@@ -77,3 +84,27 @@ def evaluate(
         else:
             values.append(MEANING[op](*(values[a] for a in args)))
     return values
+
+
+def run_step(program: Program, leaves: Mapping[Op, Sequence[float]]) -> dict[tuple[str, int], float]:
+    """(kind, index) → value of every output of one step; `leaves` are numbers by kind and index
+    (`{Op.PREACT: [0.5, -1.0], Op.STATE: [0.0]}`)."""
+    numbers = {
+        n: leaves[op][int(attr or 0)]
+        for n, (op, _, attr) in enumerate(program.instructions)
+        if op.arity == 0 and op is not Op.CONST
+    }
+    values = evaluate(program.instructions, numbers)
+    return {(o.kind, o.index): values[o.value] for o in program.outputs}
+
+
+def initial_state(program: Program, parameters: Sequence[float]) -> list[float]:
+    """The stored states before the first symbol."""
+    # Only per-unit values are asked for, so whatever stands in for the step's own leaves does not matter.
+    numbers = {
+        n: parameters[int(attr or 0)] if op is Op.PARAM else 0.0
+        for n, (op, _, attr) in enumerate(program.instructions)
+        if op.arity == 0
+    }
+    values = evaluate(program.instructions, numbers)
+    return [values[i] for i in program.initial]

@@ -13,9 +13,11 @@ from functools import lru_cache
 from rrnn.automata import Cell, CellArc, reachable
 from rrnn.automata import expressions as ex
 from rrnn.automata.names import definitions
+from rrnn.errors import CellError
 from rrnn.ir.builder import Builder
 from rrnn.ir.ops import Op
 from rrnn.ir.program import Program
+from rrnn.ir.verify import check_output
 
 _CALLS = {
     "neg": Op.NEG,
@@ -40,16 +42,15 @@ class Lowered:
     program: Program
     projections: tuple[ex.Linear, ...]
     names: dict[int, str]  # instruction → the name of the expression it computes
+    weights: frozenset[int] = frozenset()  # instructions that are a whole weight of some arc or state
 
 
 @lru_cache(maxsize=256)
 def lower(cell: Cell) -> Lowered:
     """The recurrence of a cell, checked."""
-    from rrnn.ir.verify import check_output
-
     cell.check()
-    lowered = _Lowering(cell).run()
-    check_output(lowered)
+    lowered = _Lowering(cell).run(stored=_Lowering(cell).stored())
+    check_output(lowered.program)
     return lowered
 
 
@@ -61,17 +62,23 @@ class _Lowering:
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.b = Builder(cell.semiring)
-        starts, ends = dict(cell.initials), dict(cell.finals)
-        alive = reachable(starts, cell.arcs) & reachable(ends, cell.arcs, backwards=True)
+        arcs = [a for a in cell.arcs if not self._is_zero(a.weight)]
+        if cell.epsilon_limit == 0:
+            arcs = [a for a in arcs if not a.epsilon]
+        starts = {q: w for q, w in cell.initials if not self._is_zero(w)}
+        ends = {q: w for q, w in cell.finals if not self._is_zero(w)}
+        alive = reachable(starts, arcs) & reachable(ends, arcs, backwards=True)
         self.states = [q for q in cell.states if q in alive]
-        self.arcs = [
-            a for a in cell.arcs if {a.source, a.target} <= alive and not isinstance(a.weight, ex.Zero)
-        ]
-        self.initials = {q: w for q, w in cell.initials if q in alive}
-        self.finals = {q: w for q, w in cell.finals if q in alive}
+        self.arcs = [a for a in arcs if {a.source, a.target} <= alive]
+        self.initials = {q: w for q, w in starts.items() if q in alive}
+        self.finals = {q: w for q, w in ends.items() if q in alive}
         self.projections, self.parameters = self._leaves()
         self.ids: dict[ex.Expr, int] = {}
         self.score: int | None = None
+
+    def _is_zero(self, weight: ex.Expr) -> bool:
+        number = isinstance(weight, ex.Number) and weight.value == self.b.semiring.zero
+        return number or isinstance(weight, ex.Zero)
 
     def _leaves(self) -> tuple[dict[str, ex.Linear], dict[str, int]]:
         """Projections and per-unit parameters (biases among them), each in order of first use."""
@@ -93,17 +100,22 @@ class _Lowering:
                     parameters.setdefault(node.name, len(parameters))
         return projections, parameters
 
-    def run(self) -> Lowered:
-        b = self.b
-        lam = {q: self.expr(self.initials[q]) if q in self.initials else b.zero for q in self.states}
-        closure = self._closure()
-        stored = self._stored(lam, closure)
+    def run(self, stored: list[str]) -> Lowered:
+        b, lam, closure = self.b, self._initial(), self._closure()
         old = {q: b.leaf(Op.STATE, stored.index(q)) if q in stored else lam[q] for q in self.states}
         new = dict(lam) | {q: self._update(q, old, closure) for q in stored}
         after = closure if self.cell.epsilon_after_last else {(q, q): b.one for q in self.states}
         self.score = b.sum(
             b.times(self._closed(q, new, after), self.expr(rho)) for q, rho in self.finals.items()
         )
+        if self.score == b.zero:
+            limit = self.cell.epsilon_limit
+            forbidden = "" if limit is None else f", with its epsilon_limit of {limit}"
+            forbidden += "" if self.cell.epsilon_after_last else " and no ε-arc after the last symbol"
+            raise CellError(
+                f"cell {self.cell.name!r}: every score is the semiring's zero: no path from an initial to a final "
+                f"state{forbidden} has a weight other than zero. Add the missing arcs or final states."
+            )
         output = self.expr(self.cell.output_expr)
         program, number = b.finish(
             self.cell.name,
@@ -117,12 +129,16 @@ class _Lowering:
                 ("output", 0, output),
             ],
         )
-        names = {
-            number[self.ids[e]]: name
-            for e, name in definitions(self.cell).items()
-            if self.ids.get(e) in number
-        }
-        return Lowered(self.cell, program, tuple(self.projections.values()), names)
+        names: dict[int, str] = {}
+        for e, name in definitions(self.cell).items():
+            n = self.ids.get(e, -1)
+            if (
+                n in number and b.value(n) is None
+            ):  # a number is clearer than its name, and may stand elsewhere
+                names.setdefault(number[n], name)
+        whole = (*self.initials.values(), *(a.weight for a in self.arcs), *self.finals.values())
+        weights = frozenset(number[self.ids[w]] for w in whole if self.ids.get(w, -1) in number)
+        return Lowered(self.cell, program, tuple(self.projections.values()), names, weights)
 
     # ---- expressions ---------------------------------------------------------------------------------------
 
@@ -176,26 +192,31 @@ class _Lowering:
                 for key, value in power.items():
                     total[key] = b.sum([total.get(key, b.zero), value])
             return total
-        for k in states:  # Kleene: allow paths through k, one state after another
+        # Kleene: allow paths through k, one state after another. Once k is done, (k, k) has the empty path too.
+        for k in states:
             around = b.star(eps[k, k]) if (k, k) in eps else b.one
-            into = {p: eps[p, k] for p in states if (p, k) in eps}
-            out = {q: eps[k, q] for q in states if (k, q) in eps}
+            into = {p: b.times(eps[p, k], around) for p in states if p != k and (p, k) in eps}
+            out = {q: eps[k, q] for q in states if q != k and (k, q) in eps}
             for p, first in into.items():
                 for q, second in out.items():
-                    through = b.times(b.times(first, around), second)
-                    eps[p, q] = b.sum([eps.get((p, q), b.zero), through])
-        for key, value in unit.items():
-            eps[key] = b.sum([value, eps.get(key, b.zero)])
+                    # Where ⊕ selects, no cycle improves on the empty path: `check_cell` has proved it.
+                    if p != q or not b.semiring.laws.selective:
+                        eps[p, q] = b.sum([eps.get((p, q), b.zero), b.times(first, second)])
+            eps |= {(p, k): value for p, value in into.items()}
+            eps |= {(k, q): b.times(around, value) for q, value in out.items()}
+            eps[k, k] = around
         return eps
 
     def _product(
         self, left: dict[tuple[str, str], int], right: dict[tuple[str, str], int]
     ) -> dict[tuple[str, str], int]:
+        leaving: dict[str, list[tuple[str, int]]] = {}
+        for (k, q), y in right.items():
+            leaving.setdefault(k, []).append((q, y))
         product: dict[tuple[str, str], int] = {}
         for (p, k), x in left.items():
-            for (k2, q), y in right.items():
-                if k == k2:
-                    product[p, q] = self.b.sum([product.get((p, q), self.b.zero), self.b.times(x, y)])
+            for q, y in leaving.get(k, ()):
+                product[p, q] = self.b.sum([product.get((p, q), self.b.zero), self.b.times(x, y)])
         return product
 
     def _closed(self, q: str, values: dict[str, int], closure: dict[tuple[str, str], int]) -> int:
@@ -216,8 +237,13 @@ class _Lowering:
             for weight, group in groups.items()
         )
 
-    def _stored(self, lam: dict[str, int], closure: dict[tuple[str, str], int]) -> list[str]:
-        """States that need memory: all but the greatest set of states whose update gives back their λ."""
+    def _initial(self) -> dict[str, int]:
+        return {q: self.expr(self.initials[q]) if q in self.initials else self.b.zero for q in self.states}
+
+    def stored(self) -> list[str]:
+        """States that need memory: all but the greatest set of states whose update gives back their λ.
+        It leaves many instructions behind: run the lowering itself on a fresh one."""
+        lam, closure = self._initial(), self._closure()
         constant = set(self.states)
         while True:
             old = {

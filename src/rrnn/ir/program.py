@@ -169,36 +169,37 @@ def _parse(text: str) -> Program:
         raise ProgramError(
             "the program's text lacks one of name, semiring, projections, parameters, states, initial"
         ) from None
-    return verify(program)
+    if verify(program).text != text:  # the text is a key: one program must not have two
+        raise ProgramError("the program's text is not as `Program.text` writes it")
+    return program
+
+
+# Which outputs belong together, the leaves such a program may read, and the outputs it must have.
+_FORWARD = (Op.CONST, Op.PARAM, Op.PREACT, Op.INPUT, Op.STATE)
+_FAMILIES: tuple[tuple[tuple[str, ...], tuple[Op, ...]], ...] = (
+    (("state", "score", "output"), _FORWARD),
+    (("grad_preact", "grad_input", "grad_state", "grad_unit"), (*_FORWARD, Op.GRAD_OUTPUT, Op.GRAD_STATE)),
+    (("grad_param",), (Op.CONST, Op.PARAM, Op.GRAD_UNIT)),
+    (("entry",), (Op.CONST, Op.PARAM, Op.PREACT, Op.INPUT)),
+    (("jacobian", "direct"), (*_FORWARD, Op.GRAD_OUTPUT)),
+)
+_NAME = re.compile(r"[^\W\d]\w*(\.\w+)*")
 
 
 def verify(program: Program) -> Program:
     """Raise `ProgramError` for a malformed program; return it."""
-    limits = {
-        Op.PARAM: len(program.parameters),
-        Op.PREACT: len(program.projections),
-        Op.STATE: len(program.states),
-        Op.GRAD_STATE: len(program.states),
-    }
     if program.semiring_name not in SEMIRINGS:
         raise ProgramError(f"unknown semiring {program.semiring_name!r}")
-    for n, (op, args, attr) in enumerate(program.instructions):
-        where = f"%{n} ({op.text})"
-        if len(args) != op.arity:
-            raise ProgramError(f"{where} takes {op.arity} arguments; got {len(args)}")
-        if any(not 0 <= a < n for a in args):
-            raise ProgramError(f"{where} uses a value that is not computed before it")
-        if (attr is None) != (op.attribute is None):
-            raise ProgramError(f"{where} {'needs' if attr is None else 'takes no'} attribute")
-        if op is Op.CONST and math.isnan(float(attr or 0)):
-            raise ProgramError(f"{where} is NaN")
-        if op in limits and not 0 <= int(attr or 0) < limits[op]:
-            raise ProgramError(f"{where} {attr} is out of range: there are {limits[op]}")
-    for kind, index, value in program.outputs:
-        if kind not in OUTPUT_KINDS or index < 0 or not 0 <= value < len(program.instructions):
-            raise ProgramError(f"output {kind} {index} %{value} is not valid")
-    if len({(o.kind, o.index) for o in program.outputs}) != len(program.outputs):
-        raise ProgramError("an output is given twice")
+    for what in ("projections", "parameters", "states"):
+        names = getattr(program, what)
+        if len(set(names)) != len(names):
+            raise ProgramError(f"a name stands twice among the {what}: {' '.join(names)}")
+    for name in (program.name, *program.projections, *program.parameters, *program.states):
+        if not _NAME.fullmatch(name):
+            raise ProgramError(f"{name!r} is no name: it must be an identifier, perhaps with dots")
+    for n in range(len(program.instructions)):
+        _verify_instruction(program, n)
+    _verify_outputs(program)
     if len(program.initial) != len(program.states) or any(
         not 0 <= i < len(program.instructions) or i not in program.per_unit for i in program.initial
     ):
@@ -206,3 +207,54 @@ def verify(program: Program) -> Program:
             "every stored state needs one initial value, computed from parameters and numbers alone"
         )
     return program
+
+
+def _verify_instruction(program: Program, n: int) -> None:
+    op, args, attr = program.instructions[n]
+    where = f"%{n} ({op.text})"
+    if len(args) != op.arity:
+        raise ProgramError(f"{where} takes {op.arity} arguments; got {len(args)}")
+    if any(not 0 <= a < n for a in args):
+        raise ProgramError(f"{where} uses a value that is not computed before it")
+    if (attr is None) != (op.attribute is None):
+        raise ProgramError(f"{where} {'needs an' if attr is None else 'takes no'} attribute")
+    if op is Op.CONST and math.isnan(float(attr or 0)):
+        raise ProgramError(f"{where} is NaN")
+    if op.attribute == "index":
+        limit = {
+            Op.PARAM: len(program.parameters),
+            Op.PREACT: len(program.projections),
+            Op.STATE: len(program.states),
+            Op.GRAD_STATE: len(program.states),
+        }.get(op)
+        if not isinstance(attr, int) or attr < 0 or (limit is not None and attr >= limit):
+            there = "" if limit is None else f": there are {limit}"
+            raise ProgramError(f"{where} {attr!r} is out of range{there}")
+
+
+def _verify_outputs(program: Program) -> None:
+    states, given = len(program.states), {(o.kind, o.index) for o in program.outputs}
+    count = {
+        **{"state": states, "score": 1, "output": 1, "entry": (states + 1) ** 2},
+        **{"grad_preact": len(program.projections), "grad_input": 1, "grad_state": states},
+        **{"grad_param": len(program.parameters), "jacobian": states**2, "direct": states},
+    }
+    for kind, index, value in program.outputs:
+        in_range = kind in OUTPUT_KINDS and 0 <= index < count.get(kind, index + 1)
+        if not in_range or not 0 <= value < len(program.instructions):
+            raise ProgramError(f"output {kind} {index} %{value} is not valid")
+    if len(given) != len(program.outputs):
+        raise ProgramError("an output is given twice")
+    kinds = {kind for kind, _ in given}
+    for family, leaves in _FAMILIES:
+        if not kinds & set(family):
+            continue
+        if kinds - set(family):
+            raise ProgramError(f"one program cannot have outputs of the kinds {', '.join(sorted(kinds))}")
+        for n, (op, _, _) in enumerate(program.instructions):
+            if op.arity == 0 and op not in leaves:
+                raise ProgramError(f"%{n} ({op.text}) cannot be read by a program that gives {family[0]}")
+        for kind in {"state", "score", "output", "grad_state", "grad_param", "direct"} & set(family):
+            missing = [i for i in range(count[kind]) if (kind, i) not in given]
+            if missing:
+                raise ProgramError(f"the output {kind} {missing[0]} is missing")

@@ -57,9 +57,8 @@ def scan_form(program: Program) -> Scan:
     b = Builder(program.semiring)
     number = copy_into(b, program)
     plus, times = PLUS[program.semiring_name], TIMES[program.semiring_name]
-    forms: dict[
-        int, dict[int, int]
-    ] = {}  # instruction → {index i: coefficient}, of those that read the state
+    # instruction → {index i: coefficient}, of those that read the state
+    forms: dict[int, dict[int, int]] = {}
     stateful = program.depending_on(Op.STATE)
     for n in sorted(program.needed_for(program.of_kind("state").values())):
         op, args, attr = program.instructions[n]
@@ -116,8 +115,8 @@ def reverse_scan_form(program: Program) -> ReverseScan:
     through = reverse(
         b, {forward[program.of_kind("output")[0]]: b.leaf(Op.GRAD_OUTPUT)}, stop=set(new.values())
     )
-    for j, value in new.items():
-        outputs.append(("direct", j, through.get(value, b.const(0.0))))
+    for j, value in new.items():  # two states of one value: the gradient that reached it counts once
+        outputs.append(("direct", j, through.pop(value, b.const(0.0))))
     form, _ = b.finish(
         f"{program.name}.reverse_scan",
         projections=program.projections,

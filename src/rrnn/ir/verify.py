@@ -1,46 +1,47 @@
 """What lowering promises beyond well-formedness: a layer whose output stays finite.
 
-A score can be the semiring's zero (a max-plus C is −∞ after its first symbol). The output expression must map that to
-a finite value with a finite gradient: tanh(score) does, tanh(o * score) gives 0·∞.
+A score can be the semiring's zero (a C is 0, or −∞ in max-plus, after its first symbol). The output expression must
+map that to a finite value with a finite gradient: tanh(score) does; in max-plus tanh(o * score) gives 0·∞.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from typing import TYPE_CHECKING
 
 from rrnn.errors import CellError
+from rrnn.ir.adjoint import copy_into, reverse
+from rrnn.ir.builder import Builder
 from rrnn.ir.evaluate import evaluate
 from rrnn.ir.ops import PLUS, TIMES, Op
 from rrnn.ir.program import Program
 
-if TYPE_CHECKING:
-    from rrnn.ir.lower import Lowered
 
-
-def check_output(lowered: Lowered) -> None:
-    program = lowered.program
-    if math.isfinite(program.semiring.zero) or not score_may_be_zero(program):
+def check_output(program: Program) -> None:
+    """Raise `CellError` where the score can be zero and the output has no finite value or gradient then."""
+    if not score_may_be_zero(program):
         return
-    from rrnn.ir.adjoint import copy_into, reverse
-    from rrnn.ir.builder import Builder
-
     b = Builder(program.semiring)
     number = copy_into(b, program)
     score, output = number[program.of_kind("score")[0]], number[program.of_kind("output")[0]]
-    grads = reverse(b, {output: b.const(1.0)}, stop={score})
-    watched = [output, *(g for n, g in grads.items() if n == score or b.instructions[n].op.arity == 0)]
+    watched = [output]
+    if program.semiring.laws.has_gradient:
+        grads = reverse(b, {output: b.const(1.0)}, stop={score})
+        watched += [g for n, g in grads.items() if n == score or b.instructions[n].op.arity == 0]
     rng = random.Random(0)
     for _ in range(8):
         leaves = {n: rng.uniform(-2, 2) for n, i in enumerate(b.instructions) if i.op.arity == 0}
-        values = evaluate(b.instructions, leaves, fixed={score: program.semiring.zero})
-        if not all(math.isfinite(values[n]) for n in watched):
+        # What is not finite with a score of one either (√ of a negative gate) is not the score's fault.
+        values, usual = (
+            evaluate(b.instructions, leaves, fixed={score: fixed})
+            for fixed in (program.semiring.zero, program.semiring.one)
+        )
+        if any(math.isfinite(usual[n]) and not math.isfinite(values[n]) for n in watched):
             raise CellError(
                 f"cell {program.name!r}: its score can be the {program.semiring_name} semiring's zero "
                 f"({program.semiring.zero}), and its output expression then has no finite value or gradient. "
                 "Squash the score so that it saturates, as tanh(score) or tanh(o + score) do; "
-                "o * score gives 0·∞."
+                "o * score gives 0·∞ where zero is infinite, log(score) and sqrt(score) are steep at 0."
             )
 
 
