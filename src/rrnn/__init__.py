@@ -14,17 +14,62 @@ __version__ = "0.1.0"
 _EXPORTS: dict[str, str] = {
     "AutomatonError": "errors",
     "BackendError": "errors",
+    "Cell": "automata",
     "CellError": "errors",
+    "concatenate": "automata",
     "EPSILON": "wfsa",
+    "exp": "automata",
     "FormatError": "errors",
+    "get_cell": "zoo",
+    "input": "automata",
+    "instantiate": "wfsa",
+    "interpolate": "automata",
+    "linear": "automata",
+    "log": "automata",
+    "log_sigmoid": "automata",
+    "one": "automata",
+    "parameter": "automata",
     "ProgramError": "errors",
+    "read_cell": "zoo",
+    "relabel": "automata",
+    "relu": "automata",
     "RRNNError": "errors",
+    "scale": "automata",
+    "score": "automata",
     "SemiringError": "errors",
     "ShapeError": "errors",
+    "sigmoid": "automata",
+    "softplus": "automata",
+    "sqrt": "automata",
+    "step": "automata",
+    "tanh": "automata",
+    "union": "automata",
     "WFSA": "wfsa",
+    "zero": "automata",
 }
 
 if TYPE_CHECKING:
+    from rrnn.automata import Cell as Cell
+    from rrnn.automata import concatenate as concatenate
+    from rrnn.automata import exp as exp
+    from rrnn.automata import input as input
+    from rrnn.automata import interpolate as interpolate
+    from rrnn.automata import linear as linear
+    from rrnn.automata import log as log
+    from rrnn.automata import log_sigmoid as log_sigmoid
+    from rrnn.automata import one as one
+    from rrnn.automata import parameter as parameter
+    from rrnn.automata import relabel as relabel
+    from rrnn.automata import relu as relu
+    from rrnn.automata import scale as scale
+    from rrnn.automata import score as score
+    from rrnn.automata import sigmoid as sigmoid
+    from rrnn.automata import softplus as softplus
+    from rrnn.automata import sqrt as sqrt
+    from rrnn.automata import step as step
+    from rrnn.automata import tanh as tanh
+    from rrnn.automata import union as union
+    from rrnn.automata import zero as zero
     from rrnn.errors import AutomatonError as AutomatonError
     from rrnn.errors import BackendError as BackendError
     from rrnn.errors import CellError as CellError
@@ -35,8 +80,12 @@ if TYPE_CHECKING:
     from rrnn.errors import ShapeError as ShapeError
     from rrnn.wfsa import EPSILON as EPSILON
     from rrnn.wfsa import WFSA as WFSA
+    from rrnn.wfsa import instantiate as instantiate
+    from rrnn.zoo import get_cell as get_cell
+    from rrnn.zoo import read_cell as read_cell
 
-__all__ = ["__version__", *_EXPORTS]  # pyright: ignore[reportUnsupportedDunderAll]
+# All but `input`: `from rrnn import *` should not hide the built-in one.
+__all__ = ["__version__", *(name for name in _EXPORTS if name != "input")]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would believe in any name

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rrnn.automata import Cell
+from rrnn.automata.text import MAX_TEXT
 from rrnn.errors import CellError, FormatError
 from rrnn.zoo.ngram import ngram
 from rrnn.zoo.rrnn import b, b_max_plus, c, f
@@ -18,41 +19,58 @@ CELLS: dict[str, Callable[[], Cell]] = {
     "B-max-plus": b_max_plus,
     "C": c,
     "F": f,
-    "ngram4": lambda: ngram(4),
+    "ngram4": ngram,
     "SRU": sru,
 }
 """Name → cell. `B+o` etc. name the variant with an output gate, `ngramN` any chain."""
 
-_GATED = {"B": b, "B-max-plus": b_max_plus, "C": c, "F": f}
+_GATED: dict[str, Callable[..., Cell]] = {"b": b, "b-max-plus": b_max_plus, "c": c, "f": f}
 
 
-def get_cell(name: str) -> Cell:
+def get_cell(name: str | Path) -> Cell:
     """A cell of the zoo by name (any case), or read from a `.cell` file by path."""
-    key = name.lower().removesuffix("+o")
-    for known, make in CELLS.items():
-        if known.lower() == key:
-            if not name.lower().endswith("+o"):
-                return make()
-            if known in _GATED:
-                return _GATED[known](gate=True)
-    if m := re.fullmatch(r"ngram(\d{1,3})", key):
-        return ngram(int(m[1]))
-    if name.endswith(".cell") or "/" in name or Path(name).is_file():
+    if isinstance(name, Path):
         return read_cell(name)
-    near = difflib.get_close_matches(name, CELLS, 1, cutoff=0.4)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    if not isinstance(name, str):
+        raise CellError(f"a cell is named by a str; got {type(name).__name__}")
+    key, gated = name.lower().removesuffix("+o"), name.lower().endswith("+o")
+    if m := re.fullmatch(r"ngram([0-9]{1,3})", key):
+        return ngram(int(m[1]), gate=gated)
+    if gated and key in _GATED:
+        return _GATED[key](gate=True)
+    known = {word.lower(): word for word in CELLS}
+    if not gated and key in known:
+        return CELLS[known[key]]()
+    if name.endswith(".cell") or "/" in name or _is_file(name):
+        return read_cell(name)
+    if gated and key in known:
+        raise CellError(f"{known[key]} has no variant with an output gate; {', '.join(_gated_names())} have")
+    near = difflib.get_close_matches(key[:64], known, 1, cutoff=0.4)
+    hint = f" Did you mean {known[near[0]]!r}?" if near else ""
     raise CellError(
-        f"no cell is called {name!r}: the zoo has {', '.join(CELLS)} ('+o' adds an output gate, ngramN any n); "
-        f"a file's name ends in .cell.{hint}"
+        f"no cell is called {name[:64]!r}: the zoo has {', '.join(CELLS)} ('+o' adds an output gate, ngramN any "
+        f"n from 1 to 64); a file's name ends in .cell.{hint}"
     )
+
+
+def _gated_names() -> list[str]:
+    return [*(word for word in CELLS if word.lower() in _GATED), "ngramN"]
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # a name no file can have: too long, or with a NUL in it
+        return False
 
 
 def read_cell(path: str | Path) -> Cell:
     """A cell from a `.cell` file."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"cannot read the cell: {error}", source=str(path)) from None
+        with Path(path).open(encoding="utf-8-sig") as file:
+            text = file.read(MAX_TEXT + 1)  # more is refused anyway
+    except (OSError, ValueError) as error:
+        raise FormatError(f"cannot read the cell: {error}", source=str(path)[:200]) from None
     return Cell.from_text(text, str(path))
 
 
