@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import io
 import math
+import random
 import sys
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -55,6 +58,40 @@ def test_scores_are_exact_down_to_tiny_ones(folder: Path, capsys: pytest.Capture
     assert [float(line) for line in lines] == [2.0 ** -(1 + 3 * n) for n in lengths]  # to 1e-271, bit by bit
     _, lines, _ = run(capsys, "m.txt", "--format", "pautomac", "--strings", "s.txt", "--semiring", "log")
     assert [float(line) for line in lines] == pytest.approx([-(1 + 3 * n) * math.log(2) for n in lengths])
+
+
+def test_scores_are_those_of_exact_arithmetic(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A branching model against fractions, where scores go down to 1e-90 and below."""
+    rng, states = random.Random(0), range(4)
+
+    def row(size: int) -> list[Fraction]:
+        cuts = [0, *sorted(rng.sample(range(1, 1000), size - 1)), 1000]
+        return [Fraction(b - a, 1000) for a, b in pairwise(cuts)]
+
+    start, stop = row(4), [Fraction(1, 1000)] * 4
+    emit = [row(3) for _ in states]
+    go = [[row(4) for _ in range(3)] for _ in states]
+    lines = ["I: (state)", *(f"({q}) {float(start[q])}" for q in states)]
+    lines += ["F: (state)", *(f"({q}) {float(stop[q])}" for q in states)]
+    lines += ["S: (state,symbol)", *(f"({q},{a}) {float(emit[q][a])}" for q in states for a in range(3))]
+    lines += ["T: (state,symbol,state)"]
+    lines += [f"({q},{a},{r}) {float(go[q][a][r])}" for q in states for a in range(3) for r in states]
+    Path("m").write_text("\n".join(lines))
+    strings = [[rng.randrange(3) for _ in range(length)] for length in (0, 1, 5, 40, 100, 200, 400)]
+    Path("s").write_text("".join(" ".join(map(str, [len(x), *x])) + "\n" for x in strings))
+
+    code, printed, _ = run(capsys, "m", "--format", "pautomac", "--strings", "s")
+    assert code == 0
+    smallest = 1.0
+    for string, line in zip(strings, printed, strict=True):
+        alpha = start
+        for a in string:
+            out = [alpha[q] * (1 - stop[q]) * emit[q][a] for q in states]
+            alpha = [sum((out[q] * go[q][a][r] for q in states), Fraction()) for r in states]
+        exact = sum((alpha[q] * stop[q] for q in states), Fraction())
+        smallest = min(smallest, float(exact))
+        assert abs(Fraction(float(line)) / exact - 1) < 1e-12
+    assert 0 < smallest < 1e-90
 
 
 def test_a_symbol_without_arcs_scores_zero_when_the_header_counts_it(

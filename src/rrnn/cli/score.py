@@ -28,7 +28,7 @@ _CHOICES: dict[Choice, bool | None] = {"auto": None, "yes": True, "no": False}
 class Score:
     """Print the score of every string, one a line, with all digits of float64."""
 
-    model: Annotated[Path, tyro.conf.Positional]
+    model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """The WFSA: a PAutomaC model, OpenFst text or rrnn's JSON."""
     strings: Path
     """The strings: `length s1 s2 …` a line, with or without a header `N |Σ|`. `-` is the standard input."""
@@ -43,7 +43,7 @@ class Score:
     acceptor: Choice = "auto"
     """OpenFst: do arcs have one label (yes) or an input and an output label (no)?"""
     header: Choice = "auto"
-    """Does the file of strings start with a header? Ask for it where `1 k` could be both."""
+    """Does the file of strings start with a header? Say so where its first line `1 k` could be both."""
 
 
 def score(options: Score) -> None:

@@ -32,7 +32,7 @@ from rrnn.wfsa.io import (
 )
 from rrnn.wfsa.machine import EPSILON, WFSA
 
-ROUNDS = int(os.environ.get("RRNN_FUZZ_ROUNDS", "2000"))
+ROUNDS = int(os.environ.get("RRNN_FUZZ_ROUNDS", "1000"))
 
 MACHINE = WFSA(
     "log",

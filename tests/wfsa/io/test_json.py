@@ -109,7 +109,7 @@ def test_the_example_is_good() -> None:
         ({"version": 2}, "reads version 1"),
         ({"version": True}, "reads version 1"),
         ({"semiring": "rael"}, "Did you mean 'real'"),
-        ({"semiring": 3}, "a name"),
+        ({"semiring": 3}, "the name of one"),
         ({"colour": 1}, "'colour' is unknown"),
         ({"states": "pq"}, "states must be a list"),
         ({"states": ["p", "p"]}, "comes twice"),

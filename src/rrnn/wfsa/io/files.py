@@ -132,6 +132,12 @@ def plain_name(symbol: Hashable) -> str:
     return name
 
 
+def brief(error: Exception) -> str:
+    """An error's message, without its middle when a file's own names make it a page long."""
+    text = str(error)
+    return text if len(text) <= 1000 else f"{text[:600]} … {text[-300:]}"
+
+
 def shown(token: object) -> str:
     """A token for a message: quoted, and cut when it is long, whatever a file or a user put there."""
     try:

@@ -30,7 +30,7 @@ from typing import Any, NoReturn
 from rrnn.errors import FormatError, RRNNError
 from rrnn.semirings import Semiring, get_semiring
 from rrnn.wfsa.io.costs import checked
-from rrnn.wfsa.io.files import PathLike, indexed_arcs, read_text, shown, write_text
+from rrnn.wfsa.io.files import PathLike, brief, indexed_arcs, read_text, shown, write_text
 from rrnn.wfsa.machine import WFSA
 from rrnn.wfsa.symbols import EPSILON
 
@@ -138,7 +138,7 @@ def from_json(text: str, *, source: str | None = None, allow_empty: bool = False
     except FormatError:
         raise
     except RRNNError as error:
-        raise FormatError(str(error), source=source) from error
+        raise FormatError(brief(error), source=source) from error
 
 
 def _parse(text: str, fail: Callable[..., NoReturn]) -> Any:
@@ -167,9 +167,10 @@ def _parse(text: str, fail: Callable[..., NoReturn]) -> Any:
 
 
 def _build(data: dict[str, Any], fail: Callable[..., NoReturn], allow_empty: bool) -> WFSA:
-    semiring = (
-        get_semiring(data["semiring"]) if isinstance(data["semiring"], str) else fail("semiring is a name")
-    )
+    name = data["semiring"]
+    if not isinstance(name, str) or len(name) > 40:  # a longer one costs time in the search for a near name
+        fail(f"semiring must be the name of one; got {shown(name)}")
+    semiring = get_semiring(name)
     states = [_read_label(v, f"states[{i}]", fail) for i, v in enumerate(_list(data, "states", fail))]
     alphabet = [_read_label(v, f"alphabet[{i}]", fail) for i, v in enumerate(_list(data, "alphabet", fail))]
     if not alphabet:
@@ -232,7 +233,7 @@ def _read_weight(value: Any, semiring: Semiring, where: str, fail: Callable[...,
     try:
         return checked(weight, semiring)
     except RRNNError as error:
-        fail(f"{where}: {error}")
+        fail(f"{where}: {brief(error)}")
 
 
 def _read_label(value: Any, where: str, fail: Callable[..., NoReturn], depth: int = 0) -> Any:

@@ -26,6 +26,7 @@ from rrnn.semirings import Semiring, get_semiring
 from rrnn.wfsa.io.costs import Costs, checked, cost_of, resolve_costs, weight_of
 from rrnn.wfsa.io.files import (
     PathLike,
+    brief,
     fields_of,
     indexed_arcs,
     lines_of,
@@ -203,7 +204,7 @@ def from_openfst(
             allow_empty=allow_empty,
         )
     except RRNNError as error:
-        raise FormatError(str(error), source=source) from error
+        raise FormatError(brief(error), source=source) from error
 
 
 def _as_int(symbol: Hashable) -> int:

@@ -32,7 +32,17 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from rrnn.errors import FormatError, RRNNError
-from rrnn.wfsa.io.files import PathLike, indexed_arcs, lines_of, natural, number, read_text, shown, write_text
+from rrnn.wfsa.io.files import (
+    PathLike,
+    brief,
+    indexed_arcs,
+    lines_of,
+    natural,
+    number,
+    read_text,
+    shown,
+    write_text,
+)
 from rrnn.wfsa.machine import WFSA
 
 SECTIONS = {"I": "(state)", "F": "(state)", "S": "(state,symbol)", "T": "(state,symbol,state)"}
@@ -103,7 +113,7 @@ def from_pautomac(
             allow_empty=allow_empty,
         )
     except RRNNError as error:
-        raise FormatError(str(error), source=source) from error
+        raise FormatError(brief(error), source=source) from error
 
 
 def _parse(text: str, source: str | None) -> dict[str, Section]:
