@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -311,6 +312,30 @@ def test_errors() -> None:
     heavy = WFSA(alphabet="a", arcs=[(0, "a", 1, 1.0)], initial={0: 1.0}, final={0: 2.0, 1: 1.0})
     with pytest.raises(AutomatonError, match=r"\|a\| < 1; got 2.0"):
         closure(heavy)
+
+
+def test_loops_of_epsilon_alone() -> None:
+    arcs = [(0, EPSILON, 0, 0.5), (0, "a", 0, 3.0), (0, EPSILON, 1, 2.0), (1, EPSILON, 1, -0.5)]
+    a = WFSA(alphabet="a", arcs=arcs, initial={0: 1.0}, final={1: 1.0})
+    idle = 2.0 * 2.0 / 1.5  # 1/(1 − ½) at 0, the arc, 1/(1 + ½) at 1
+    for machine in (a, remove_epsilon(a)):
+        assert scores(machine, [(), ("a",)]) == pytest.approx([idle, 6.0 * idle])
+
+
+def test_a_product_that_does_not_commute_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No semiring of the library has one, so one is made to say so."""
+    a = random_machine(0)
+    monkeypatch.setattr(type(a.semiring), "laws", dataclasses.replace(a.semiring.laws, commutative=False))
+    with pytest.raises(SemiringError, match="reverse needs a commutative"):
+        reverse(a)
+    with pytest.raises(SemiringError, match="intersection needs a commutative"):
+        intersection(a, a)
+    assert union(a, a).num_states == 8
+
+
+def test_a_machine_has_a_state() -> None:
+    with pytest.raises(AutomatonError, match="at least one state"):
+        WFSA(alphabet="a", initial={}, final={}, allow_empty=True)
 
 
 def test_methods() -> None:

@@ -134,6 +134,10 @@ class WFSA(Operations):
         final: Tensor,
         allow_empty: bool,
     ) -> None:
+        if not names:
+            raise AutomatonError(
+                "a machine has at least one state; got none. Pass states=, arcs= or initial=."
+            )
         self.semiring, self.alphabet, self.states = ring, symbols, names
         self.arc_source, self.arc_symbol, self.arc_target = index
         self.arc_weight, self.initial_weight, self.final_weight = weight, initial, final
