@@ -14,6 +14,7 @@ from rrnn.ir import Program
 
 # name → "module:class", imported on first use; in order of preference
 TABLE = {
+    "native": "rrnn.backends.native:Native",
     "reference": "rrnn.backends.reference:Reference",
 }
 

@@ -21,9 +21,7 @@ from rrnn.ir.program import Program
 
 @dataclass(frozen=True)
 class Adjoint:
-    step: (
-        Program  # grad_preact k, grad_input, grad_state s, grad_unit j; and state s, to recompute states with
-    )
+    step: Program  # grad_preact k, grad_input, grad_state s, grad_unit j; new_state s, to recompute with
     epilogue: Program  # grad_param p, from GRAD_UNIT j
     units: tuple[int, ...]  # unit value j is instruction units[j] of the forward program
 
@@ -53,7 +51,7 @@ def adjoint(program: Program) -> Adjoint:
         *(("grad_state", s, Op.STATE) for s in range(len(program.states))),
     ]
     outputs = [(kind, i or 0, grads.get(b.leaf(op, i), b.const(0.0))) for kind, i, op in leaves]
-    outputs += [("state", s, forward[value]) for s, value in program.of_kind("state").items()]
+    outputs += [("new_state", s, forward[value]) for s, value in program.of_kind("state").items()]
     outputs += [("grad_unit", j, grads.get(forward[n], b.const(0.0))) for j, n in enumerate(units)]
     shape = {"projections": program.projections, "parameters": program.parameters, "states": program.states}
     step, _ = b.finish(

@@ -11,7 +11,6 @@ from rrnn.ir.ops import PLUS, TIMES, Instruction, Op
 from rrnn.ir.program import Output, Program, verify
 from rrnn.semirings import Semiring
 
-
 MAX_WORK = 1_000_000
 """How many instructions may be asked for: real cells need hundreds, a hostile text could ask for 10⁹."""
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from rrnn.automata import Cell, CellArc, reachable
 from rrnn.automata import expressions as ex
 from rrnn.automata.names import definitions
+from rrnn.automata.rules import is_zero
 from rrnn.errors import CellError
 from rrnn.ir.builder import Builder
 from rrnn.ir.ops import Op
@@ -62,11 +63,11 @@ class _Lowering:
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.b = Builder(cell.semiring)
-        arcs = [a for a in cell.arcs if not self._is_zero(a.weight)]
+        arcs = [a for a in cell.arcs if not is_zero(a.weight, cell.semiring)]
         if cell.epsilon_limit == 0:
             arcs = [a for a in arcs if not a.epsilon]
-        starts = {q: w for q, w in cell.initials if not self._is_zero(w)}
-        ends = {q: w for q, w in cell.finals if not self._is_zero(w)}
+        starts = {q: w for q, w in cell.initials if not is_zero(w, cell.semiring)}
+        ends = {q: w for q, w in cell.finals if not is_zero(w, cell.semiring)}
         alive = reachable(starts, arcs) & reachable(ends, arcs, backwards=True)
         self.states = [q for q in cell.states if q in alive]
         self.arcs = [a for a in arcs if {a.source, a.target} <= alive]
@@ -75,10 +76,6 @@ class _Lowering:
         self.projections, self.parameters = self._leaves()
         self.ids: dict[ex.Expr, int] = {}
         self.score: int | None = None
-
-    def _is_zero(self, weight: ex.Expr) -> bool:
-        number = isinstance(weight, ex.Number) and weight.value == self.b.semiring.zero
-        return number or isinstance(weight, ex.Zero)
 
     def _leaves(self) -> tuple[dict[str, ex.Linear], dict[str, int]]:
         """Projections and per-unit parameters (biases among them), each in order of first use."""

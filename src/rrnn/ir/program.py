@@ -35,15 +35,16 @@ class Output(NamedTuple):
     """What an instruction's value is for. `kind` is one of the names in `OUTPUT_KINDS`."""
 
     kind: str
-    index: int
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
     value: int
 
 
-# forward: state (the new ones), score, output.   adjoint: grad_preact, grad_input, grad_state, grad_unit.
+# forward: state (the new ones), score, output.   adjoint: grad_preact, grad_input, grad_state, grad_unit,
+# and new_state, to recompute states with.
 # epilogue: grad_param.   scan: entry (row-major in the augmented transition), jacobian, direct.
 OUTPUT_KINDS = (
     *("state", "score", "output"),
-    *("grad_preact", "grad_input", "grad_state", "grad_unit", "grad_param"),
+    *("grad_preact", "grad_input", "grad_state", "grad_unit", "new_state", "grad_param"),
     *("entry", "jacobian", "direct"),
 )
 
@@ -178,7 +179,10 @@ def _parse(text: str) -> Program:
 _FORWARD = (Op.CONST, Op.PARAM, Op.PREACT, Op.INPUT, Op.STATE)
 _FAMILIES: tuple[tuple[tuple[str, ...], tuple[Op, ...]], ...] = (
     (("state", "score", "output"), _FORWARD),
-    (("grad_preact", "grad_input", "grad_state", "grad_unit"), (*_FORWARD, Op.GRAD_OUTPUT, Op.GRAD_STATE)),
+    (
+        ("grad_preact", "grad_input", "grad_state", "grad_unit", "new_state"),
+        (*_FORWARD, Op.GRAD_OUTPUT, Op.GRAD_STATE),
+    ),
     (("grad_param",), (Op.CONST, Op.PARAM, Op.GRAD_UNIT)),
     (("entry",), (Op.CONST, Op.PARAM, Op.PREACT, Op.INPUT)),
     (("jacobian", "direct"), (*_FORWARD, Op.GRAD_OUTPUT)),
@@ -236,7 +240,12 @@ def _verify_outputs(program: Program) -> None:
     states, given = len(program.states), {(o.kind, o.index) for o in program.outputs}
     count = {
         **{"state": states, "score": 1, "output": 1, "entry": (states + 1) ** 2},
-        **{"grad_preact": len(program.projections), "grad_input": 1, "grad_state": states},
+        **{
+            "grad_preact": len(program.projections),
+            "grad_input": 1,
+            "grad_state": states,
+            "new_state": states,
+        },
         **{"grad_param": len(program.parameters), "jacobian": states**2, "direct": states},
     }
     for kind, index, value in program.outputs:
