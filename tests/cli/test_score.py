@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import math
+import os
 import random
 import sys
+import threading
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -140,6 +142,17 @@ def test_standard_input(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1 0\n")))
     assert run(capsys, "m.txt", "--format", "pautomac", "--strings", "-")[:2] == (0, ["0.1875"])
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_models_come_through_pipes_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`rrnn score <(fstprint m.fst) …`: a pipe can be read once only."""
+    os.mkfifo("pipe")
+    Path("s").write_text("1 1\n")
+    writer = threading.Thread(target=Path("pipe").write_text, args=("0 1 1 0.5\n1\n",))
+    writer.start()
+    assert run(capsys, "pipe", "--format", "openfst", "--strings", "s")[:2] == (0, ["0.5"])
+    writer.join()
 
 
 def test_the_header_can_be_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ PathLike = str | os.PathLike[str]
 _NATURAL = re.compile(r"[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE)
+_OPENFST_BINARY = b"\xd6\xfd\xb2\x7e"  # how such files start; never UTF-8
 
 _BRIEF = reprlib.Repr()  # bounded in depth too: a file may nest lists a thousand deep
 _BRIEF.maxstring = _BRIEF.maxlong = _BRIEF.maxother = 60
@@ -58,6 +59,8 @@ def stream_lines(path: PathLike) -> Iterator[str]:
 
 
 def _not_utf8(error: UnicodeDecodeError) -> str:
+    if error.object.startswith(_OPENFST_BINARY):
+        return "this is a binary OpenFst file; print it as text first: `fstprint --acceptor`"
     return (
         f"a text file must be UTF-8, but it has the byte {error.object[error.start]:#04x}. "
         "Is it a binary file, or in another encoding?"
@@ -76,7 +79,7 @@ def write_text(path: PathLike, text: str) -> None:
     if target.exists() and not target.is_file():  # /dev/stdout, a pipe: nothing to replace
         target.write_bytes(data)
         return
-    temporary = target.with_name(f".{target.name[:100]}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+    temporary = target.with_name(f".rrnn-{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         with open(temporary, "xb") as file:  # created under the user's umask, unlike `tempfile`
             file.write(data)

@@ -41,8 +41,6 @@ from rrnn.wfsa.io.symbol_table import LARGEST_LABEL, SymbolTable, load_symbols, 
 from rrnn.wfsa.machine import WFSA
 from rrnn.wfsa.symbols import EPSILON
 
-_BINARY = b"\xd6\xfd\xb2\x7e"  # how OpenFst's binary files start
-
 
 def load_openfst(
     path: PathLike,
@@ -59,12 +57,6 @@ def load_openfst(
     integers that occur. `acceptor` says whether arcs are `s t label [cost]` (True) or `s t input output
     [cost]` (False); None finds out, which fails only where every line could be both.
     """
-    with open(path, "rb") as file:
-        if file.read(4) == _BINARY:
-            raise FormatError(
-                "this is a binary OpenFst file; print it as text with `fstprint --acceptor`",
-                source=os.fspath(path),
-            )
     table = load_symbols(isymbols) if isinstance(isymbols, str | os.PathLike) else isymbols
     return from_openfst(
         read_text(path),
