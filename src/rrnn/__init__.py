@@ -12,12 +12,17 @@ __version__ = "0.1.0"
 
 # name → module (inside rrnn) that owns it
 _EXPORTS: dict[str, str] = {
+    "automaton_b": "wfsa",
+    "automaton_c": "wfsa",
+    "automaton_d": "wfsa",
+    "automaton_f": "wfsa",
     "AutomatonError": "errors",
     "BackendError": "errors",
     "Cell": "automata",
     "CellError": "errors",
     "concatenate": "automata",
     "EPSILON": "wfsa",
+    "Equivalence": "wfsa",
     "exp": "automata",
     "FormatError": "errors",
     "get_cell": "zoo",
@@ -27,6 +32,7 @@ _EXPORTS: dict[str, str] = {
     "linear": "automata",
     "log": "automata",
     "log_sigmoid": "automata",
+    "ngram_chain": "wfsa",
     "one": "automata",
     "parameter": "automata",
     "ProgramError": "errors",
@@ -80,7 +86,13 @@ if TYPE_CHECKING:
     from rrnn.errors import ShapeError as ShapeError
     from rrnn.wfsa import EPSILON as EPSILON
     from rrnn.wfsa import WFSA as WFSA
+    from rrnn.wfsa import Equivalence as Equivalence
+    from rrnn.wfsa import automaton_b as automaton_b
+    from rrnn.wfsa import automaton_c as automaton_c
+    from rrnn.wfsa import automaton_d as automaton_d
+    from rrnn.wfsa import automaton_f as automaton_f
     from rrnn.wfsa import instantiate as instantiate
+    from rrnn.wfsa import ngram_chain as ngram_chain
     from rrnn.zoo import get_cell as get_cell
     from rrnn.zoo import read_cell as read_cell
 
