@@ -20,6 +20,7 @@ from rrnn.backends.base import Backend, compute_dtype
 from rrnn.backends.reference import serial
 from rrnn.backends.reference.interpreter import interpret, leaves, per_unit_values
 from rrnn.backends.registry import chosen, resolve
+from rrnn.errors import BackendError
 from rrnn.ir import Op, Program, adjoint
 
 SAVE_EVERY = 16
@@ -56,7 +57,10 @@ def rational(
             x, list(params), list(states), mask, inp, texts, widths, every, chosen()
         )
         return Result(out, final)
-    backend = resolve(chosen(), x.device, x.dtype, programs)
+    name = chosen()
+    if name == "auto" and torch._C._are_functorch_transforms_active():
+        name = "reference"  # torch.func's transforms see through torch ops only
+    backend = resolve(name, x.device, x.dtype, programs)
     if backend.name == "reference":
         return _eager_reference(x, params, states, programs, widths, mask, inp)
     if not grad:
@@ -356,6 +360,11 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
 
 def _op_grad(ctx: Any, grad_out: Tensor, grad_finals: list[Tensor], _: Any) -> tuple[Any, ...]:
     programs, widths, every, backend, dtypes = ctx.call
+    if not every:
+        raise BackendError(
+            "this graph kept no states for a backward pass, since it was traced for inference (torch.no_grad). "
+            "Compile or export it with gradients enabled to train it."
+        )
     x, inp, mask, *rest = ctx.saved_tensors
     params, saved = rest[: len(programs)], rest[len(programs) :]
     gx, gp, gs, gi = torch.ops.rrnn.backward(

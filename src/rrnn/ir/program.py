@@ -60,6 +60,9 @@ class Program:
     initial: tuple[int, ...]  # per stored state: its value before the first symbol, from parameters alone
     outputs: tuple[Output, ...]
 
+    def __post_init__(self) -> None:
+        _ = self.text  # now: torch.compile reads it, but cannot trace a property that is still to be computed
+
     @property
     def semiring(self) -> Semiring:
         return get_semiring(self.semiring_name)

@@ -35,13 +35,13 @@ def apply(semiring: Semiring, row: list[Tensor], step: Entries, size: int) -> li
     return [torch.full_like(row[0], semiring.zero) if v is None else v for v in new]
 
 
-def _chunks(steps: Entries, semiring: Semiring, chunk: int, mask: Tensor | None) -> list[Entries]:
+def _chunks(steps: Entries, size: int, semiring: Semiring, chunk: int, mask: Tensor | None) -> list[Entries]:
     """Per position inside a chunk, the entries of all chunks: (chunks, B, D) each. Padded steps, and the steps
     that fill up the last chunk, are the identity: this is the one place that says so."""
     some = next(iter(steps.values()))
     total = some.shape[0]
     n = -(-total // chunk)
-    keys = set(steps) | {(i, i) for i in {k for key in steps for k in key}}
+    keys = set(steps) | {(i, i) for i in range(size)}  # a state that no step renews is still kept by padding
     out: Entries = {}
     for i, j in keys:
         idle = semiring.one if i == j else semiring.zero
@@ -89,7 +89,7 @@ def forward(program: Program, inputs: Inputs, state: Tensor, chunk: int) -> tupl
     one = torch.full_like(state[0], semiring.one)
     steps[0, 0] = one.expand(total, batch, units)
     rows, end = _states(
-        _chunks(steps, semiring, chunk, inputs.mask), semiring, [one, *state.unbind(0)], total
+        _chunks(steps, form.size, semiring, chunk, inputs.mask), semiring, [one, *state.unbind(0)], total
     )
     before, end = rows[:, 1:], end[1:]
     return serial.finish(program, inputs, inputs.values(program), before, end), end, before
@@ -119,10 +119,9 @@ def backward(
         steps[0, i + 1] = steps[0, i + 1] + pushed if (0, i + 1) in steps else pushed
     one = torch.ones_like(grad_state[0])
     steps[0, 0] = one.expand(total, batch, units)
-    for s in range(form.size):
-        steps.setdefault((s + 1, s + 1), torch.zeros_like(steps[0, 0]))
     mask = None if inputs.mask is None else inputs.mask.flip(0)
-    rows, end = _states(_chunks(steps, REAL, chunk, mask), REAL, [one, *grad_state.unbind(0)], total)
+    chunks = _chunks(steps, form.size + 1, REAL, chunk, mask)
+    rows, end = _states(chunks, REAL, [one, *grad_state.unbind(0)], total)
     step = adjoint(program).step
     adjoint_values = serial.backward_values(step, inputs, before, grad_out)
     dx, du, di = serial.finish_backward(step, inputs, adjoint_values, rows[:, 1:].flip(0))
