@@ -50,7 +50,7 @@ class Lowered:
 def lower(cell: Cell) -> Lowered:
     """The recurrence of a cell, checked."""
     cell.check()
-    lowered = _Lowering(cell).run(stored=_Lowering(cell).stored())
+    lowered = _Lowering(cell).run(*_Lowering(cell).kinds_of_states())
     check_output(lowered.program)
     return lowered
 
@@ -97,14 +97,11 @@ class _Lowering:
                     parameters.setdefault(node.name, len(parameters))
         return projections, parameters
 
-    def run(self, stored: list[str]) -> Lowered:
+    def run(self, stored: list[str], fleeting: list[str]) -> Lowered:
         b, lam, closure = self.b, self._initial(), self._closure()
         old = {q: b.leaf(Op.STATE, stored.index(q)) if q in stored else lam[q] for q in self.states}
-        new = dict(lam) | {q: self._update(q, old, closure) for q in stored}
-        after = closure if self.cell.epsilon_after_last else {(q, q): b.one for q in self.states}
-        self.score = b.sum(
-            b.times(self._closed(q, new, after), self.expr(rho)) for q, rho in self.finals.items()
-        )
+        new = dict(lam) | {q: self._update(q, old, closure) for q in self.states if q in {*stored, *fleeting}}
+        self.score = self._score(new, closure)
         if self.score == b.zero:
             limit = self.cell.epsilon_limit
             forbidden = "" if limit is None else f", with its epsilon_limit of {limit}"
@@ -126,15 +123,14 @@ class _Lowering:
                 ("output", 0, output),
             ],
         )
+        # Expressions that folded to a number have no name: a number is clearer, and may stand elsewhere too.
+        live = {e: number[n] for e, n in self.ids.items() if n in number and b.value(n) is None}
         names: dict[int, str] = {}
         for e, name in definitions(self.cell).items():
-            n = self.ids.get(e, -1)
-            if (
-                n in number and b.value(n) is None
-            ):  # a number is clearer than its name, and may stand elsewhere
-                names.setdefault(number[n], name)
+            if e in live:
+                names.setdefault(live[e], name)
         whole = (*self.initials.values(), *(a.weight for a in self.arcs), *self.finals.values())
-        weights = frozenset(number[self.ids[w]] for w in whole if self.ids.get(w, -1) in number)
+        weights = frozenset(live[w] for w in whole if w in live)
         return Lowered(self.cell, program, tuple(self.projections.values()), names, weights)
 
     # ---- expressions ---------------------------------------------------------------------------------------
@@ -237,16 +233,38 @@ class _Lowering:
     def _initial(self) -> dict[str, int]:
         return {q: self.expr(self.initials[q]) if q in self.initials else self.b.zero for q in self.states}
 
-    def stored(self) -> list[str]:
-        """States that need memory: all but the greatest set of states whose update gives back their λ.
-        It leaves many instructions behind: run the lowering itself on a fresh one."""
-        lam, closure = self._initial(), self._closure()
-        constant = set(self.states)
+    def _score(self, new: dict[str, int], closure: dict[tuple[str, str], int]) -> int:
+        b = self.b
+        after = closure if self.cell.epsilon_after_last else {(q, q): b.one for q in self.states}
+        return b.sum(b.times(self._closed(q, new, after), self.expr(rho)) for q, rho in self.finals.items())
+
+    def kinds_of_states(self) -> tuple[list[str], list[str]]:
+        """(stored, fleeting). Constant are the greatest set of states whose update gives back their λ. Of the
+        others, fleeting are those whose value matters to the score of their own step only: they need no memory.
+        This leaves many instructions behind: run the lowering itself on a fresh one."""
+        b, lam, closure = self.b, self._initial(), self._closure()
+        leaf = {q: b.leaf(Op.STATE, i) for i, q in enumerate(self.states)}
+        changing: set[str] = set()
         while True:
-            old = {
-                q: lam[q] if q in constant else self.b.leaf(Op.STATE, i) for i, q in enumerate(self.states)
-            }
-            changing = {q for q in constant if self._update(q, old, closure) != lam[q]}
-            if not changing:
-                return [q for q in self.states if q not in constant]
-            constant -= changing
+            old = {q: leaf[q] if q in changing else lam[q] for q in self.states}
+            new = {q: self._update(q, old, closure) for q in self.states}
+            found = {q for q in self.states if q not in changing and new[q] != lam[q]}
+            if not found:
+                break
+            changing |= found
+        new = {q: new[q] if q in changing else lam[q] for q in self.states}
+        todo, stored, seen = [self._score(new, closure)], set[str](), set[int]()
+        while todo:
+            n = todo.pop()
+            if n in seen:
+                continue
+            seen.add(n)
+            todo += b.instructions[n].args
+            for q in changing:
+                if n == leaf[q]:
+                    stored.add(q)
+                    todo.append(new[q])
+        return (
+            [q for q in self.states if q in stored],
+            [q for q in self.states if q in changing and q not in stored],
+        )
