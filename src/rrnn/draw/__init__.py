@@ -1,0 +1,10 @@
+"""Pictures of automata: SVG in the style of the paper's figures, drawn without any other program, and dot text.
+
+`rrnn.to_svg(cell)` and `rrnn.to_dot(cell)` take a cell, a WFSA, or a `Diagram` of your own. (`rrnn.draw` is this
+package, not a function.)
+"""
+
+from rrnn.draw.diagram import Diagram, Edge, Node
+from rrnn.draw.picture import SVG, diagram_of, save, to_dot, to_svg
+
+__all__ = ["SVG", "Diagram", "Edge", "Node", "diagram_of", "save", "to_dot", "to_svg"]

@@ -1,0 +1,86 @@
+"""What is drawn: states, arcs and their labels, before anything has a place."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from rrnn.draw.text import Span, Text, plain
+
+BESIDE = 5
+"""Characters of name and weight that still fit in a circle side by side, as q₁/ρ₁."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A state. Its weights are None where there is nothing to write (it is not initial, or with weight one)."""
+
+    key: Hashable
+    name: Text
+    initial: bool = False
+    final: bool = False
+    initial_weight: Text | None = None
+    final_weight: Text | None = None
+
+    @property
+    def title(self) -> str:
+        """The state in words, for readers who do not see the picture."""
+        words: list[str] = []
+        if self.initial:
+            words.append(
+                "initial" + (f" with weight {plain(self.initial_weight)}" if self.initial_weight else "")
+            )
+        if self.final:
+            words.append("final" + (f" with weight {plain(self.final_weight)}" if self.final_weight else ""))
+        return f"state {plain(self.name)}" + (f", {' and '.join(words)}" if words else "")
+
+
+@dataclass(frozen=True)
+class Edge:
+    """All arcs from one state to another, with a label of one line or more."""
+
+    source: Hashable
+    target: Hashable
+    lines: tuple[Text, ...]
+    entries: tuple[Text, ...] = ()
+    """The label in full, where `lines` leave something out."""
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """Nodes and edges, at most one edge from one node to another. `places` (column, row) overrides the layout."""
+
+    title: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    legend: tuple[Text, ...] = ()
+    places: Mapping[Hashable, tuple[float, float]] | None = field(default=None, hash=False)
+
+    def lines(self, node: Node) -> tuple[Text, ...]:
+        """What stands in the circle: `q₁/ρ₁` where that fits all states, else the weights below the name."""
+        start, end = node.initial_weight, node.final_weight
+        if end is not None and all(map(_fits_beside, self.nodes)):
+            return ((*node.name, Span("/"), *end),)
+        lines = [node.name]
+        if start is not None:
+            lines.append((Span("λ", italic=True), Span("="), *start))
+        if end is not None:
+            lines.append((Span("ρ", italic=True), Span("="), *end))
+        return tuple(lines)
+
+    def edge_title(self, edge: Edge) -> str:
+        """The arcs in words."""
+        names = {node.key: plain(node.name) for node in self.nodes}
+        labels = ", ".join(map(plain, edge.entries or edge.lines))
+        return f"{names[edge.source]} → {names[edge.target]}: {labels}"
+
+    @property
+    def description(self) -> str:
+        """The whole picture in words."""
+        parts = [*(n.title for n in self.nodes), *map(self.edge_title, self.edges), *map(plain, self.legend)]
+        return "; ".join(parts)
+
+
+def _fits_beside(node: Node) -> bool:
+    long = len(plain(node.name)) + len(plain(node.final_weight or ())) > BESIDE
+    return node.final_weight is None or not (node.initial_weight or long)

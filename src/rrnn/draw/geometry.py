@@ -1,0 +1,138 @@
+"""Boxes and Bézier curves. The y axis points down, as in SVG; angles are degrees, anticlockwise as seen."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import NamedTuple
+
+
+class Point(NamedTuple):
+    x: float
+    y: float
+
+    def plus(self, dx: float, dy: float) -> Point:
+        return Point(self.x + dx, self.y + dy)
+
+
+def polar(angle: float, distance: float) -> tuple[float, float]:
+    """The step (dx, dy) of this length in this direction; 90 is up."""
+    radians = math.radians(angle)
+    return distance * math.cos(radians), -distance * math.sin(radians)
+
+
+def angle_between(a: float, b: float) -> float:
+    """0 to 180."""
+    d = abs(a - b) % 360
+    return min(d, 360 - d)
+
+
+class Box(NamedTuple):
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @staticmethod
+    def around(center: Point, width: float, height: float) -> Box:
+        return Box(center.x - width / 2, center.y - height / 2, center.x + width / 2, center.y + height / 2)
+
+    def grown(self, margin: float) -> Box:
+        return Box(self.left - margin, self.top - margin, self.right + margin, self.bottom + margin)
+
+    def overlaps(self, other: Box) -> bool:
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+    def union(self, other: Box) -> Box:
+        return Box(
+            min(self.left, other.left),
+            min(self.top, other.top),
+            max(self.right, other.right),
+            max(self.bottom, other.bottom),
+        )
+
+    def meets_segment(self, a: Point, b: Point) -> bool:
+        """Does the segment touch the box? (Liang and Barsky's clipping.)"""
+        t0, t1 = 0.0, 1.0
+        dx, dy = b.x - a.x, b.y - a.y
+        for p, q in (
+            (-dx, a.x - self.left),
+            (dx, self.right - a.x),
+            (-dy, a.y - self.top),
+            (dy, self.bottom - a.y),
+        ):
+            if p == 0:
+                if q < 0:
+                    return False
+            elif p < 0:
+                t0 = max(t0, q / p)
+            else:
+                t1 = min(t1, q / p)
+            if t0 > t1:
+                return False
+        return True
+
+
+class Bezier(NamedTuple):
+    """A cubic curve."""
+
+    a: Point
+    b: Point
+    c: Point
+    d: Point
+
+    def at(self, t: float) -> Point:
+        s = 1 - t
+        w = (s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t)
+        return Point(
+            w[0] * self.a.x + w[1] * self.b.x + w[2] * self.c.x + w[3] * self.d.x,
+            w[0] * self.a.y + w[1] * self.b.y + w[2] * self.c.y + w[3] * self.d.y,
+        )
+
+    def direction(self, t: float) -> tuple[float, float]:
+        """The unit tangent."""
+        s = 1 - t
+        w = (s * s, 2 * s * t, t * t)
+        dx = w[0] * (self.b.x - self.a.x) + w[1] * (self.c.x - self.b.x) + w[2] * (self.d.x - self.c.x)
+        dy = w[0] * (self.b.y - self.a.y) + w[1] * (self.c.y - self.b.y) + w[2] * (self.d.y - self.c.y)
+        length = math.hypot(dx, dy) or 1.0
+        return dx / length, dy / length
+
+    def between(self, t0: float, t1: float) -> Bezier:
+        """The part from t0 to t1, again a curve (blossoming)."""
+
+        def blossom(u: float, v: float, w: float) -> Point:
+            p = list(self)
+            for t in (u, v, w):
+                p = [Point(p.x + t * (q.x - p.x), p.y + t * (q.y - p.y)) for p, q in pairwise(p)]
+            return p[0]
+
+        return Bezier(blossom(t0, t0, t0), blossom(t0, t0, t1), blossom(t0, t1, t1), blossom(t1, t1, t1))
+
+    def points(self, pieces: int) -> list[Point]:
+        return [self.at(i / pieces) for i in range(pieces + 1)]
+
+
+def bounds(points: list[Point]) -> Box:
+    xs, ys = [p.x for p in points], [p.y for p in points]
+    return Box(min(xs), min(ys), max(xs), max(ys))
+
+
+def segments_cross(a: Point, b: Point, c: Point, d: Point) -> bool:
+    """Do two segments cross in their interiors?"""
+
+    def side(p: Point, q: Point, r: Point) -> float:
+        return (q.x - p.x) * (r.y - p.y) - (q.y - p.y) * (r.x - p.x)
+
+    return side(a, b, c) * side(a, b, d) < 0 and side(c, d, a) * side(c, d, b) < 0
+
+
+def distance_to_segment(p: Point, a: Point, b: Point) -> float:
+    dx, dy = b.x - a.x, b.y - a.y
+    t = max(0.0, min(1.0, ((p.x - a.x) * dx + (p.y - a.y) * dy) / ((dx * dx + dy * dy) or 1.0)))
+    return math.hypot(p.x - a.x - t * dx, p.y - a.y - t * dy)

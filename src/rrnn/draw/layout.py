@@ -1,0 +1,207 @@
+"""Where states stand: columns by distance from the initial states, rows so that few arcs cross.
+
+An arrangement gives each state a place in units of the distance between neighbours. Several are made (columns, one
+row, a ring), and the one whose arcs run best is drawn: a chain with shortcuts reads best in a row, an automaton with
+arcs between all states in a ring.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Hashable, Iterator
+
+from rrnn.draw.diagram import Diagram
+from rrnn.draw.geometry import Point, distance_to_segment, segments_cross
+
+Place = tuple[float, float]
+Places = dict[Hashable, Place]
+
+SEARCHED = 16
+"""States up to which rows are searched; beyond it their order in each column follows their neighbours."""
+
+
+def arrangements(diagram: Diagram) -> list[tuple[str, Places]]:
+    """Candidates, each with its name; the first is the one to prefer."""
+    if diagram.places is not None:
+        return [("given", dict(diagram.places))]
+    columns = layers(diagram)
+    found = [("columns", _in_columns(diagram, columns))]
+    if 2 < len(diagram.nodes) <= SEARCHED:
+        if len(neighbours(diagram)) <= 2 * len(diagram.nodes):  # more could not all pass above and below
+            found.append(("row", _in_a_row(diagram)))
+        if len(diagram.nodes) > 3:
+            found.append(("ring", _in_a_ring(diagram, columns)))
+    unique: dict[tuple[Place, ...], tuple[str, Places]] = {}
+    for name, places in found:
+        unique.setdefault(tuple(places[node.key] for node in diagram.nodes), (name, places))
+    return list(unique.values())
+
+
+def layers(diagram: Diagram) -> dict[Hashable, int]:
+    """The number of arcs from the nearest initial state; states that cannot be reached come last."""
+    following: dict[Hashable, list[Hashable]] = {node.key: [] for node in diagram.nodes}
+    for edge in diagram.edges:
+        following[edge.source].append(edge.target)
+    layer: dict[Hashable, int] = {}
+    frontier = [node.key for node in diagram.nodes if node.initial]
+    while len(layer) < len(following):
+        if not frontier:
+            frontier = [next(key for key in following if key not in layer)]
+        depth = max(layer.values(), default=-1) + 1
+        layer |= dict.fromkeys(frontier, depth)
+        frontier = [q for q in dict.fromkeys(t for s in frontier for t in following[s]) if q not in layer]
+    return layer
+
+
+def neighbours(diagram: Diagram) -> list[tuple[Hashable, Hashable]]:
+    """Pairs of states with an arc between them, each once."""
+    order = {node.key: i for i, node in enumerate(diagram.nodes)}
+    pairs = {
+        tuple(sorted((e.source, e.target), key=order.__getitem__))
+        for e in diagram.edges
+        if e.source != e.target
+    }
+    return sorted(pairs, key=lambda pair: (order[pair[0]], order[pair[1]]))  # type: ignore[return-value]
+
+
+# ---- columns ---------------------------------------------------------------------------------------------------
+
+
+def _in_columns(diagram: Diagram, layer: dict[Hashable, int]) -> Places:
+    columns: list[list[Hashable]] = [[] for _ in range(max(layer.values()) + 1)]
+    for node in diagram.nodes:
+        columns[layer[node.key]].append(node.key)
+    pairs = neighbours(diagram)
+    if len(diagram.nodes) > SEARCHED:
+        return _by_neighbours(columns, pairs)
+    importance = {node.key: 1 - i / len(diagram.nodes) for i, node in enumerate(diagram.nodes)}
+    starts: list[Places] = [
+        {q: (c, r) for c, column in enumerate(columns) for r, q in enumerate(column)},
+        {
+            q: (c, r - (len(column) - 1) // 2)
+            for c, column in enumerate(columns)
+            for r, q in enumerate(column)
+        },
+    ]
+
+    def cost(places: Places) -> float:
+        return _untidiness(places, pairs) + 0.02 * sum(
+            (abs(row) + 0.3 * (row < 0)) * importance[q] for q, (_, row) in places.items()
+        )
+
+    return min((_improved(start, cost, _row_moves) for start in starts), key=cost)
+
+
+def _untidiness(places: Places, pairs: list[tuple[Hashable, Hashable]]) -> float:
+    """Steep, crossing and hidden arcs, as if all were straight."""
+    rows = [row for _, row in places.values()]
+    total = 0.8 * (max(rows) - min(rows))
+    lines = [(Point(*places[u]), Point(*places[v])) for u, v in pairs]
+    for (a, b), (u, v) in zip(lines, pairs, strict=True):
+        steps = abs(a.y - b.y) - (a.x == b.x)
+        total += steps + 0.2 * steps * steps
+        for q, place in places.items():
+            if q != u and q != v and distance_to_segment(Point(*place), a, b) < 0.3:
+                total += 4
+    for (a, b), (c, d) in itertools.combinations(lines, 2):
+        total += 4 * segments_cross(a, b, c, d)
+    return round(total, 9)
+
+
+def _row_moves(places: Places) -> Iterator[Places]:
+    """Another row for one state, two states of a column exchanged, a column up or down."""
+    rows = [row for _, row in places.values()]
+    taken = set(places.values())
+    for q, (column, _) in places.items():
+        for new in range(math.floor(min(rows)) - 1, math.ceil(max(rows)) + 2):
+            if (column, new) not in taken:
+                yield places | {q: (column, new)}
+    for p, q in itertools.combinations(places, 2):
+        if places[p][0] == places[q][0]:
+            yield places | {p: places[q], q: places[p]}
+    for column in sorted({column for column, _ in places.values()}):
+        for step in (-1, 1):
+            yield {q: (c, r + step if c == column else r) for q, (c, r) in places.items()}
+
+
+def _improved(
+    places: Places, cost: Callable[[Places], float], moves: Callable[[Places], Iterator[Places]]
+) -> Places:
+    """The best move, again and again until none helps."""
+    best = cost(places)
+    for _ in range(200):
+        choices = list(moves(places))
+        values = [cost(choice) for choice in choices]
+        if not values or min(values) >= best - 1e-9:
+            break
+        best = min(values)
+        places = choices[values.index(best)]
+    return places
+
+
+def _by_neighbours(columns: list[list[Hashable]], pairs: list[tuple[Hashable, Hashable]]) -> Places:
+    """Columns sorted by the mean row of their neighbours, a few times over (for many states)."""
+    near: dict[Hashable, list[Hashable]] = {q: [] for column in columns for q in column}
+    for u, v in pairs:
+        near[u].append(v)
+        near[v].append(u)
+    places: Places = {}
+
+    def put(c: int, column: list[Hashable]) -> None:
+        for r, q in enumerate(column):
+            places[q] = (c, r - (len(column) - 1) / 2)
+
+    for c, column in enumerate(columns):
+        put(c, column)
+    for _ in range(6):
+        for c, column in enumerate(columns):
+            mean = {q: sum(places[p][1] for p in near[q]) / (len(near[q]) or 1) for q in column}
+            put(c, sorted(column, key=lambda q: (round(mean[q], 9), column.index(q))))
+    return places
+
+
+# ---- a row, a ring ---------------------------------------------------------------------------------------------
+
+
+def _in_a_row(diagram: Diagram) -> Places:
+    """Along the first arcs out of each state, depth first: the backbone of a chain with shortcuts."""
+    following: dict[Hashable, list[Hashable]] = {node.key: [] for node in diagram.nodes}
+    order = {node.key: i for i, node in enumerate(diagram.nodes)}
+    for edge in diagram.edges:
+        following[edge.source].append(edge.target)
+    seen: dict[Hashable, None] = {}
+    todo = [node.key for node in reversed(diagram.nodes)]
+    todo += [node.key for node in reversed(diagram.nodes) if node.initial]
+    while todo:
+        q = todo.pop()
+        if q not in seen:
+            seen[q] = None
+            todo += sorted(following[q], key=order.__getitem__, reverse=True)
+    return {q: (i, 0) for i, q in enumerate(seen)}
+
+
+def _in_a_ring(diagram: Diagram, layer: dict[Hashable, int]) -> Places:
+    """On a circle, the first state on the left; neighbours side by side, arcs through the middle not crossing."""
+    keys = sorted((node.key for node in diagram.nodes), key=lambda q: layer[q])
+    pairs = neighbours(diagram)
+    n = len(keys)
+    radius = 0.5 / math.sin(math.pi / n)
+
+    def spot(i: int) -> Place:
+        # from the left over the top: the first neighbours come above
+        angle = math.pi - 2 * math.pi * i / n
+        return round(radius * math.cos(angle), 6), round(-radius * math.sin(angle), 6)
+
+    def cost(places: Places) -> float:
+        lines = [(Point(*places[u]), Point(*places[v])) for u, v in pairs]
+        crossings = sum(segments_cross(a, b, c, d) for (a, b), (c, d) in itertools.combinations(lines, 2))
+        length = sum(math.dist(a, b) for a, b in lines)
+        backwards = sum(0.05 * max(0.0, places[e.source][0] - places[e.target][0]) for e in diagram.edges)
+        return round(2 * crossings + length + backwards, 6)
+
+    def moves(places: Places) -> Iterator[Places]:
+        for p, q in itertools.combinations(keys[1:], 2):
+            yield places | {p: places[q], q: places[p]}
+
+    return _improved({q: spot(i) for i, q in enumerate(keys)}, cost, moves)

@@ -1,0 +1,170 @@
+"""A scene as SVG: circles, curves and text, styled for light and dark pages, described for those who hear it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from html import escape
+
+from rrnn.draw.curves import HEAD_LENGTH, Route
+from rrnn.draw.diagram import Node
+from rrnn.draw.geometry import Bezier, Box, Point
+from rrnn.draw.scene import Scene
+from rrnn.draw.shapes import (
+    ASCENT,
+    LABEL_SIZE,
+    LEGEND_SIZE,
+    LINE,
+    RING,
+    Shape,
+    block_size,
+    line_sizes,
+)
+from rrnn.draw.text import SUB_DROP, SUB_SIZE, Text
+
+MARGIN = 14.0
+# Rules are bound to the class of the picture: inline in a page they must not reach anything else.
+STYLE = """
+.rrnn-fsa{color-scheme:light dark}
+.rrnn-fsa text{font-family:serif;fill:#1b1b1b;stroke:#fff;stroke-width:3px;stroke-linejoin:round;paint-order:stroke}
+.rrnn-fsa .paper{fill:#fff}
+.rrnn-fsa .state,.rrnn-fsa .arc{fill:none;stroke:#1b1b1b;stroke-width:1.3px}
+.rrnn-fsa .initial{stroke-width:3px}
+.rrnn-fsa .head{fill:#1b1b1b;stroke:none}
+.rrnn-fsa .on .state,.rrnn-fsa .on .arc{stroke:#c2330f}
+.rrnn-fsa .on .arc{stroke-width:2.2px}
+.rrnn-fsa .on .head,.rrnn-fsa .on text{fill:#c2330f}
+@media (prefers-color-scheme:dark){
+.rrnn-fsa text{fill:#e6e6e6;stroke:#16181d}
+.rrnn-fsa .paper{fill:#16181d}
+.rrnn-fsa .state,.rrnn-fsa .arc{stroke:#e6e6e6}
+.rrnn-fsa .head{fill:#e6e6e6}
+.rrnn-fsa .on .state,.rrnn-fsa .on .arc{stroke:#ff8a66}
+.rrnn-fsa .on .head,.rrnn-fsa .on text{fill:#ff8a66}
+}
+""".strip()
+
+
+def write_svg(scene: Scene, highlight: frozenset[Hashable | tuple[Hashable, Hashable]] = frozenset()) -> str:
+    """The SVG text. `highlight` holds states' keys and (source, target) pairs, already told apart by wrapping."""
+    picture = scene.box
+    legend = scene.diagram.legend
+    legend_width, legend_height = block_size(legend, LEGEND_SIZE) if legend else (0.0, -MARGIN)
+    wide = max(picture.right - picture.left, legend_width)
+    left = (picture.left + picture.right - wide) / 2
+    view = Box(
+        left - MARGIN, picture.top - MARGIN, left + wide + MARGIN, picture.bottom + 2 * MARGIN + legend_height
+    )
+    width, height = view.right - view.left, view.bottom - view.top
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="rrnn-fsa" role="img" width="{_n(width)}" '
+        f'height="{_n(height)}" viewBox="{_n(view.left)} {_n(view.top)} {_n(width)} {_n(height)}">',
+        f"<title>{escape(scene.diagram.title)}</title>",
+        f"<desc>{escape(scene.diagram.description)}</desc>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="paper" x="{_n(view.left)}" y="{_n(view.top)}" width="{_n(width)}" '
+        f'height="{_n(height)}" rx="6"/>',
+    ]
+    for edge, route in zip(scene.diagram.edges, scene.routes, strict=True):
+        out += _group(_arc(route), (edge.source, edge.target) in highlight)
+    for node in scene.diagram.nodes:
+        out += _group(
+            _state(node, scene.diagram.lines(node), scene.shapes[node.key]), (node.key,) in highlight
+        )
+    for edge, box in zip(scene.diagram.edges, scene.labels, strict=True):
+        text = _lines(edge.lines, LABEL_SIZE, (box.left + box.right) / 2, box.top)
+        out += _group(text, (edge.source, edge.target) in highlight)
+    if legend:
+        start = (view.left + view.right - legend_width) / 2
+        out += _lines(legend, LEGEND_SIZE, start, picture.bottom + MARGIN, anchor="start")
+    return "\n".join([*out, "</svg>"]) + "\n"
+
+
+def _n(value: float) -> str:
+    """A coordinate: two decimals at most, and no minus before a zero."""
+    text = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _group(lines: list[str], on: bool) -> list[str]:
+    return ['<g class="on">', *lines, "</g>"] if on else lines
+
+
+def _arc(route: Route) -> list[str]:
+    tip, left, right = route.head
+    body = _shortened(
+        route.curve, 0.8 * HEAD_LENGTH
+    )  # it ends inside the head, whose tip would be blunt otherwise
+    straight = route.loop is None and not route.bend
+    notch = Point(
+        tip.x + 0.72 * ((left.x + right.x) / 2 - tip.x), tip.y + 0.72 * ((left.y + right.y) / 2 - tip.y)
+    )
+    return [
+        f'<path class="arc" d="{_path(body, straight)}"/>',
+        f'<path class="head" d="M{_p(tip)} L{_p(left)} L{_p(notch)} L{_p(right)} Z"/>',
+    ]
+
+
+def _shortened(curve: Bezier, by: float) -> Bezier:
+    """The curve without its end: what lies closer to it than this."""
+    low, high = 0.5, 1.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.dist(curve.at(middle), curve.d) > by else (low, middle)
+    return curve.between(0.0, low)
+
+
+def _path(curve: Bezier, straight: bool) -> str:
+    if straight:
+        return f"M{_p(curve.a)} L{_p(curve.d)}"
+    return f"M{_p(curve.a)} C{_p(curve.b)} {_p(curve.c)} {_p(curve.d)}"
+
+
+def _p(point: Point) -> str:
+    return f"{_n(point.x)},{_n(point.y)}"
+
+
+def _state(node: Node, lines: tuple[Text, ...], shape: Shape) -> list[str]:
+    out = [_outline(shape, 0.0, "state initial" if node.initial else "state")]
+    if node.final:
+        out.append(_outline(shape, RING + (1 if node.initial else 0), "state"))
+    sizes = line_sizes(lines)
+    y = shape.center.y - sum(LINE * s for s in sizes[1:]) / 2
+    for i, (line, size) in enumerate(zip(lines, sizes, strict=True)):
+        if i:
+            y += LINE * (size + sizes[i - 1]) / 2
+        out.append(_text(line, size, shape.center.x, y + 0.3 * size))
+    return out
+
+
+def _outline(shape: Shape, inset: float, kind: str) -> str:
+    r = shape.radius - inset
+    if not shape.stretch:
+        return f'<circle class="{kind}" cx="{_n(shape.center.x)}" cy="{_n(shape.center.y)}" r="{_n(r)}"/>'
+    x, y = shape.center.x - shape.stretch - r, shape.center.y - r
+    size = f'width="{_n(2 * (shape.stretch + r))}" height="{_n(2 * r)}"'
+    return f'<rect class="{kind}" x="{_n(x)}" y="{_n(y)}" {size} rx="{_n(r)}"/>'
+
+
+def _lines(lines: tuple[Text, ...], size: float, x: float, top: float, anchor: str = "middle") -> list[str]:
+    return [_text(line, size, x, top + size * (ASCENT + LINE * i), anchor) for i, line in enumerate(lines)]
+
+
+def _text(text: Text, size: float, x: float, y: float, anchor: str = "middle") -> str:
+    """A line of text; a subscript is moved down by `dy`, and what follows it back up."""
+    spans, lowered = "", False
+    for span in text:
+        marks = ' font-style="italic"' if span.italic else ""
+        if span.sub != lowered:
+            marks += f' dy="{_n((SUB_DROP if span.sub else -SUB_DROP) * size)}"'
+            lowered = span.sub
+        if span.sub:
+            marks += f' font-size="{_n(SUB_SIZE * size)}"'
+        if span.bar:
+            marks += ' text-decoration="overline"'
+        content = escape(span.text)
+        spans += f"<tspan{marks}>{content}</tspan>" if marks else content
+    return (
+        f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" text-anchor="{anchor}" xml:space="preserve">'
+        f"{spans}</text>"
+    )
