@@ -49,6 +49,8 @@ _EXPORTS: dict[str, str] = {
     "sqrt": "automata",
     "step": "automata",
     "tanh": "automata",
+    "to_dot": "draw",
+    "to_svg": "draw",
     "union": "automata",
     "WFSA": "wfsa",
     "zero": "automata",
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
     from rrnn.automata import tanh as tanh
     from rrnn.automata import union as union
     from rrnn.automata import zero as zero
+    from rrnn.draw import to_dot as to_dot
+    from rrnn.draw import to_svg as to_svg
     from rrnn.errors import AutomatonError as AutomatonError
     from rrnn.errors import BackendError as BackendError
     from rrnn.errors import CellError as CellError

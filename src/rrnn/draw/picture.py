@@ -52,9 +52,9 @@ def to_svg(
     return SVG(write_svg(scene(diagram), _marked(diagram, highlight or ())))
 
 
-def to_dot(x: Cell | WFSA | Diagram) -> str:
+def to_dot(x: Cell | WFSA | Diagram, *, legend: bool = True) -> str:
     """The automaton as text for Graphviz, with the labels of `to_svg`."""
-    return write_dot(diagram_of(x))
+    return write_dot(diagram_of(x, legend=legend))
 
 
 def diagram_of(x: Cell | WFSA | Diagram, *, legend: bool = True) -> Diagram:
@@ -95,6 +95,9 @@ def save(path: str | os.PathLike[str], text: str) -> Path:
     try:
         write_text(path, text)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise FormatError(f"cannot write the picture: {why}", source=os.fspath(path)) from None
+        raise FormatError(
+            f"cannot write the picture: {error.strerror or error}. Name a file in a folder that exists and that you "
+            "may write to.",
+            source=os.fspath(path),
+        ) from None
     return Path(path)

@@ -1,0 +1,59 @@
+"""`rrnn draw`: an automaton as a picture, with its dot text beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from rrnn.automata import Cell
+from rrnn.draw import Diagram, save, to_dot, to_svg
+from rrnn.draw.paper import FIGURES
+from rrnn.errors import CellError, FormatError
+from rrnn.wfsa import WFSA
+from rrnn.wfsa.io import guess_format, load
+from rrnn.zoo import get_cell
+
+
+@dataclass
+class Draw:
+    """Draw a cell or a WFSA in the style of the paper: bold circles are initial, double circles final."""
+
+    automaton: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|FILE")]
+    """A cell of the zoo (B, C, F, ngram4, SRU, …), a .cell file, or a WFSA's file (JSON, OpenFst, PAutomaC)."""
+    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
+    """Where to: out.svg writes the picture, and out.dot beside it; out.dot writes only that."""
+    paper: bool = False
+    """Draw the paper's own figure of that name (B, C, D1, F), with its μ, φ, γ and ρ."""
+    legend: bool = True
+    """Say below a cell what the names on its arcs stand for."""
+    format: Literal["json", "openfst", "pautomac"] | None = None
+    """The format of a WFSA's file, where its name does not tell."""
+
+
+def draw(options: Draw) -> None:
+    kind = options.output.suffix.lower()
+    if kind not in (".svg", ".dot"):
+        raise FormatError(
+            "a picture is written as .svg or .dot; this output is neither. Say -o picture.svg.",
+            source=str(options.output),
+        )
+    automaton = _read(options)
+    texts = {options.output.with_suffix(".dot"): to_dot(automaton, legend=options.legend)}
+    if kind == ".svg":
+        texts = {options.output: to_svg(automaton, legend=options.legend), **texts}
+    for path, text in texts.items():  # now that all of them are there: a mistake leaves no file behind
+        print(save(path, text))
+
+
+def _read(options: Draw) -> Cell | WFSA | Diagram:
+    name = options.automaton
+    if options.paper:
+        figures = {key.lower(): figure for key, figure in FIGURES.items()}
+        if name.lower() not in figures:
+            raise CellError(f"the paper has figures of {', '.join(FIGURES)}; got {name[:64]!r}")
+        return figures[name.lower()]()
+    format = options.format or guess_format(name)
+    return load(name, format) if format in ("json", "openfst", "pautomac") else get_cell(name)
