@@ -153,20 +153,22 @@ class Cell:
 
     # ---- inside --------------------------------------------------------------------------------------------
 
-    def _with(self, **fields: Any) -> Cell:
-        """A copy with these fields (unchecked, but for what a cell may hold in all)."""
+    @cached_property
+    def _volume(self) -> int:
+        return sum(e.size for e in self.expressions())
+
+    def _with(self, *, volume: int | None = None, **fields: Any) -> Cell:
+        """A copy with these fields (unchecked, but for what a cell may hold in all; `volume`, if known)."""
         cell = Cell.__new__(Cell)
         for field in self.__dataclass_fields__:
             object.__setattr__(cell, field, fields.pop(field) if field in fields else getattr(self, field))
         assert not fields, fields
+        if volume is not None:  # adding n arcs one by one should not take n² steps
+            cell.__dict__["_volume"] = volume
         for what, count, most in (
             ("states", len(cell.states), MAX_STATES),
             ("arcs", len(cell.arcs), MAX_ARCS),
-            (
-                "operations in its expressions, written out in full",
-                sum(e.size for e in cell.expressions()),
-                MAX_VOLUME,
-            ),
+            ("operations in its expressions, written out in full", cell._volume, MAX_VOLUME),
         ):
             if count > most:
                 raise CellError(
@@ -200,7 +202,8 @@ class Cell:
             )
         place = _arc_place(source, target, epsilon)
         expression = check_weight(ex.as_expr(weight), place, self.semiring, constant=epsilon)
-        return self._with(arcs=(*self.arcs, CellArc(source, target, expression, epsilon)), states=states)
+        arcs = (*self.arcs, CellArc(source, target, expression, epsilon))
+        return self._with(arcs=arcs, states=states, volume=self._volume + expression.size)
 
 
 def _end_place(word: str, state: str) -> str:

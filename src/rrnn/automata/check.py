@@ -80,13 +80,13 @@ def _check_ends(cell: Cell) -> None:
 
 def reachable(starts: Iterable[str], arcs: Iterable[CellArc], *, backwards: bool = False) -> set[str]:
     """States reachable from `starts` along arcs of any kind (against them when `backwards`)."""
-    following: dict[str, list[str]] = {}
+    following: dict[str, set[str]] = {}
     for arc in arcs:
         if not isinstance(arc.weight, ex.Zero):
             a, b = (arc.target, arc.source) if backwards else (arc.source, arc.target)
-            following.setdefault(a, []).append(b)
-    todo = list(starts)
-    seen = set(todo)
+            following.setdefault(a, set()).add(b)
+    seen = set(starts)
+    todo = list(seen)
     while todo:
         for q in following.get(todo.pop(), ()):
             if q not in seen:
