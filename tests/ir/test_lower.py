@@ -78,7 +78,7 @@ def test_acyclic_epsilon() -> None:
     assert scores(chain(), given, "a") == [2.0 * 0.5 + 2.0 * 0.5 * 0.25]
     assert scores(chain("max-plus"), given, "a") == [2.0 + 0.5 + 0.25]
     assert scores(chain("min-plus"), given, "a") == [2.0 + 0.5]
-    assert stored(chain()) == ()
+    assert stored(chain()) == ("q1",)
 
 
 def test_a_limit_counts_consecutive_epsilons() -> None:
@@ -208,7 +208,7 @@ def test_what_only_starts_on_is_stored() -> None:
     assert scores(anchored, numbers({"a": {"u": 2.0}}), "aaa") == [2.0, 2.0, 2.0]
     assert initial_state(lower(anchored).program, []) == [1.0, 0.0]
     forgetting = Cell("forgetting").initial("q0").loop("q0", 0.5).arc("q0", "q1", U).final("q1")
-    assert stored(forgetting) == ("q0",)
+    assert stored(forgetting) == ("q0", "q1")
     assert scores(forgetting, numbers({"a": {"u": 2.0}}), "aaa") == [2.0, 1.0, 0.5]
 
 
@@ -224,19 +224,16 @@ def test_in_max_plus_a_loop_of_the_number_one_is_not_always_on() -> None:
             .output(tanh("score"))
         )
 
-    assert stored(loop(one)) == stored(loop(0)) == ()
-    assert stored(loop(1)) == ("q0",)
+    assert stored(loop(one)) == stored(loop(0)) == ("q1",)
+    assert stored(loop(1)) == ("q0", "q1")
 
 
-def test_what_no_later_step_reads_is_not_stored() -> None:
-    cell = Cell("pointwise").initial("q0").loop("q0", one).arc("q0", "q1", U).final("q1")
-    assert stored(cell) == ()
-    assert scores(cell, numbers({"a": {"u": 2.0}, "b": {"u": 3.0}}), "ab") == [2.0, 3.0]
+def test_what_only_the_score_reads_is_stored_too() -> None:
+    # The backward scan wants every path from the old state to the output to pass through a new state.
     bigram = Cell("bigram").initial("q0").loop("q0", one).arc("q0", "q1", U).arc("q1", "q2", V).final("q2")
-    assert stored(bigram) == ("q1",)
+    assert stored(bigram) == ("q1", "q2")
     given = numbers({"a": {"u": 2.0, "v": 5.0}, "b": {"u": 3.0, "v": 7.0}})
     assert scores(bigram, given, "aba") == [0.0, 14.0, 15.0]
-    assert stored(bigram.epsilon("q2", "q1", 0.5)) == ("q1", "q2")  # q2 goes on, by ε
 
 
 def test_no_memory_at_all() -> None:

@@ -50,7 +50,7 @@ class Lowered:
 def lower(cell: Cell) -> Lowered:
     """The recurrence of a cell, checked."""
     cell.check()
-    lowered = _Lowering(cell).run(*_Lowering(cell).kinds_of_states())
+    lowered = _Lowering(cell).run(stored=_Lowering(cell).stored())
     check_output(lowered.program)
     return lowered
 
@@ -97,10 +97,10 @@ class _Lowering:
                     parameters.setdefault(node.name, len(parameters))
         return projections, parameters
 
-    def run(self, stored: list[str], fleeting: list[str]) -> Lowered:
+    def run(self, stored: list[str]) -> Lowered:
         b, lam, closure = self.b, self._initial(), self._closure()
         old = {q: b.leaf(Op.STATE, stored.index(q)) if q in stored else lam[q] for q in self.states}
-        new = dict(lam) | {q: self._update(q, old, closure) for q in self.states if q in {*stored, *fleeting}}
+        new = dict(lam) | {q: self._update(q, old, closure) for q in stored}
         self.score = self._score(new, closure)
         if self.score == b.zero:
             limit = self.cell.epsilon_limit
@@ -238,33 +238,19 @@ class _Lowering:
         after = closure if self.cell.epsilon_after_last else {(q, q): b.one for q in self.states}
         return b.sum(b.times(self._closed(q, new, after), self.expr(rho)) for q, rho in self.finals.items())
 
-    def kinds_of_states(self) -> tuple[list[str], list[str]]:
-        """(stored, fleeting). Constant are the greatest set of states whose update gives back their λ. Of the
-        others, fleeting are those whose value matters to the score of their own step only: they need no memory.
-        This leaves many instructions behind: run the lowering itself on a fresh one."""
-        b, lam, closure = self.b, self._initial(), self._closure()
-        leaf = {q: b.leaf(Op.STATE, i) for i, q in enumerate(self.states)}
-        changing: set[str] = set()
+    def stored(self) -> list[str]:
+        """States that need memory: all but the greatest set of states whose update gives back their λ.
+        This leaves many instructions behind: run the lowering itself on a fresh one.
+
+        A final state that no arc leaves is stored too, though no later step reads it: so the output reads old
+        states through new ones only, which is what the backward scan rests on.
+        """
+        lam, closure = self._initial(), self._closure()
+        leaf = {q: self.b.leaf(Op.STATE, i) for i, q in enumerate(self.states)}
+        stored: set[str] = set()
         while True:
-            old = {q: leaf[q] if q in changing else lam[q] for q in self.states}
-            new = {q: self._update(q, old, closure) for q in self.states}
-            found = {q for q in self.states if q not in changing and new[q] != lam[q]}
-            if not found:
-                break
-            changing |= found
-        new = {q: new[q] if q in changing else lam[q] for q in self.states}
-        todo, stored, seen = [self._score(new, closure)], set[str](), set[int]()
-        while todo:
-            n = todo.pop()
-            if n in seen:
-                continue
-            seen.add(n)
-            todo += b.instructions[n].args
-            for q in changing:
-                if n == leaf[q]:
-                    stored.add(q)
-                    todo.append(new[q])
-        return (
-            [q for q in self.states if q in stored],
-            [q for q in self.states if q in changing and q not in stored],
-        )
+            old = {q: leaf[q] if q in stored else lam[q] for q in self.states}
+            changing = {q for q in self.states if q not in stored and self._update(q, old, closure) != lam[q]}
+            if not changing:
+                return [q for q in self.states if q in stored]
+            stored |= changing
