@@ -41,9 +41,11 @@ def draw(options: Draw) -> None:
             source=str(options.output),
         )
     automaton = _read(options)
-    texts = {options.output.with_suffix(".dot"): to_dot(automaton, legend=options.legend)}
+    texts: dict[Path, str] = {}
     if kind == ".svg":
-        texts = {options.output: to_svg(automaton, legend=options.legend), **texts}
+        texts[options.output] = to_svg(automaton, legend=options.legend)
+    dot = options.output if kind == ".dot" else options.output.with_suffix(".dot")
+    texts[dot] = to_dot(automaton, legend=options.legend)
     for path, text in texts.items():  # now that all of them are there: a mistake leaves no file behind
         print(save(path, text))
 

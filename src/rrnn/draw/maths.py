@@ -56,6 +56,8 @@ def formula(
     `rename` changes every name on the way, so that f₁ and f₂ can be written once as f_j.
     """
 
+    taken = set(names.values())
+
     def show(e: ex.Expr, parent: int = 0, top: bool = False) -> Text:
         if e in names and not top:
             text = name_text(rename(names[e]))
@@ -80,7 +82,12 @@ def formula(
                 text = (*text, Span(" + "), Span("b", italic=True), *below(name))
                 return _brackets(text) if parent else text
             case ex.Parameter(name=name):
-                return (Span("b", italic=True), *below(rename(name)))
+                # r = σ(b_r), as the paper writes, where the name itself stands for more than the parameter
+                return (
+                    (Span("b", italic=True), *below(rename(name)))
+                    if name in taken
+                    else name_text(rename(name))
+                )
             case ex.Call(function="neg", argument=inner):
                 text = (Span("−"), *show(inner, 3))
                 return _brackets(text) if parent else text

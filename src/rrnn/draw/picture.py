@@ -94,10 +94,12 @@ def save(path: str | os.PathLike[str], text: str) -> Path:
 
     try:
         write_text(path, text)
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        if isinstance(error, FormatError):
+            raise
+        why = getattr(error, "strerror", None) or error  # a path with a NUL in it is a ValueError
         raise FormatError(
-            f"cannot write the picture: {error.strerror or error}. Name a file in a folder that exists and that you "
-            "may write to.",
+            f"cannot write the picture: {why}. Name a file in a folder that exists and that you may write to.",
             source=os.fspath(path),
         ) from None
     return Path(path)

@@ -45,8 +45,8 @@ STYLE = """
 """.strip()
 
 
-def write_svg(scene: Scene, highlight: frozenset[Hashable | tuple[Hashable, Hashable]] = frozenset()) -> str:
-    """The SVG text. `highlight` holds states' keys and (source, target) pairs, already told apart by wrapping."""
+def write_svg(scene: Scene, highlight: frozenset[tuple[Hashable, ...]] = frozenset()) -> str:
+    """The SVG text. `highlight` holds states as (key,) and arcs as (source, target)."""
     picture = scene.box
     legend = scene.diagram.legend
     legend_width, legend_height = block_size(legend, LEGEND_SIZE) if legend else (0.0, -MARGIN)

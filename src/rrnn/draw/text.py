@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from itertools import groupby
 from typing import NamedTuple
 
 
@@ -78,24 +79,23 @@ def name_text(name: str) -> Text:
 
 
 def printable(text: str) -> str:
-    """The text without characters that XML forbids or that would not show where they stand."""
+    """The text with escapes for what XML forbids or what would not show where it stands (control characters,
+    odd spaces, marks of direction)."""
     return "".join(
-        c
-        if c == " " or not (unicodedata.category(c)[0] in "CZ" or unicodedata.category(c) == "Mn")
-        else f"\\u{ord(c):04x}"
-        for c in text
+        c if c == " " or unicodedata.category(c)[0] not in "CZ" else f"\\u{ord(c):04x}" for c in text
     )
 
 
 def shorten(text: Text, characters: int) -> Text:
-    """The text cut to so many characters, with an ellipsis where it was cut."""
+    """The text cut to so many characters, the last of them an ellipsis where something was cut."""
+    if sum(len(span.text) for span in text) <= characters:
+        return text
     out: list[Span] = []
+    left = characters - 1
     for span in text:
-        left = characters - sum(len(s.text) for s in out)
-        if len(span.text) > left:
-            return (*out, span._replace(text=span.text[: max(left - 1, 0)]), Span("…"))
-        out.append(span)
-    return tuple(out)
+        out.append(span._replace(text=span.text[:left]))
+        left -= len(out[-1].text)
+    return (*(span for span in out if span.text), Span("…"))
 
 
 # ---- plain Unicode ---------------------------------------------------------------------------------------------
@@ -108,14 +108,13 @@ _SUBSCRIPTS = str.maketrans(
 def plain(text: Text) -> str:
     """The text in Unicode without marks: q₀, α/μ₁(α), W_f v."""
     out = ""
-    for i, span in enumerate(text):
-        part = span.text
-        if span.sub:
+    for sub, spans in groupby(text, key=lambda span: span.sub):
+        part = "".join(f"{span.text}\u0304" if span.bar else span.text for span in spans)
+        if sub:
             small = part.translate(_SUBSCRIPTS)
-            starts = i == 0 or not text[i - 1].sub
-            # Not every letter has a subscript form: then _f, and a low comma needs no sign.
-            part = small if all(c == "," or c not in part for c in small) else ("_" if starts else "") + part
-        out += f"{part}\u0304" if span.bar else part
+            # Not every letter has a subscript form; a comma is low enough as it is.
+            part = small if all(c == "," or c not in part for c in small) else f"_{part}"
+        out += part
     return out
 
 
