@@ -81,6 +81,19 @@ def test_useless_states_are_no_mistake() -> None:
     Cell("X").initial("q0").final("q0").check()
 
 
+def test_the_limit_on_epsilon_may_put_the_end_out_of_reach() -> None:
+    two = Cell("X").initial("q0").loop("q0", u).epsilon("q0", "q1", r).epsilon("q1", "q2", r).final("q2")
+    two.check()
+    two.limit_epsilon(2).check()
+    for limit, after_last in ((1, True), (0, True), (2, False)):
+        with pytest.raises(CellError, match=f"within its epsilon_limit of {limit}, so every score"):
+            two.limit_epsilon(limit, after_last=after_last).check()
+    two.arc("q1", "q2", u).limit_epsilon(1, after_last=False).check()
+    # a symbol starts the count anew, and the shorter of two ways counts
+    three = two.arc("q2", "q3", u).epsilon("q3", "q4", r).epsilon("q0", "q2", r).final("q4")
+    three.limit_epsilon(1).check()
+
+
 def test_reachable() -> None:
     arcs = Cell("X").arc("a", "b", u).epsilon("b", "c", 1).arc("c", "d", zero).arc("e", "a", u).arcs
     assert reachable(["a"], arcs) == {"a", "b", "c"}

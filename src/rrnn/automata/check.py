@@ -55,13 +55,12 @@ def _check_ends(cell: Cell) -> None:
         raise CellError(f"cell {cell.name!r} has no initial state: say .initial(state)")
     if not cell.finals:
         raise CellError(f"cell {cell.name!r} has no final state: say .final(state, weight)")
-    arcs = [arc for arc in cell.arcs if not is_zero(arc.weight, ring)]
-    reached = reachable([q for q, w in cell.initials if not is_zero(w, ring)], arcs)
-    if not reached & {q for q, w in cell.finals if not is_zero(w, ring)}:
+    if not _ends_reached(cell) & {q for q, w in cell.finals if not is_zero(w, ring)}:
         finals = ", ".join(repr(q) for q, _ in cell.finals)
+        limit = "" if cell.epsilon_limit is None else f" within its epsilon_limit of {cell.epsilon_limit}"
         raise CellError(
-            f"cell {cell.name!r}: no final state ({finals}) is reachable from an initial state, so every score "
-            "is the semiring's zero. Add the missing arcs or initial states."
+            f"cell {cell.name!r}: no final state ({finals}) is reachable from an initial state{limit}, so every "
+            "score is the semiring's zero. Add the missing arcs or initial states."
         )
     starts, ends = dict(cell.initials), dict(cell.finals)
     sources, targets = {arc.source for arc in cell.arcs}, {arc.target for arc in cell.arcs}
@@ -76,6 +75,30 @@ def _check_ends(cell: Cell) -> None:
                 f"cell {cell.name!r}: unknown state {lonely[0]!r}: it is {word}, but no arc {met} it.{hint} "
                 "Add the arc or leave the state out."
             )
+
+
+def _ends_reached(cell: Cell) -> set[str]:
+    """States in which a path may end, as far as arcs, weights of zero and the limit on ε decide it."""
+    ring, limit = cell.semiring, cell.epsilon_limit
+    starts = [q for q, w in cell.initials if not is_zero(w, ring)]
+    arcs = [arc for arc in cell.arcs if not is_zero(arc.weight, ring)]
+    if limit is None:
+        return reachable(starts, arcs)
+    fewest = dict.fromkeys(
+        starts, 0
+    )  # state → the fewest ε-arcs since the last symbol with which it is reached
+    leaving: dict[str, list[CellArc]] = {}
+    for arc in arcs:
+        leaving.setdefault(arc.source, []).append(arc)
+    todo = list(fewest)
+    while todo:
+        q = todo.pop()
+        for arc in leaving.get(q, ()):
+            count = fewest[q] + 1 if arc.epsilon else 0
+            if count < fewest.get(arc.target, limit + 1):
+                fewest[arc.target] = count
+                todo.append(arc.target)
+    return {q for q, count in fewest.items() if count == 0 or cell.epsilon_after_last}
 
 
 def reachable(starts: Iterable[str], arcs: Iterable[CellArc], *, backwards: bool = False) -> set[str]:
