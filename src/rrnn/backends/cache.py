@@ -1,6 +1,7 @@
 """Compiled kernels on disk: one private folder, content-hashed names, atomic writes, nothing trusted unchecked.
 
-An entry is one file: the payload followed by the SHA-256 of (key, payload). A file that is stale, cut short, changed,
+An entry is one file: the payload followed by a line with the SHA-256 of (key, payload), which both a loader of
+libraries and Python (a comment) ignore. A file that is stale, cut short, changed,
 owned by someone else or writable by others is not used; it is built again.
 """
 
@@ -61,7 +62,7 @@ def cached(key: str, suffix: str, build: Callable[[], bytes]) -> Path:
 
 
 def _seal(digest: bytes, payload: bytes) -> bytes:
-    return hashlib.sha256(digest + payload).digest()
+    return f"\n# {hashlib.sha256(digest + payload).hexdigest()}\n".encode()
 
 
 def _good(path: Path, digest: bytes) -> bool:
@@ -71,4 +72,5 @@ def _good(path: Path, digest: bytes) -> bool:
         content = path.read_bytes()
     except OSError:
         return False
-    return len(content) > 32 and content[-32:] == _seal(digest, content[:-32])
+    size = len(_seal(digest, b""))
+    return len(content) > size and content[-size:] == _seal(digest, content[:-size])

@@ -34,7 +34,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class ReverseScan:
-    program: Program  # outputs `jacobian i*S+j` = ∂ new j / ∂ old i, `direct j`
+    program: Program  # outputs `jacobian i*S+j` = ∂ new j / ∂ old i, `direct j`, `new_state j`
     size: int  # S stored states
     step: Pattern
     carried: Pattern
@@ -117,6 +117,7 @@ def reverse_scan_form(program: Program) -> ReverseScan:
     )
     for j, value in new.items():  # two states of one value: the gradient that reached it counts once
         outputs.append(("direct", j, through.pop(value, b.const(0.0))))
+        outputs.append(("new_state", j, value))
     form, _ = b.finish(
         f"{program.name}.reverse_scan",
         projections=program.projections,

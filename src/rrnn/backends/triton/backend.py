@@ -1,0 +1,240 @@
+"""Generated Triton behind the common interface: which schedule, which sizes, and the launches."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rrnn.backends.base import Backend
+from rrnn.backends.cache import cached
+from rrnn.backends.triton.render import render
+from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
+
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+class Plan(NamedTuple):
+    """How to run a kernel: lanes of a program, its warps, steps a turn, steps of a chunk (0: serial)."""
+
+    block: int
+    warps: int
+    unroll: int
+    chunk: int
+
+
+def plan(steps: int, lanes: int, every: int, size: int, projections: int) -> Plan:
+    """The rule: one lane a thread, and as many steps a turn as registers hold. Lanes too few to fill the chip
+    (about 16k) are multiplied by cutting time into chunks, of at least 64 steps and a multiple of 64."""
+    unroll = 16 if projections <= 2 else 8 if projections <= 6 else 4
+    if every:
+        unroll = max(unroll // every, 1) * every if unroll >= every else unroll
+    chunk = 0
+    if lanes < FULL and steps >= 2 * MIN_CHUNK:
+        wanted = -(-steps // max(1, TARGET // lanes))
+        chunk = max(MIN_CHUNK, -(-wanted // 64) * 64)
+        chunk = 0 if chunk >= steps else chunk
+    return Plan(block=64 if size == 2 else 32, warps=1, unroll=unroll, chunk=chunk)
+
+
+FULL, TARGET, MIN_CHUNK = 12_288, 65_536, 64
+
+
+@lru_cache(maxsize=512)
+def _module(program: Program, unroll: int, every: int) -> ModuleType:
+    """The generated module, from a content-hashed file (Triton reads its source)."""
+    source = render(program, unroll, every)
+    path = cached(source, ".py", source.encode)
+    spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _rows(t: Tensor) -> Tensor:
+    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
+
+
+def _strides(t: Tensor | None, *dims: int) -> list[int]:
+    return [0] * len(dims) if t is None else [t.stride(d) for d in dims]
+
+
+class Triton(Backend):
+    name = "triton"
+
+    def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
+        if importlib.util.find_spec("triton") is None:
+            return "the triton package is not installed"
+        if device.type != "cuda" and not (device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"):
+            return f"it runs on CUDA devices, not on {device.type}"
+        if dtype not in DTYPES:
+            return f"it computes with float32, bfloat16 and float16, not {dtype}"
+        return None
+
+    def forward(
+        self,
+        program: Program,
+        x: Tensor,
+        params: Tensor,
+        state: Tensor,
+        mask: Tensor | None,
+        inp: Tensor | None,
+        every: int,
+        out: Tensor,
+        schedule: Plan | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        steps, batch, count, units = x.shape
+        how = schedule or plan(steps, batch * units, every, x.element_size(), count)
+        kernels = _module(program, how.unroll, every)
+        x, params, state = _rows(x), params.contiguous(), state.contiguous()
+        inp = None if inp is None else _rows(inp.to(x.dtype))
+        final = torch.empty_like(state)
+        saved = state.new_empty((steps + every - 1) // every, *state.shape) if every else None
+        if not x.numel() or not steps:
+            final.copy_(state)
+            return final, saved
+        chunks = -(-steps // how.chunk) if how.chunk and program.states else 1
+        chunk = how.chunk if chunks > 1 else steps
+        grid = (-(-units // how.block), batch, chunks)
+        sizes = (steps, batch, units, chunk, 0)
+        common = {"MASKED": mask is not None, "BLOCK": how.block, "num_warps": how.warps}
+        masks, inputs = _strides(mask, 0, 1), _strides(inp, 0, 1)
+        bits = x if mask is None else mask.view(torch.uint8)
+        starts = state
+        with _on(x.device):
+            if chunks > 1:
+                carried = len(scan_form(program).carried)
+                entries = state.new_empty(chunks, carried, batch, units)
+                starts = state.new_empty(chunks, *state.shape)
+                kernels.summary[grid](
+                    x,
+                    params,
+                    bits,
+                    x if inp is None else inp,
+                    entries,
+                    *_strides(x, 0, 1, 2),
+                    *masks,
+                    *inputs,
+                    *sizes,
+                    **common,
+                )
+                kernels.join[grid[:2]](
+                    state,
+                    entries,
+                    starts,
+                    final,
+                    batch,
+                    units,
+                    chunks,
+                    0,
+                    0,
+                    1,
+                    BLOCK=how.block,
+                    num_warps=how.warps,
+                )
+            kernels.forward[grid](
+                x,
+                params,
+                starts,
+                bits,
+                x if inp is None else inp,
+                out,
+                final,
+                final if saved is None else saved,
+                *_strides(x, 0, 1, 2),
+                *masks,
+                *inputs,
+                *_strides(out, 0, 1),
+                *sizes,
+                **common,
+            )
+        return final, saved
+
+    def backward(
+        self,
+        program: Program,
+        x: Tensor,
+        params: Tensor,
+        mask: Tensor | None,
+        inp: Tensor | None,
+        every: int,
+        saved: Tensor,
+        grad_out: Tensor,
+        grad_state: Tensor,
+        grad_x: Tensor,
+        grad_inp: Tensor | None,
+        schedule: Plan | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        steps, batch, count, units = x.shape
+        how = schedule or plan(steps, batch * units, every, x.element_size(), count)
+        kernels = _module(program, how.unroll, every)
+        x, params, saved, go = _rows(x), params.contiguous(), saved.contiguous(), _rows(grad_out.to(x.dtype))
+        inp = None if inp is None else _rows(inp.to(x.dtype))
+        grad_state = grad_state.contiguous()
+        first = torch.empty_like(grad_state)
+        sums = len(adjoint(program).units)
+        if not x.numel():
+            grad_x.zero_()
+            return first.new_zeros(sums, units), first.copy_(grad_state)
+        chunks = -(-steps // how.chunk) if how.chunk and program.states else 1
+        chunk = -(-(how.chunk if chunks > 1 else steps) // every) * every
+        partial = first.new_empty(chunks, sums, batch, units)
+        grid = (-(-units // how.block), batch, chunks)
+        sizes = (steps, batch, units, chunk, 0)
+        common = {"MASKED": mask is not None, "BLOCK": how.block, "num_warps": how.warps}
+        bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
+        strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1), *_strides(go, 0, 1)]
+        ends: Any = grad_state
+        with _on(x.device):
+            if chunks > 1:
+                keys = len(reverse_scan_form(program).carried) + len(program.states)
+                entries = first.new_empty(chunks, keys, batch, units)
+                ends = first.new_empty(chunks, *grad_state.shape)
+                kernels.reverse_summary[grid](
+                    x, params, bits, there, saved, go, entries, *strides, *sizes, **common
+                )
+                kernels.reverse_join[grid[:2]](
+                    grad_state,
+                    entries,
+                    ends,
+                    first,
+                    batch,
+                    units,
+                    chunks,
+                    chunks - 1,
+                    0,
+                    -1,
+                    BLOCK=how.block,
+                    num_warps=how.warps,
+                )
+            kernels.backward[grid](
+                x,
+                params,
+                bits,
+                there,
+                saved,
+                go,
+                ends,
+                grad_x,
+                x if grad_inp is None else grad_inp,
+                first,
+                partial,
+                *strides,
+                *_strides(grad_x, 0, 1, 2),
+                *_strides(grad_inp, 0, 1),
+                *sizes,
+                **common,
+            )
+        return partial.sum((0, 2)), first
+
+
+def _on(device: torch.device) -> Any:
+    import contextlib
+
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()

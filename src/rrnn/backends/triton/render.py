@@ -1,0 +1,510 @@
+"""Programs to Triton: a table of strings over the IR, and the loops around it.
+
+All kernels share one frame. A Triton program owns BLOCK units of one batch row and one chunk of time; it walks its
+chunk serially, `unroll` steps at a time with all loads issued before the arithmetic. One chunk is the serial schedule. With
+several chunks, `summary` first composes each chunk's transition (the scan form), `join` runs the states from chunk to
+chunk, and `forward` starts every chunk from its joined state; backwards the same with the reverse scan form.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from rrnn.ir import Op, Program, adjoint, reverse_scan_form, scan_form
+from rrnn.ir.adjoint import unit_values
+from rrnn.ir.ops import PLUS, TIMES
+
+OPS = {
+    Op.ADD: "{0} + {1}",
+    Op.SUB: "{0} - {1}",
+    Op.MUL: "{0} * {1}",
+    Op.DIV: "{0} / {1}",
+    Op.NEG: "-{0}",
+    Op.MAX: "tl.where({0} >= {1}, {0}, {1})",
+    Op.MIN: "tl.where({0} <= {1}, {0}, {1})",
+    Op.LOGADDEXP: "logaddexp({0}, {1})",
+    Op.EXP: "tl.exp({0})",
+    Op.LOG: "tl.log({0})",
+    Op.SQRT: "tl.sqrt({0})",
+    Op.SIGMOID: "tl.sigmoid({0})",
+    Op.TANH: "tanh({0})",
+    Op.RELU: "tl.maximum({0}, 0.0)",
+    Op.LOG_SIGMOID: "log_sigmoid({0})",
+    Op.SOFTPLUS: "softplus({0})",
+    Op.STEP: "tl.where({0} > 0.0, 1.0, 0.0)",
+    Op.GE: "tl.where({0} >= {1}, 1.0, 0.0)",
+    Op.GT: "tl.where({0} > {1}, 1.0, 0.0)",
+    Op.SHARE: "share({0}, {1})",
+}
+
+HEAD = """\
+import triton
+import triton.language as tl
+
+from rrnn.backends.triton.math import log_sigmoid, logaddexp, share, softplus, tanh
+"""
+
+_JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "c0"])'
+
+# Strides are in elements; `wide` turns them into int64, so that no offset overflows.
+_FRAME = """\
+    wide = tl.program_id(0).to(tl.int64) * 0
+    d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    b = tl.program_id(1) + wide
+    c = tl.program_id(2) + c0 + wide
+    ok = d < D
+    lane = b * D + d
+    lanes = (B + wide) * D
+"""
+
+
+def number(value: float) -> str:
+    return f'float("{value}")' if math.isinf(value) else repr(value)
+
+
+class _Kernel:
+    """Lines of one kernel, indented."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def __call__(self, *lines: str) -> None:
+        self.lines += [("    " * self.depth + line) if line else "" for line in lines]
+
+    def units(self, program: Program, units: tuple[int, ...]) -> None:
+        """Per-unit values, once."""
+        for n in sorted(program.needed_for(units)):
+            op, args, attr = program.instructions[n]
+            if op is Op.CONST:
+                text = number(float(attr or 0.0))
+            elif op is Op.PARAM:
+                text = f"tl.load(params + {attr} * D + d, mask=ok, other=0.0)"
+            else:
+                text = OPS[op].format(*(f"u{a}" for a in args))
+            self(f"u{n} = {text}")
+
+    def step(
+        self,
+        program: Program,
+        values: Iterable[int],
+        units: tuple[int, ...],
+        leaf: Callable[[Op, int], str],
+        tag: str,
+    ) -> None:
+        """The instructions that `values` need, as {tag}v{n}; numbers and per-unit values keep their own names."""
+        live: set[int] = set()
+        todo = list(values)
+        while todo:
+            n = todo.pop()
+            if n not in live:
+                live.add(n)
+                todo += [] if n in units else program.instructions[n].args
+        for n in sorted(live):
+            op, args, attr = program.instructions[n]
+            if op is Op.CONST:
+                text = number(float(attr or 0.0))
+            elif n in units:
+                text = f"u{n}"
+            elif op.arity == 0:
+                text = leaf(op, int(attr or 0))
+            else:
+                text = OPS[op].format(*(f"{tag}v{a}" for a in args))
+            self(f"{tag}v{n} = {text}")
+
+    def text(self, name: str, arguments: str) -> str:
+        return (
+            "\n".join([f"\n\n{_JIT}", f"def {name}({arguments}):", _FRAME.rstrip("\n"), *self.lines]) + "\n"
+        )
+
+
+def _whole(value: str, constant: bool) -> str:
+    """A number as a block."""
+    return f"tl.full([BLOCK], {value}, tl.float32)" if constant else value
+
+
+def _when(condition: str) -> str:
+    """A mask of lanes that also asks a condition of the whole program (`ok & condition` is no mask to Triton's
+    interpreter)."""
+    return f"d < tl.where({condition}, D, 0)"
+
+
+def _is_const(program: Program, n: int) -> bool:
+    return program.instructions[n].op is Op.CONST
+
+
+class _Renderer:
+    def __init__(self, program: Program, unroll: int, every: int) -> None:
+        self.program, self.unroll, self.every = program, unroll, every
+        self.S, self.K = len(program.states), len(program.projections)
+
+    # ---- pieces ------------------------------------------------------------------------------------------------
+
+    def _loads(
+        self, k: _Kernel, program: Program, steps: int, *, grad: bool = False, guard: bool = False
+    ) -> None:
+        """All loads of `steps` steps, before any arithmetic. `guard`: steps past the end load zeros."""
+        used = {(i.op, i.attr) for i in program.instructions}
+        for j in range(steps):
+            ok = _when(f"t + {j} < T") if guard else "ok"
+            for p in range(self.K):
+                if (Op.PREACT, p) in used:
+                    k(f"a{j}_{p} = tl.load(xp + {j} * xt + {p} * xk, mask={ok}, other=0.0).to(tl.float32)")
+            if (Op.INPUT, None) in used:
+                k(f"i{j} = tl.load(ip + {j} * it, mask={ok}, other=0.0).to(tl.float32)")
+            if grad:
+                k(f"q{j} = tl.load(gp + {j} * gt, mask={ok}, other=0.0).to(tl.float32)")
+            k("if MASKED:")
+            valid = f"tl.load(mask + (t + {j}) * mt + b * mb{f', mask=t + {j} < T, other=0' if guard else ''}) != 0"
+            k(f"    m{j} = {valid}")
+            if guard:
+                k("else:", f"    m{j} = t + {j} < T")
+
+    @staticmethod
+    def _leaf(j: int, state: str) -> Callable[[Op, int], str]:
+        def leaf(op: Op, index: int) -> str:
+            return {
+                Op.PREACT: f"a{j}_{index}",
+                Op.INPUT: f"i{j}",
+                Op.STATE: f"{state}{index}",
+                Op.GRAD_OUTPUT: f"q{j}",
+                Op.GRAD_STATE: f"g{index}",
+            }[op]
+
+        return leaf
+
+    @staticmethod
+    def _select(k: _Kernel, name: str, new: str, old: str, j: int, guard: bool) -> None:
+        """name = new, or old on a padded step."""
+        if guard:
+            k(f"{name} = tl.where(m{j}, {new}, {old})")
+        else:
+            k("if MASKED:", f"    {name} = tl.where(m{j}, {new}, {old})", "else:", f"    {name} = {new}")
+
+    # ---- forwards ------------------------------------------------------------------------------------------------
+
+    def forward(self) -> str:
+        p, k, every = self.program, _Kernel(), self.every
+        units, results, output = unit_values(p), p.of_kind("state"), p.of_kind("output")[0]
+        k.units(p, units)
+        k("t = c * C", "end = tl.minimum(t + C, T)")
+        k("xp = x + t * xt + b * xb + d", "op = out + t * ot + b * ob + d")
+        if p.uses_input:
+            k("ip = inp + t * it + b * ib + d")
+        k(
+            *(
+                f"z{s} = tl.load(starts + (c * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
+                for s in range(self.S)
+            )
+        )
+
+        def body(steps: int) -> None:
+            k.depth += 1
+            self._loads(k, p, steps)
+            for j in range(steps):
+                if every and self.S:
+                    fixed = steps % every == 0
+                    if not fixed or j % every == 0:
+                        when = "ok" if fixed else _when(f"(t + {j}) % {every} == 0")
+                        for s in range(self.S):
+                            at = f"saved + ((t + {j}) // {every} * {self.S} + {s}) * lanes + lane"
+                            k(f"tl.store({at}, z{s}, mask={when})")
+                k.step(p, [*results.values(), output], units, self._leaf(j, "z"), f"s{j}_")
+                for s, n in results.items():
+                    self._select(k, f"z{s}", _whole(f"s{j}_v{n}", _is_const(p, n)), f"z{s}", j, False)
+                self._select(k, f"o{j}", _whole(f"s{j}_v{output}", _is_const(p, output)), "0.0", j, False)
+            for j in range(steps):
+                k(f"tl.store(op + {j} * ot, o{j}.to(out.dtype.element_ty), mask=ok)")
+            k(f"xp += {steps} * (xt + wide)", f"op += {steps} * (ot + wide)", f"t += {steps}")
+            if p.uses_input:
+                k(f"ip += {steps} * (it + wide)")
+            k.depth -= 1
+
+        k(f"for _ in range(0, (end - t) // {self.unroll}):")
+        body(self.unroll)
+        if self.unroll > 1:
+            k("for _ in range(0, end - t):")
+            body(1)
+        k("if end == T:")
+        k(
+            *(f"    tl.store(final + {s} * lanes + lane, z{s}, mask=ok)" for s in range(self.S)),
+            *([] if self.S else ["    pass"]),
+        )
+        arguments = (
+            "x, params, starts, mask, inp, out, final, saved, xt, xb, xk, mt, mb, it, ib, ot, ob, T, B, D, C, c0,\n"
+            "    MASKED: tl.constexpr, BLOCK: tl.constexpr,"
+        )
+        return k.text("forward", arguments)
+
+    def summary(self) -> str:
+        form, k = scan_form(self.program), _Kernel()
+        p, size = form.program, form.size
+        units, entries = unit_values(p), {divmod(i, size): n for i, n in p.of_kind("entry").items()}
+        semiring = self.program.semiring
+        plus, times = (OPS[t[semiring.name]].format for t in (PLUS, TIMES))
+        carried = sorted(form.carried)
+        k.units(p, units)
+        k("t = c * C", "end = tl.minimum(t + C, T)", "xp = x + t * xt + b * xb + d")
+        if p.uses_input:
+            k("ip = inp + t * it + b * ib + d")
+        for i, j in carried:
+            k(
+                f"m_{i}_{j} = tl.full([BLOCK], {number(semiring.one if i == j else semiring.zero)}, tl.float32)"
+            )
+
+        def body(steps: int) -> None:
+            k.depth += 1
+            self._loads(k, p, steps)
+            for s in range(steps):
+                tag = f"s{s}_"
+                k.step(p, entries.values(), units, self._leaf(s, "none"), tag)
+                for i, j in carried:
+                    terms = []
+                    for (via, to), n in sorted(entries.items()):
+                        if to == j and (i, via) in form.carried:
+                            terms.append(f"({times(f'm_{i}_{via}', f'{tag}v{n}')})")
+                        elif to == j and i == via == 0:  # the constant one reaches itself with weight one
+                            terms.append(f"{tag}v{n}")
+                    text = terms[0] if terms else number(semiring.zero)
+                    for term in terms[1:]:
+                        text = f"({plus(text, term)})"
+                    k(f"n_{i}_{j} = {_whole(text, not terms)}")
+                for i, j in carried:
+                    self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", s, False)
+            k(f"xp += {steps} * (xt + wide)", f"t += {steps}")
+            if p.uses_input:
+                k(f"ip += {steps} * (it + wide)")
+            k.depth -= 1
+
+        k(f"for _ in range(0, (end - t) // {self.unroll}):")
+        body(self.unroll)
+        if self.unroll > 1:
+            k("for _ in range(0, end - t):")
+            body(1)
+        for e, (i, j) in enumerate(carried):
+            k(f"tl.store(entries + (c * {len(carried)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
+        arguments = (
+            "x, params, mask, inp, entries, xt, xb, xk, mt, mb, it, ib, T, B, D, C, c0,\n"
+            "    MASKED: tl.constexpr, BLOCK: tl.constexpr,"
+        )
+        return k.text("summary", arguments)
+
+    def join(self) -> str:
+        """States at the start of every chunk, from the first state and the chunks' transitions."""
+        form, semiring = scan_form(self.program), self.program.semiring
+        plus, times = (OPS[t[semiring.name]].format for t in (PLUS, TIMES))
+
+        def renew(k: _Kernel, entry: Callable[[int, int], str]) -> None:
+            for j in range(1, form.size):
+                terms = [entry(0, j)] if (0, j) in form.carried else []
+                terms += [
+                    f"({times(f'z{i - 1}', entry(i, j))})"
+                    for i in range(1, form.size)
+                    if (i, j) in form.carried
+                ]
+                text = terms[0]
+                for term in terms[1:]:
+                    text = f"({plus(text, term)})"
+                k(f"n{j - 1} = {text}")
+
+        return self._join("join", sorted(form.carried), renew)
+
+    def _join(
+        self,
+        name: str,
+        keys: list[tuple[int, int]],
+        renew: Callable[[_Kernel, Callable[[int, int], str]], None],
+    ) -> str:
+        """Walk chunks from `c0` by `step`, C of them; the state before each goes to `starts`, the last to `final`."""
+        k, group = _Kernel(), 8
+        k(*(f"z{s} = tl.load(first + {s} * lanes + lane, mask=ok, other=0.0)" for s in range(self.S)))
+
+        def body(steps: int) -> None:
+            k.depth += 1
+            for g in range(steps):
+                for e, (i, j) in enumerate(keys):
+                    at = f"entries + ((c + {g} * step) * {len(keys)} + {e}) * lanes + lane"
+                    k(f"e{g}_{i}_{j} = tl.load({at}, mask=ok, other=0.0)")
+            for g in range(steps):
+                for s in range(self.S):
+                    k(f"tl.store(starts + ((c + {g} * step) * {self.S} + {s}) * lanes + lane, z{s}, mask=ok)")
+                renew(k, lambda i, j, g=g: f"e{g}_{i}_{j}")
+                k(*(f"z{s} = n{s}" for s in range(self.S)))
+            k(f"c += {steps} * step")
+            k.depth -= 1
+
+        k(f"for _ in range(0, C // {group}):")
+        body(group)
+        k(f"for _ in range(0, C % {group}):")
+        body(1)
+        k(*(f"tl.store(final + {s} * lanes + lane, z{s}, mask=ok)" for s in range(self.S)))
+        return k.text(name, "first, entries, starts, final, B, D, C, c0, T, step, BLOCK: tl.constexpr,")
+
+    # ---- backwards -----------------------------------------------------------------------------------------------
+
+    def _segment(
+        self, k: _Kernel, program: Program, units: tuple[int, ...], new: dict[int, int], guard: bool
+    ) -> None:
+        """Loads of `every` steps from t, the saved state, and the states between (w{j}_{s}: before step j)."""
+        self._loads(k, program, self.every, grad=True, guard=guard)
+        for s in range(self.S):
+            at = f"saved + (t // {self.every} * {self.S} + {s}) * lanes + lane"
+            k(f"w0_{s} = tl.load({at}, mask=ok, other=0.0)")
+        for j in range(self.every - 1):
+            k.step(program, new.values(), units, self._leaf(j, f"w{j}_"), f"f{j}_")
+            for s, n in new.items():
+                self._select(
+                    k, f"w{j + 1}_{s}", _whole(f"f{j}_v{n}", _is_const(program, n)), f"w{j}_{s}", j, guard
+                )
+
+    def _backwards(self, k: _Kernel, body: Callable[[bool], None], more: list[str]) -> None:
+        """Walk the chunk's segments from its end; the last one may be cut off by T."""
+        E = self.every
+        k("begin = c * C", "end = tl.minimum(begin + C, T)", f"t = begin + (end - begin - 1) // {E} * {E}")
+        pointers = {"xp": ("x", "xt", "xb"), "gp": ("go", "gt", "gb")}
+        if self.program.uses_input:
+            pointers["ip"] = ("inp", "it", "ib")
+        pointers |= {"xo": ("gx", "gxt", "gxb"), "io": ("gi", "git", "gib")} if more else {}
+        if more and not self.program.uses_input:
+            del pointers["io"]
+        for name, (base, along, row) in pointers.items():
+            k(f"{name} = {base} + t * {along} + b * {row} + d")
+        back = [f"{name} -= {E} * ({along} + wide)" for name, (_, along, _) in pointers.items()] + [
+            f"t -= {E}"
+        ]
+        k(f"if t + {E} > end:")
+        k.depth += 1
+        body(True)
+        k(*back)
+        k.depth -= 1
+        k(f"for _ in range(0, (t - begin + {E}) // {E}):")
+        k.depth += 1
+        body(False)
+        k(*back)
+        k.depth -= 1
+
+    def backward(self) -> str:
+        whole, k = adjoint(self.program), _Kernel()
+        p = whole.step
+        units, new = unit_values(p), p.of_kind("new_state")
+        results, preacts, inputs = p.of_kind("grad_state"), p.of_kind("grad_preact"), p.of_kind("grad_input")
+        sums = p.of_kind("grad_unit")
+        k.units(p, units)
+        k(
+            *(
+                f"g{s} = tl.load(ends + (c * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
+                for s in range(self.S)
+            )
+        )
+        k(*(f"acc{u} = tl.zeros([BLOCK], tl.float32)" for u in sums))
+
+        def body(guard: bool) -> None:
+            self._segment(k, p, units, new, guard)
+            for j in reversed(range(self.every)):
+                tag = f"b{j}_"
+                k.step(
+                    p,
+                    [o.value for o in p.outputs if o.kind != "new_state"],
+                    units,
+                    self._leaf(j, f"w{j}_"),
+                    tag,
+                )
+                ok = _when(f"t + {j} < T") if guard else "ok"
+                for place, along, grads, kind in (("xo", "gxt", preacts, "gx"), ("io", "git", inputs, "gi")):
+                    for i, n in grads.items():
+                        value = _whole(f"{tag}v{n}", _is_const(p, n))
+                        self._select(k, "r", value, "0.0", j, guard)
+                        offset = f" + {i} * gxk" if kind == "gx" else ""
+                        k(
+                            f"tl.store({place} + {j} * {along}{offset}, r.to({kind}.dtype.element_ty), mask={ok})"
+                        )
+                for u, n in sums.items():
+                    self._select(k, "r", _whole(f"{tag}v{n}", _is_const(p, n)), "0.0", j, guard)
+                    k(f"acc{u} += r")
+                for s, n in results.items():
+                    self._select(k, f"h{s}", _whole(f"{tag}v{n}", _is_const(p, n)), f"g{s}", j, guard)
+                k(*(f"g{s} = h{s}" for s in results))
+
+        self._backwards(k, body, ["x"])
+        k("if c == 0:")
+        k(
+            *(f"    tl.store(gfirst + {s} * lanes + lane, g{s}, mask=ok)" for s in range(self.S)),
+            *([] if self.S else ["    pass"]),
+        )
+        k(*(f"tl.store(partial + (c * {len(sums)} + {u}) * lanes + lane, acc{u}, mask=ok)" for u in sums))
+        arguments = (
+            "x, params, mask, inp, saved, go, ends, gx, gi, gfirst, partial, xt, xb, xk, mt, mb, it, ib, gt, gb,\n"
+            "    gxt, gxb, gxk, git, gib, T, B, D, C, c0, MASKED: tl.constexpr, BLOCK: tl.constexpr,"
+        )
+        return k.text("backward", arguments)
+
+    def _reverse_keys(self) -> list[tuple[int, int]]:
+        """(i, j): what state i's gradient before the chunk gets from state j's after it; j = S: the constant part."""
+        form = reverse_scan_form(self.program)
+        return sorted(form.carried) + [(i, self.S) for i in range(self.S)]
+
+    def reverse_summary(self) -> str:
+        form, k = reverse_scan_form(self.program), _Kernel()
+        p, size = form.program, form.size
+        jacobian = {divmod(i, size): n for i, n in p.of_kind("jacobian").items()}
+        direct, new = p.of_kind("direct"), p.of_kind("new_state")
+        units, keys = unit_values(p), self._reverse_keys()
+        k.units(p, units)
+        for i, j in keys:
+            k(f"m_{i}_{j} = tl.full([BLOCK], {1.0 if i == j else 0.0}, tl.float32)")
+
+        def body(guard: bool) -> None:
+            self._segment(k, p, units, new, guard)
+            for step in reversed(range(self.every)):
+                tag = f"b{step}_"
+                k.step(p, [*jacobian.values(), *direct.values()], units, self._leaf(step, f"w{step}_"), tag)
+                for i, j in keys:
+                    terms = []
+                    for (old, via), n in sorted(jacobian.items()):
+                        if old == i and j == size:
+                            terms.append(f"{tag}v{n} * (m_{via}_{j} + {tag}v{direct[via]})")
+                        elif old == i and (via, j) in keys:
+                            terms.append(f"{tag}v{n} * m_{via}_{j}")
+                    k(f"n_{i}_{j} = {_whole(' + '.join(terms) or '0.0', not terms)}")
+                for i, j in keys:
+                    self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", step, guard)
+
+        self._backwards(k, body, [])
+        for e, (i, j) in enumerate(keys):
+            k(f"tl.store(entries + (c * {len(keys)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
+        arguments = (
+            "x, params, mask, inp, saved, go, entries, xt, xb, xk, mt, mb, it, ib, gt, gb, T, B, D, C, c0,\n"
+            "    MASKED: tl.constexpr, BLOCK: tl.constexpr,"
+        )
+        return k.text("reverse_summary", arguments)
+
+    def reverse_join(self) -> str:
+        keys = self._reverse_keys()
+
+        def renew(k: _Kernel, entry: Callable[[int, int], str]) -> None:
+            for i in range(self.S):
+                terms = [f"z{j} * {entry(i, j)}" for j in range(self.S) if (i, j) in keys]
+                k(f"n{i} = {' + '.join([*terms, entry(i, self.S)])}")
+
+        return self._join("reverse_join", keys, renew)
+
+
+@lru_cache(maxsize=256)
+def render(program: Program, unroll: int, every: int) -> str:
+    """A module with the kernels of a program: `unroll` steps at a time forwards, states saved every `every` steps
+    (0: none, and then no backward kernels)."""
+    r = _Renderer(program, unroll, every)
+    parts = [
+        f'"""{program.name}, generated: unroll {unroll}, states saved every {every} steps."""\n\n',
+        HEAD,
+        r.forward(),
+    ]
+    if program.states:
+        parts += [r.summary(), r.join()]
+    if every:
+        parts += [r.backward()]
+        if program.states:
+            parts += [r.reverse_summary(), r.reverse_join()]
+    return "".join(parts)
