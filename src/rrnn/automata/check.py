@@ -57,10 +57,11 @@ def _check_ends(cell: Cell) -> None:
         raise CellError(f"cell {cell.name!r} has no final state: say .final(state, weight)")
     if not _ends_reached(cell) & {q for q, w in cell.finals if not is_zero(w, ring)}:
         finals = ", ".join(repr(q) for q, _ in cell.finals)
-        limit = "" if cell.epsilon_limit is None else f" within its epsilon_limit of {cell.epsilon_limit}"
+        limit = "" if cell.epsilon_limit is None else f" under its epsilon_limit of {cell.epsilon_limit}"
+        limit += "" if cell.epsilon_after_last else " and no ε-arc after the last symbol"
         raise CellError(
-            f"cell {cell.name!r}: no final state ({finals}) is reachable from an initial state{limit}, so every "
-            "score is the semiring's zero. Add the missing arcs or initial states."
+            f"cell {cell.name!r}: no final state ({finals}) is reachable from an initial state, so every score is "
+            f"the semiring's zero{limit}. Add the missing arcs or initial states."
         )
     starts, ends = dict(cell.initials), dict(cell.finals)
     sources, targets = {arc.source for arc in cell.arcs}, {arc.target for arc in cell.arcs}
