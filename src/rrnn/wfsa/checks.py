@@ -197,7 +197,7 @@ def stack(ring: Semiring, weights: list[Any]) -> Tensor:
         if any(isinstance(w, Tensor) for w in weights):
             return torch.stack([torch.as_tensor(w, dtype=ring.dtype, device="cpu") for w in weights])
         return torch.tensor(weights, dtype=ring.dtype)
-    except (OverflowError, RuntimeError):
+    except (OverflowError, RuntimeError, ValueError):  # depending on the version of torch
         raise SemiringError(
             f"a {ring.name} weight in a machine must fit {ring.dtype}; got {max(weights)!r}"
         ) from None

@@ -56,11 +56,11 @@ def components(follows: Sequence[Sequence[int]]) -> list[list[int]]:
                     low[node] = min(low[node], number[target])
             else:
                 if low[node] == number[node]:
-                    cut = stack.index(node, max(len(stack) - (counter - number[node]), 0))
-                    found.append(sorted(stack[cut:]))
-                    for member in stack[cut:]:
-                        on_stack[member] = False
-                    del stack[cut:]
+                    part: list[int] = []
+                    while not part or part[-1] != node:
+                        part.append(stack.pop())
+                        on_stack[part[-1]] = False
+                    found.append(sorted(part))
     return found[::-1]
 
 

@@ -98,11 +98,21 @@ def _path(start: Any, trail: Any, weight: Any) -> Path:
 
 def paths_of(machine: WFSA, found: Iterable[tuple[int, list[int]]]) -> Iterator[Path]:
     """(first state, arcs) as numbers to paths, each with its score taken from left to right."""
-    ring, arcs = machine.semiring, machine.arcs
-    initial, final = machine.initial, machine.final
+    ring, initial, final = machine.semiring, machine.initial, machine.final
+    symbols = (*machine.alphabet, EPSILON)
+    columns = [t.detach().numpy() for t in (machine.arc_source, machine.arc_symbol, machine.arc_target)]
+    weights = machine.arc_weight.detach().numpy()
+    seen: dict[int, Arc] = {}  # arcs by number: only those that are taken, for a machine may have very many
+
+    def arc_of(number: int) -> Arc:
+        if number not in seen:
+            q, a, p = (int(column[number]) for column in columns)
+            seen[number] = Arc(machine.states[q], symbols[a], machine.states[p], weights[number].item())
+        return seen[number]
+
     for first, numbers in found:
         start = end = machine.states[first]
-        taken = tuple(arcs[number] for number in numbers)
+        taken = tuple(arc_of(number) for number in numbers)
         weight, position = initial[start], 0
         positions: list[int] = []
         for arc in taken:

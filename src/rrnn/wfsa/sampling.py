@@ -33,10 +33,11 @@ class _Choices:
         )
         state = torch.cat((torch.arange(n), machine.arc_source))
         order = state.argsort(stable=True)
-        chance = torch.cat((stop, arc)).exp()[order].nan_to_num(nan=0.0)  # −∞ − (−∞): a state nobody enters
+        entered = (suffix > -torch.inf)[state]  # of the other states nobody asks
+        chance = torch.cat((stop, arc)).exp().where(entered, 0.0)[order]
         self.arc = torch.cat((torch.full((n,), -1), torch.arange(arc.numel())))[order]
         self.cumulative, self.last = _cumulative(chance, state[order], n)
-        start = (_logarithms(machine, machine.initial_weight) + suffix).nan_to_num(nan=-torch.inf)
+        start = _logarithms(machine, machine.initial_weight) + suffix
         if not bool((start > -torch.inf).any()):
             raise AutomatonError(
                 "only a machine with a path of non-zero weight can be sampled; this has none"

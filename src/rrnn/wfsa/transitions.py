@@ -13,7 +13,8 @@ from rrnn.wfsa.products import Matrices, segment_plus
 if TYPE_CHECKING:
     from rrnn.wfsa.machine import WFSA
 
-_DENSE = 1 << 22  # numbers in one matrix per symbol; beyond it, unless most of them are arcs, arcs are walked
+_DENSE = 1 << 22  # numbers in one matrix per symbol together; beyond it arcs are walked one by one, …
+_CROWDED = 0.25  # … unless this part of the numbers are arcs
 _PAIRS = 1 << 20  # (string, arc) pairs walked at a time
 
 Groups = list[tuple[int, int]]
@@ -27,7 +28,7 @@ class Transitions:
         self.machine, self.ring = machine, machine.semiring
         consuming = (machine.arc_symbol >= 0).nonzero().flatten()
         numbers = len(machine.alphabet) * machine.num_states**2
-        self.dense = numbers <= _DENSE or consuming.numel() * 4 >= numbers
+        self.dense = numbers <= _DENSE or consuming.numel() >= _CROWDED * numbers
         if self.dense:
             shape = (len(machine.alphabet), machine.num_states, machine.num_states)
             place = (
