@@ -47,5 +47,5 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist demo-output .pytest_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

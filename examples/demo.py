@@ -1,8 +1,142 @@
-"""What rrnn does, end to end, in under three minutes. Run by `make demo`."""
+"""What rrnn does, end to end, in under three minutes. Run by `make demo`; pictures go to demo-output/."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+
+import rrnn
+from rrnn.draw.paper import FIGURES
+
+console = Console()
+
+# A soft pattern: a word that turns meaning around, then a word with a feeling, perhaps with others in between.
+WORDS = ["not", "never", "really", "a", "good", "bad", "film"]
+TURNS = {"not": 1.0, "never": 1.2}
+FEELS = {"good": 1.0, "bad": -1.0}
+REVIEWS = ["a good film", "not a good film", "never a really bad film", "not good not bad", "a film"]
+
+
+def weights(table: dict[str, float], default: float = 0.0) -> dict[str, float]:
+    """A weight function μ over all words."""
+    return {word: table.get(word, default) for word in WORDS}
+
+
+def negation() -> rrnn.WFSA:
+    """F of the paper: "good" by itself counts a little (through the ε-arc), "not … good" counts against it."""
+    return rrnn.automaton_f(
+        WORDS,
+        mu1={word: -2.0 * w for word, w in weights(TURNS).items()},
+        phi1=weights({"film": 0.2}, default=0.7),  # a gap costs something, and "film" nearly ends the pattern
+        mu2=weights(FEELS),
+        phi2=0.9,
+        gamma=0.5,
+        rho1=0.0,
+        rho2=1.0,
+    )
+
+
+def draw(out: Path) -> None:
+    console.rule("[bold]1. The automata of the paper, as pictures")
+    table = Table("automaton", "states", "arcs", "picture", box=None)
+    for name, figure in FIGURES.items():
+        diagram = figure()
+        path = rrnn.to_svg(diagram).save(out / f"paper-{name}.svg")
+        table.add_row(name, str(len(diagram.nodes)), str(len(diagram.edges)), str(path))
+    for name in ("F", "B-max-plus", "SRU", "ngram10"):
+        cell = rrnn.get_cell(name)
+        path = rrnn.to_svg(cell).save(out / f"{name}.svg")
+        table.add_row(f"cell {name}", str(len(cell.states)), str(len(cell.arcs)), str(path))
+    console.print(table)
+    console.print("\nThe cell F as text, which `rrnn draw FILE.cell -o out.svg` reads:")
+    console.print(
+        Panel(Syntax(rrnn.get_cell("F").to_text(), "python", background_color="default"), expand=False)
+    )
+
+
+def score(out: Path) -> None:
+    console.rule("[bold]2. Scores: Forward, and every path one by one")
+    machine = negation()
+    table = Table("review", "⟦x⟧ by Forward", "by paths", "heaviest path", box=None)
+    for review in REVIEWS:
+        words = tuple(review.split())
+        path = machine.best_path(words)
+        steps = "(none)" if path is None else " → ".join(str(q) for q in path.states)
+        by_paths = machine.score_by_paths(words)
+        table.add_row(review, f"{machine.score(words).item():+.4f}", f"{by_paths:+.4f}", steps)
+    console.print(machine)
+    console.print(table)
+    path = machine.best_path(tuple(REVIEWS[2].split()))
+    assert path is not None
+    steps = [(arc.source, arc.target) for arc in path.arcs]
+    saved = rrnn.to_svg(machine, highlight=[*steps, *path.states]).save(out / "negation.svg")
+    console.print(f"The heaviest path of “{REVIEWS[2]}”, in colour: {saved}")
+
+
+def recur() -> None:
+    console.rule("[bold]3. A recurrence is the score of an automaton")
+    f, u = {"x": 0.9, "y": 0.5}, {"x": 0.1, "y": -1.0}
+    string = "xyxxyyx"
+    scores = rrnn.automaton_b("xy", mu=u, phi=f).prefix_scores(string)
+    c, by_hand = 0.0, [0.0]
+    for symbol in string:
+        c = f[symbol] * c + u[symbol]
+        by_hand.append(c)
+    table = Table("prefix", "c = f(x)·c' + u(x)", "B⟦prefix⟧", box=None)
+    for i, (left, right) in enumerate(zip(by_hand, scores.tolist(), strict=True)):
+        table.add_row(string[:i] or "(empty)", f"{left:+.6f}", f"{right:+.6f}")
+    console.print(table)
+
+    generator = torch.Generator().manual_seed(1)
+    matrices = {a: 0.5 * torch.randn(3, 3, generator=generator, dtype=torch.float64) for a in "xy"}
+    vectors = {a: torch.randn(3, generator=generator, dtype=torch.float64) for a in "xy"}
+    hidden = torch.zeros(3, dtype=torch.float64)
+    for symbol in string:
+        hidden = matrices[symbol] @ hidden + vectors[symbol]
+    machines = rrnn.automaton_d("xy", matrices, vectors)
+    exact = torch.stack([machine.score(string) for machine in machines])
+    console.print(
+        f"And ISAN, c = W(x)·c' + b(x), of three dimensions, as three automata of {machines[0].num_states} states: "
+        f"the largest difference after {string!r} is {(hidden - exact).abs().max().item():.1e}."
+    )
+
+
+def semirings() -> None:
+    console.rule("[bold]4. One automaton, many number systems")
+    machine = rrnn.automaton_c("ab", {"a": 0.5, "b": 0.1}, 0.6, {"a": 0.2, "b": 0.8}, 0.9)
+    ones = torch.ones_like
+    table = Table("semiring", "what ⟦abab⟧ says", "score", box=None)
+    for name, meaning, convert in (
+        ("real", "the sum over all paths", None),
+        ("log", "its logarithm, without underflow", None),
+        ("max-times", "the weight of the best path", None),
+        ("min-plus", "its cost", None),
+        ("boolean", "is there a path?", None),
+        ("counting", "how many paths are there?", ones),
+    ):
+        value = machine.with_semiring(name, convert).score("abab").item()
+        table.add_row(name, meaning, str(value) if isinstance(value, bool) else f"{value:.6g}")
+    console.print(table)
 
 
 def main() -> None:
-    print("The demonstration comes with the automata.")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="the folder for pictures")
+    out = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    draw(out)
+    score(out)
+    recur()
+    semirings()
+    console.rule(f"[bold]done in {time.perf_counter() - start:.1f} s: open {out}/F.svg")
 
 
 if __name__ == "__main__":
