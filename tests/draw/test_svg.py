@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -10,10 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 import rrnn
-from rrnn.draw import SVG, to_dot, to_svg
+from rrnn.draw import SVG, Diagram, Edge, Node, to_dot, to_svg
 from rrnn.draw.paper import FIGURES
+from rrnn.draw.text import roman
 from rrnn.errors import AutomatonError, FormatError
 from rrnn.wfsa import WFSA, automaton_f
 from rrnn.zoo import CELLS, get_cell
@@ -147,14 +150,41 @@ def test_too_large() -> None:
     assert to_dot(wfsa).count("->") == 100
 
 
+def test_diagrams_of_ones_own() -> None:
+    nodes = (Node("a", roman("a"), initial=True), Node("b", roman("b"), final=True))
+    edge = Edge("a", "b", (roman("x"), roman("y")))
+    assert texts(to_svg(Diagram("mine", nodes, (edge,)))) == ["a", "b", "x", "y"]
+    placed = to_svg(Diagram("mine", nodes, (edge,), places={"a": (0, 0), "b": (0, 1)}))
+    (a, b, _) = ET.fromstring(placed).iter(f"{NS}circle")  # b twice, below a
+    assert a.get("cx") == b.get("cx") and float(a.get("cy") or 0) < float(b.get("cy") or 0)
+    for wrong in (
+        lambda: Diagram("no", (), ()),
+        lambda: Diagram("no", (*nodes, nodes[0]), ()),
+        lambda: Diagram("no", nodes, (edge, edge)),
+        lambda: Diagram("no", nodes, (Edge("a", "c", ()),)),
+        lambda: Diagram("no", nodes, (), places={"a": (0, 0)}),
+        lambda: Diagram("no", nodes, (), places={"a": (0, 0), "b": (0, 0)}),
+    ):
+        with pytest.raises(AutomatonError, match="a diagram has states"):
+            wrong()
+
+
+def test_weights_with_gradients() -> None:
+    weight = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
+    wfsa = WFSA(alphabet="a", arcs=[(0, "a", 1, weight)], initial={0: 1}, final={1: 1})
+    assert "a/0.5" in texts(to_svg(wfsa))
+
+
 def test_what_cannot_be_drawn() -> None:
     with pytest.raises(AutomatonError, match="a cell, a WFSA or a Diagram can be drawn; got int"):
         to_svg(3)  # type: ignore[arg-type]
 
 
 def test_the_same_in_another_process() -> None:
-    code = "import rrnn; print(rrnn.to_svg(rrnn.get_cell('F')), end='')"
+    code = "import sys, rrnn; sys.stdout.buffer.write(rrnn.to_svg(rrnn.get_cell('F')).encode())"
     run = [sys.executable, "-c", code]
     for seed in ("1", "2"):
-        result = subprocess.run(run, capture_output=True, check=True, env={"PYTHONHASHSEED": seed})
+        result = subprocess.run(
+            run, capture_output=True, check=True, env=os.environ | {"PYTHONHASHSEED": seed}
+        )
         assert result.stdout.decode() == to_svg(get_cell("F"))

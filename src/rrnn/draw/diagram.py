@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from rrnn.draw.text import Span, Text, plain
+from rrnn.errors import AutomatonError
 
 BESIDE = 5
 """Characters of name and weight that still fit in a circle side by side, as q₁/ρ₁."""
@@ -55,6 +56,23 @@ class Diagram:
     edges: tuple[Edge, ...]
     legend: tuple[Text, ...] = ()
     places: Mapping[Hashable, tuple[float, float]] | None = field(default=None, hash=False)
+
+    def __post_init__(self) -> None:
+        states, arcs = [n.key for n in self.nodes], [(e.source, e.target) for e in self.edges]
+        places = [] if self.places is None else [self.places.get(q) for q in states]
+        unknown = [q for arc in arcs for q in arc if q not in states]
+        problems = {
+            "it has no state": not states,
+            "a state comes twice": len(set(states)) < len(states),
+            f"an edge has an end {unknown[:1]} that is no state": unknown,
+            "two edges have the same ends; give one edge several lines": len(set(arcs)) < len(arcs),
+            "each state needs a place of its own": None in places or len(set(places)) < len(places),
+        }
+        for problem, present in problems.items():
+            if present:
+                raise AutomatonError(
+                    f"a diagram has states, and at most one edge from one to another; here {problem}"
+                )
 
     def lines(self, node: Node) -> tuple[Text, ...]:
         """What stands in the circle: `q₁/ρ₁` where that fits all states, else the weights below the name."""
