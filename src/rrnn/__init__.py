@@ -36,6 +36,7 @@ _EXPORTS: dict[str, str] = {
     "one": "automata",
     "parameter": "automata",
     "ProgramError": "errors",
+    "RationalRNN": "nn",
     "read_cell": "zoo",
     "relabel": "automata",
     "relu": "automata",
@@ -52,6 +53,7 @@ _EXPORTS: dict[str, str] = {
     "to_dot": "draw",
     "to_svg": "draw",
     "union": "automata",
+    "use_backend": "backends",
     "WFSA": "wfsa",
     "zero": "automata",
 }
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
     from rrnn.automata import tanh as tanh
     from rrnn.automata import union as union
     from rrnn.automata import zero as zero
+    from rrnn.backends import use_backend as use_backend
     from rrnn.draw import to_dot as to_dot
     from rrnn.draw import to_svg as to_svg
     from rrnn.errors import AutomatonError as AutomatonError
@@ -88,6 +91,7 @@ if TYPE_CHECKING:
     from rrnn.errors import RRNNError as RRNNError
     from rrnn.errors import SemiringError as SemiringError
     from rrnn.errors import ShapeError as ShapeError
+    from rrnn.nn import RationalRNN as RationalRNN
     from rrnn.wfsa import EPSILON as EPSILON
     from rrnn.wfsa import WFSA as WFSA
     from rrnn.wfsa import Equivalence as Equivalence

@@ -232,7 +232,9 @@ class _Rational(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad_out: Tensor, *grad_finals: Tensor) -> tuple[Any, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, grad_out: Tensor, *grad_finals: Tensor
+    ) -> tuple[Any, ...]:
         backend, programs, widths, every, dtypes = ctx.call
         x, inp, mask, *rest = ctx.saved_tensors
         params, saved = rest[: len(programs)], rest[len(programs) :]

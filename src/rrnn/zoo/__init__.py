@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rrnn.automata import Cell
 from rrnn.automata.text import MAX_TEXT
@@ -13,6 +14,9 @@ from rrnn.errors import CellError, FormatError
 from rrnn.zoo.ngram import ngram
 from rrnn.zoo.rrnn import b, b_max_plus, c, f
 from rrnn.zoo.sru import sru
+
+if TYPE_CHECKING:
+    from rrnn.nn import RationalRNN
 
 CELLS: dict[str, Callable[[], Cell]] = {
     "B": b,
@@ -64,6 +68,24 @@ def _is_file(name: str) -> bool:
         return False
 
 
+def layer(
+    cell: Cell | str | Sequence[tuple[Cell | str, int]],
+    input_size: int,
+    hidden_size: int | None = None,
+    *args: Any,
+    **options: Any,
+) -> RationalRNN:
+    """A `RationalRNN` of cells by name: `layer("F", 300, 256)`, or `layer([("B", 96), ("F", 64)], 300)`. The other
+    arguments are those of `RationalRNN`."""
+    from rrnn.nn import RationalRNN  # here, since cells are of use without torch
+
+    if isinstance(cell, str):
+        cell = get_cell(cell)
+    elif not isinstance(cell, Cell):
+        cell = [(get_cell(c) if isinstance(c, str) else c, units) for c, units in cell]
+    return RationalRNN(cell, input_size, hidden_size, *args, **options)
+
+
 def read_cell(path: str | Path) -> Cell:
     """A cell from a `.cell` file."""
     try:
@@ -74,4 +96,4 @@ def read_cell(path: str | Path) -> Cell:
     return Cell.from_text(text, str(path))
 
 
-__all__ = ["CELLS", "b", "b_max_plus", "c", "f", "get_cell", "ngram", "read_cell", "sru"]
+__all__ = ["CELLS", "b", "b_max_plus", "c", "f", "get_cell", "layer", "ngram", "read_cell", "sru"]

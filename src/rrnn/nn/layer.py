@@ -1,0 +1,233 @@
+"""One direction of one layer: one matrix product for all projections, then one kernel for all cells.
+
+x (T, B, I) ── × weightᵀ ──▶ pre-activations (T, B, rows) ── cells ──▶ h ── skip ── norm ──▶ output (T, B, H)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rrnn.automata import Cell
+from rrnn.errors import CellError
+from rrnn.ir import Program, lower
+from rrnn.nn.init import is_forget_gate, uniform_rows
+from rrnn.nn.masks import Window, zero_padding
+from rrnn.nn.rows import Rows, add_columns, count, rows_of
+from rrnn.nn.state import LayerState
+from rrnn.ops import initial_state, rational
+
+Skip = Literal["highway", "residual"]
+Norm = Literal["layer"] | Callable[[int], nn.Module]
+
+BIAS = ".bias"  # how programs call the bias of a projection: "f.bias"
+
+
+class Named(nn.Module):
+    """Parameters under the names that a cell gives them. Those may be anything ("half", "type"), so they are no
+    attributes, and are read as items."""
+
+    def add(self, name: str, value: nn.Parameter) -> None:
+        self._parameters[name] = value
+
+    def __getitem__(self, name: str) -> Tensor:
+        value = self._parameters[name]
+        assert value is not None
+        return value
+
+    def get(self, name: str) -> Tensor | None:
+        return self._parameters.get(name)
+
+    def __repr__(self) -> str:
+        return ", ".join(self._parameters)
+
+
+class CellParameters(nn.Module):
+    """The numbers per unit of one cell: biases of its projections, and its own learned parameters."""
+
+    def __init__(
+        self,
+        program: Program,
+        units: int,
+        bias: bool,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__()
+        self.units, self.names = units, program.parameters
+        self.bias, self.parameter = Named(), Named()
+        for name in program.parameters:
+            if bias or not name.endswith(BIAS):
+                value = nn.Parameter(torch.empty(units, device=device, dtype=dtype))
+                (self.bias if name.endswith(BIAS) else self.parameter).add(name.removesuffix(BIAS), value)
+
+    def stack(self, like: Tensor) -> Tensor:
+        """(P, units), in the program's order; biases that the layer does not have are zeros."""
+        if not self.names:
+            return like.new_zeros(0, self.units)
+        rows = [self.of(name) for name in self.names]
+        return torch.stack([like.new_zeros(self.units) if row is None else row for row in rows])
+
+    def of(self, name: str) -> Tensor | None:
+        """A parameter by the program's name for it ("f.bias", "r"); None for a bias fixed at zero."""
+        kind, key = (self.bias, name.removesuffix(BIAS)) if name.endswith(BIAS) else (self.parameter, name)
+        return kind.get(key)
+
+
+class RationalLayer(nn.Module):
+    """One direction of one layer of a `RationalRNN`, time first. It trusts its arguments."""
+
+    def __init__(
+        self,
+        cells: Sequence[tuple[Cell, int]],
+        input_size: int,
+        *,
+        bias: bool = True,
+        skip: Skip | None = None,
+        norm: Norm | None = None,
+        forget_bias: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.cell_types, self.widths = tuple(cell for cell, _ in cells), tuple(width for _, width in cells)
+        self.input_size, self.hidden_size = input_size, sum(self.widths)
+        self.skip, self.forget_bias = skip, forget_bias
+        lowered = [lower(cell) for cell in self.cell_types]
+        self.programs = tuple(each.program for each in lowered)
+        self.uses_input = any(program.uses_input for program in self.programs)
+
+        projected = input_size != self.hidden_size
+        extra = {
+            "input": self.uses_input and projected,
+            "skip": skip and projected,
+            "gate": skip == "highway",
+        }
+        self.rows = rows_of(lowered, self.widths, [name for name, wanted in extra.items() if wanted])
+        self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)  # those that cells read
+        self.window = max((r.window for r in self.rows), default=1)
+
+        total = max((r.stop for r in self.rows), default=0)
+        self.weight = nn.Parameter(torch.empty(total, input_size, device=device, dtype=dtype))
+        self.lagged = Named()
+        for k in range(1, self.window):
+            matrix = torch.empty(count(self.lag_rows(k)), input_size, device=device, dtype=dtype)
+            self.lagged.add(str(k), nn.Parameter(matrix))
+        self.cells = nn.ModuleList(
+            CellParameters(p, w, bias, device, dtype) for p, w in zip(self.programs, self.widths, strict=True)
+        )
+        gate_bias = skip == "highway" and bias
+        self.gate_bias = (
+            nn.Parameter(torch.empty(self.hidden_size, device=device, dtype=dtype)) if gate_bias else None
+        )
+        if norm == "layer":
+            self.norm = nn.LayerNorm(self.hidden_size, device=device, dtype=dtype)
+        else:
+            self.norm = None if norm is None else norm(self.hidden_size)
+        self.reset_parameters()
+
+    # ---- parameters ----------------------------------------------------------------------------------------------
+
+    def lag_rows(self, k: int) -> list[Rows]:
+        """The projections that see the input k steps earlier: the rows of `lagged.k`, in this order."""
+        return [r for r in self.rows if r.window > k]
+
+    def _lags(self) -> list[tuple[int, Tensor]]:
+        return [(k, self.lagged[str(k)]) for k in range(1, self.window)]
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw the default initialisation anew (see `rrnn.nn.init`)."""
+        for r in self.rows:
+            uniform_rows(self.weight[r.start : r.stop], self.input_size, r.window)
+        for k, weight in self._lags():
+            start = 0
+            for r in self.lag_rows(k):
+                uniform_rows(weight[start : start + r.stop - r.start], self.input_size, r.window)
+                start += r.stop - r.start
+        found = False
+        for cell in self.cells:
+            for name, value in cell.named_parameters():
+                forget = name.startswith("bias.") and is_forget_gate(name.removeprefix("bias."))
+                value.fill_(self.forget_bias if forget else 0.0)
+                found = found or forget
+        if self.forget_bias and not found:
+            raise CellError(
+                f"forget_bias={self.forget_bias} sets the bias of projections called f, f1, f2, … or forget…, and "
+                f"{', '.join(cell.name for cell in self.cell_types)} has none with a bias. Leave forget_bias out."
+            )
+        if self.gate_bias is not None:
+            self.gate_bias.zero_()
+        reset = getattr(self.norm, "reset_parameters", None)
+        if reset is not None:
+            reset()
+
+    def parameter_rows(self, like: Tensor) -> list[Tensor]:
+        """Per cell (P, units): what the kernel reads."""
+        return [cell.stack(like) for cell in self.cells]  # pyright: ignore[reportCallIssue]
+
+    def initial(self, batch: int) -> LayerState:
+        """λ of every cell, and a history of zeros."""
+        params = self.parameter_rows(self.weight)
+        states = tuple(initial_state(p, v, batch) for p, v in zip(self.programs, params, strict=True))
+        history = self.weight.new_zeros(self.window - 1, batch, self.input_size) if self.window > 1 else None
+        return LayerState(states, history)
+
+    def state_shapes(self, batch: tuple[int, ...]) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None]:
+        """Shapes of the states and of the history; `batch` is () for an unbatched state."""
+        history = (self.window - 1, *batch, self.input_size) if self.window > 1 else None
+        return [(len(p.states), *batch, w) for p, w in zip(self.programs, self.widths, strict=True)], history
+
+    # ---- running -------------------------------------------------------------------------------------------------
+
+    def project(
+        self, x: Tensor, history: Tensor | None, mask: Tensor | None, prefix: bool, drop: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """(pre-activations (T, B, rows) without biases, the next history)."""
+        if self.window == 1:
+            return F.linear(x if drop is None else x * drop, self.weight), None
+        assert history is not None
+        window = Window(x, history, mask, prefix)
+        inputs = window.inputs if drop is None else window.inputs * drop.to(x.dtype)
+        y = F.linear(inputs[window.reach :], self.weight)
+        for k, weight in self._lags():
+            y = add_columns(y, F.linear(window.lag(k, inputs), weight), self.lag_rows(k))
+        return y, window.latest()
+
+    def forward(
+        self,
+        x: Tensor,
+        state: LayerState | None = None,
+        mask: Tensor | None = None,
+        prefix: bool = False,
+        drop: Tensor | None = None,
+        programs: Sequence[Program] | None = None,
+    ) -> tuple[Tensor, LayerState]:
+        """x (T, B, I), zeros at padded steps; mask (T, B); `prefix`: valid steps come before all padding; `drop`
+        (B, I) multiplies what projections see. `programs` stand in for the cells' own, to read other values."""
+        state = self.initial(x.shape[1]) if state is None else state
+        y, history = self.project(x, state.history, mask, prefix, drop)
+        own = {r.name: y[..., r.start : r.stop] for r in self.rows if r.cell < 0}
+        inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
+        cells = y[..., : self.columns] if own else y
+        params = self.parameter_rows(self.weight)
+        out, finals = rational(cells, params, state.states, programs or self.programs, mask=mask, inp=inp)
+        if self.skip:
+            carried = own.get("skip", x.to(out.dtype))
+            if self.skip == "highway":
+                gate = own["gate"] if self.gate_bias is None else own["gate"] + self.gate_bias.to(y.dtype)
+                out = carried + gate.sigmoid() * (out - carried)
+            else:
+                out = out + carried
+        if self.norm is not None:
+            out = zero_padding(self.norm(out), mask)
+        return out, LayerState(tuple(finals), history)
+
+    def extra_repr(self) -> str:
+        cells = ", ".join(f"{c.name} × {w}" for c, w in zip(self.cell_types, self.widths, strict=True))
+        skip = f", skip={self.skip!r}" if self.skip else ""
+        return f"{self.input_size}, {self.hidden_size}, {cells}{skip}"

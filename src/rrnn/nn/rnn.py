@@ -1,0 +1,283 @@
+"""`RationalRNN`: an `nn.LSTM` look-alike that runs any cell. Stacking, directions, packing, streaming."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, overload
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from rrnn.automata import Cell
+from rrnn.errors import ShapeError
+from rrnn.nn.arguments import check_cells, check_options
+from rrnn.nn.layer import Norm, RationalLayer, Skip
+from rrnn.nn.masks import check_mask, mask_of_lengths, zero_padding
+from rrnn.nn.state import LayerState, State, check_state, reorder, transform
+
+
+class RationalRNN(nn.Module):
+    """Layers of rational recurrences: every hidden unit is the score of a weighted automaton, the cell.
+
+    `RationalRNN(cell, 300, 256)` has 256 copies of the cell, each with weights of its own; a list of pairs,
+    `RationalRNN([(B, 96), (C, 64)], 300)`, puts cells of several kinds side by side in every layer. The arguments
+    up to `bidirectional` are those of `nn.LSTM`.
+
+    bias: without, the biases of projections are fixed at zero; the cell's own parameters are always learned.
+    dropout: on the outputs of every layer but the last, a new mask at every step, as in `nn.LSTM`.
+    recurrent_dropout: variational: on what a layer's projections see of its input, one mask per sequence and call,
+        the same at all its steps (and for a window's remembered inputs). input() and a skip connection of equal
+        sizes see the input undropped.
+    skip: "residual": h + x; "highway": g ⊙ h + (1 − g) ⊙ x with the gate g = σ(W_g x + b_g); per direction, and with
+        a learned projection of x where sizes differ.
+    norm: "layer", a LayerNorm of each direction's output after its skip connection, or a function that makes a
+        module for a hidden size.
+    forget_bias: the first value of the biases of forget gates (projections called f, f1, … or forget…).
+
+    A cell that reads input() gets the layer's input at its own unit, if input_size equals hidden_size; otherwise a
+    further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.init`.
+
+    State dict: `layers.I` holds layer I, `reverse_layers.I` its backward direction; in each `weight` (rows: see
+    `rrnn.nn.layer`), `lagged.K` for windows, `cells.C.bias.F` and `cells.C.parameter.R` by the cell's own names.
+    """
+
+    def __init__(
+        self,
+        cell: Cell | Sequence[tuple[Cell, int]],
+        input_size: int,
+        hidden_size: int | None = None,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        recurrent_dropout: float = 0.0,
+        skip: Skip | None = None,
+        norm: Norm | None = None,
+        forget_bias: float = 0.0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        cells = check_cells(cell, hidden_size)
+        check_options(input_size, num_layers, dropout, recurrent_dropout, skip, norm)
+        self.input_size, self.hidden_size = input_size, sum(width for _, width in cells)
+        self.num_layers, self.bias, self.batch_first = num_layers, bool(bias), bool(batch_first)
+        self.dropout, self.recurrent_dropout = float(dropout), float(recurrent_dropout)
+        self.bidirectional, self.skip = bool(bidirectional), skip
+        if dropout and num_layers == 1:
+            warnings.warn(
+                "dropout acts between layers, and there is one: it does nothing here. "
+                "recurrent_dropout acts on the inputs of every layer.",
+                stacklevel=2,
+            )
+        output_size = self.hidden_size * self.num_directions
+        sizes = [input_size] + [output_size] * (num_layers - 1)
+
+        def layers() -> nn.ModuleList:
+            return nn.ModuleList(
+                RationalLayer(
+                    cells,
+                    size,
+                    bias=self.bias,
+                    skip=skip,
+                    norm=norm,
+                    forget_bias=forget_bias,
+                    device=device,
+                    dtype=dtype,
+                )
+                for size in sizes
+            )
+
+        self.layers = layers()
+        self.reverse_layers = layers() if bidirectional else nn.ModuleList()
+
+    @property
+    def num_directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def cells(self) -> tuple[tuple[Cell, int], ...]:
+        """The kinds of cells in every layer, and how many units each has."""
+        first = self._all_layers()[0]
+        return tuple(zip(first.cell_types, first.widths, strict=True))
+
+    def _all_layers(self) -> list[RationalLayer]:
+        """In the order of the state: layer by layer, forwards, then backwards."""
+        stacks = [self.layers, self.reverse_layers] if self.bidirectional else [self.layers]
+        return [layer for level in zip(*stacks, strict=True) for layer in level]  # pyright: ignore[reportReturnType]
+
+    def reset_parameters(self) -> None:
+        """Draw the default initialisation anew."""
+        for layer in self._all_layers():
+            layer.reset_parameters()
+
+    def flatten_parameters(self) -> None:
+        """Nothing to do: here so that code written for `nn.LSTM` runs."""
+
+    def init_state(self, batch_size: int | None = None) -> State:
+        """The state before the first step: λ of the automata (differentiable). None: for unbatched input."""
+        state = tuple(layer.initial(1 if batch_size is None else batch_size) for layer in self._all_layers())
+        return state if batch_size is not None else transform(lambda t: t.squeeze(1), state)
+
+    # ---- running -------------------------------------------------------------------------------------------------
+
+    @overload
+    def forward(self, input: PackedSequence, hx: State | None = None) -> tuple[PackedSequence, State]: ...
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: State | None = None,
+        *,
+        lengths: Tensor | Sequence[int] | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, State]: ...
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: State | None = None,
+        *,
+        lengths: Tensor | Sequence[int] | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor | PackedSequence, State]:
+        """(output, state) of a sequence (T, I), a batch (T, B, I), or (B, T, I) with batch_first, or a PackedSequence.
+
+        `hx` is a state that an earlier call returned: feeding a sequence in pieces equals feeding it whole. `lengths`
+        (B) or `mask` (the input's leading shape, True at valid steps) say what is padding: it changes no state,
+        outputs zeros, and nothing depends on what it holds. State and output follow `nn.LSTM`: outputs of both
+        directions side by side; states (…, batch, units) whatever batch_first is, without a batch for (T, I).
+        """
+        if isinstance(input, PackedSequence):
+            if lengths is not None or mask is not None:
+                raise ShapeError("a PackedSequence has its own lengths: leave out lengths= and mask=")
+            return self._forward_packed(input, hx)
+        self._check_input(input, (2, 3))
+        batched = input.dim() == 3
+        swap = batched and self.batch_first
+        if lengths is not None and mask is not None:
+            raise ShapeError("both lengths= and mask= are given; a mask says it all, so leave out lengths=")
+        if mask is not None:
+            layout = "(batch, time)" if swap else "(time, batch)" if batched else "(time,)"
+            mask = check_mask(mask, tuple(input.shape[:-1]), layout).to(input.device)
+            mask = mask.T if swap else mask if batched else mask.unsqueeze(1)
+        if lengths is not None and not batched:
+            raise ShapeError("lengths= is for batches; an unbatched input (time, features) can have a mask=")
+        x = input.transpose(0, 1) if swap else input if batched else input.unsqueeze(1)
+        if lengths is not None:
+            mask = mask_of_lengths(lengths, x.shape[0], x.shape[1], x.device)
+        if hx is not None:
+            hx = self._check_state(hx, (x.shape[1],) if batched else ())
+            hx = hx if batched else transform(lambda t: t.unsqueeze(1), hx)
+        out, state = self._run(x, hx, mask, prefix=lengths is not None)
+        if not batched:
+            return out.squeeze(1), transform(lambda t: t.squeeze(1), state)
+        return out.transpose(0, 1) if swap else out, state
+
+    def step(self, x_t: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """(output, state) of one step: x_t (B, I), or (I,) without a batch. For streaming; in training mode every
+        call draws dropout masks of its own."""
+        if self.bidirectional:
+            raise ShapeError(
+                "step needs the past alone, and a bidirectional layer reads its input from the end as well: "
+                "call the layer with the whole sequence, or build it with bidirectional=False"
+            )
+        self._check_input(x_t, (1, 2))
+        batched = x_t.dim() == 2
+        x = x_t.unsqueeze(0) if batched else x_t.view(1, 1, -1)
+        if state is not None:
+            state = self._check_state(state, (x.shape[1],) if batched else ())
+            state = state if batched else transform(lambda t: t.unsqueeze(1), state)
+        out, state = self._run(x, state, None, prefix=False)
+        if not batched:
+            return out.view(-1), transform(lambda t: t.squeeze(1), state)
+        return out.squeeze(0), state
+
+    def _forward_packed(self, packed: PackedSequence, hx: State | None) -> tuple[PackedSequence, State]:
+        data, sizes, order, back = packed
+        self._check_input(data, (2,))
+        # Longest first, as the data lie: the state goes there and comes back, the output keeps the packing.
+        x, lengths = pad_packed_sequence(PackedSequence(data, sizes))
+        if hx is not None:
+            hx = reorder(self._check_state(hx, (x.shape[1],)), order)
+        mask = mask_of_lengths(lengths, x.shape[0], x.shape[1], x.device)
+        out, state = self._run(x, hx, mask, prefix=True)
+        data = pack_padded_sequence(out, lengths).data
+        return PackedSequence(data, sizes, order, back), reorder(state, back)
+
+    def _run(self, x: Tensor, state: State | None, mask: Tensor | None, prefix: bool) -> tuple[Tensor, State]:
+        """Time first, batched, checked."""
+        x = zero_padding(x, mask)
+        layers, n = self._all_layers(), self.num_directions
+        given: Sequence[LayerState | None] = state or [None] * len(layers)
+        finals: list[LayerState] = []
+        for depth in range(self.num_layers):
+            if depth:
+                x = F.dropout(x, self.dropout, self.training)
+            outputs = []
+            for i in range(depth * n, depth * n + n):
+                drop = self._variational_mask(x)
+                if i % n == 0:
+                    out, final = layers[i](x, given[i], mask, prefix, drop)
+                else:  # flipped padding is still padding, so no sequence needs an order of its own
+                    flipped = None if mask is None else mask.flip(0)
+                    out, final = layers[i](x.flip(0), given[i], flipped, False, drop)
+                    out = out.flip(0)
+                outputs.append(out)
+                finals.append(final)
+            x = outputs[0] if n == 1 else torch.cat(outputs, -1)
+        return x, tuple(finals)
+
+    def _variational_mask(self, x: Tensor) -> Tensor | None:
+        """(B, I): one for all steps of a sequence."""
+        if not self.training or not self.recurrent_dropout:
+            return None
+        return F.dropout(x.new_ones(x.shape[1:]), self.recurrent_dropout, True)
+
+    # ---- checks ----------------------------------------------------------------------------------------------------
+
+    def _check_input(self, x: Any, dims: tuple[int, ...]) -> None:
+        if not isinstance(x, Tensor):
+            raise ShapeError(f"the input must be a tensor or a PackedSequence; got {type(x).__name__}")
+        if x.dim() not in dims:
+            raise ShapeError(
+                f"expected input with {' or '.join(map(str, dims))} dimensions; got shape {tuple(x.shape)}"
+            )
+        if x.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"expected input with {self.input_size} features, got {x.shape[-1]}: the last dimension of an input "
+                f"is input_size; its shape is {tuple(x.shape)}"
+            )
+        weight = self._all_layers()[0].weight
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ShapeError(
+                f"expected input of {weight.dtype}, as the layer's weights are; got {x.dtype}. "
+                f"Convert one: input.to({weight.dtype}), or layer.to({x.dtype})."
+            )
+
+    def _check_state(self, state: Any, batch: tuple[int, ...]) -> State:
+        return check_state(state, [layer.state_shapes(batch) for layer in self._all_layers()])
+
+    def extra_repr(self) -> str:
+        parts = [f"{self.input_size}, {self.hidden_size}"]
+        defaults = {
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0.0,
+            "bidirectional": False,
+        }
+        defaults |= {"recurrent_dropout": 0.0, "skip": None}
+        parts += [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
+        first = self._all_layers()[0]
+        lines = [", ".join(parts)]
+        for (cell, width), program in zip(self.cells, first.programs, strict=True):
+            lines.append(
+                f"{width} × {cell.name}: {len(cell.states)} states ({len(program.states)} stored), "
+                f"{len(cell.arcs)} arcs, {cell.semiring_name} semiring"
+            )
+        return "\n".join(lines)

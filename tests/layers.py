@@ -1,0 +1,139 @@
+"""Layers for tests: every cell that layers are tried with, and the definition they are held to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from calls import RANDOM_CELLS, cell
+from torch import Tensor
+
+from rrnn import zoo
+from rrnn.automata import Cell, input, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
+from rrnn.ir import Op
+from rrnn.ir.evaluate import evaluate
+from rrnn.nn import LayerState, RationalLayer, RationalRNN, State
+from rrnn.nn.state import transform
+
+Cells = Cell | Sequence[tuple[Cell, int]]
+
+
+def windowed() -> Cell:
+    """A QRNN of sorts: three windows of different reach."""
+    f, z = sigmoid(linear("f", bias=True, window=3)), tanh(linear("z", window=2))
+    cell = Cell("windowed").initial("q0").loop("q0", one).arc("q0", "q1", (1 - f) * z).loop("q1", f)
+    return cell.final("q1").output(sigmoid(linear("o", bias=True)) * score)
+
+
+def odd() -> Cell:
+    """Parameters called as attributes of modules are, an initial weight that is learned, no bias anywhere."""
+    cell = (
+        Cell("odd", "max-plus").initial("q0", log_sigmoid(parameter("training"))).loop("q0", linear("half"))
+    )
+    cell = cell.arc("q0", "q1", linear("weight", window=2)).loop("q1", log_sigmoid(parameter("forward")))
+    return cell.final("q1").output(tanh(score) + 0.1 * input())
+
+
+def memoryless() -> Cell:
+    """No stored state."""
+    cell = Cell("memoryless").initial("q0").loop("q0", one).final("q0", sigmoid(parameter("r")))
+    return cell.output(score * tanh(linear("o")))
+
+
+CASES: dict[str, Callable[[], Cells]] = {
+    **{name: lambda name=name: cell(name) for name in (*zoo.CELLS, "F+o", *RANDOM_CELLS[::3])},
+    "windowed": windowed,
+    "odd": odd,
+    "memoryless": memoryless,
+    "mixed": lambda: [(cell("B"), 3), (cell("SRU"), 2), (windowed(), 1), (cell("B-max-plus"), 2)],
+}
+"""Name → cells of a layer. A line here puts a cell through every test of layers."""
+
+
+def make_layer(name: str, input_size: int = 4, hidden_size: int = 3, **options: Any) -> RationalRNN:
+    """A small layer with random parameters everywhere, biases too."""
+    cells = CASES[name]()
+    options = {"dtype": torch.float64, **options}
+    layer = RationalRNN(cells, input_size, hidden_size if isinstance(cells, Cell) else None, **options)
+    g = torch.Generator().manual_seed(len(name))
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.copy_(torch.randn(p.shape, generator=g, dtype=torch.float64) * 0.7)
+    return layer
+
+
+def inputs(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+# ---- the definition ------------------------------------------------------------------------------------------------
+
+
+def slow_layer(layer: RationalLayer, x: Tensor) -> Tensor:
+    """One layer on one sequence (T, I), without skip and norm: every unit by itself, in Python floats."""
+    columns, unit = [], 0
+    for c, width in enumerate(layer.widths):
+        for d in range(width):
+            columns.append(_slow_unit(layer, c, d, unit, x))
+            unit += 1
+    return torch.tensor(columns, dtype=torch.float64).T
+
+
+def _slow_unit(layer: RationalLayer, c: int, d: int, unit: int, x: Tensor) -> list[float]:
+    program, holder = layer.programs[c], layer.cells[c]
+    named = [holder.of(name) for name in program.parameters]
+    numbers = {
+        Op.PARAM: [0.0 if p is None else p[d].item() for p in named],
+        Op.STATE: [0.0] * len(program.states),
+    }
+    read = {"projections": [0.0] * len(program.projections), "input": 0.0}
+
+    def leaves() -> dict[int, float]:
+        found = {}
+        for n, (op, _, attr) in enumerate(program.instructions):
+            if op is Op.PREACT:
+                found[n] = read["projections"][int(attr or 0)]
+            elif op is Op.INPUT:
+                found[n] = read["input"]
+            elif op in numbers:
+                found[n] = numbers[op][int(attr or 0)]
+        return found
+
+    values = evaluate(program.instructions, leaves())
+    numbers[Op.STATE] = [values[i] for i in program.initial]
+    outputs = []
+    for t in range(x.shape[0]):
+        read["projections"] = [_projection(layer, c, name, d, x, t) for name in program.projections]
+        replaced = [r for r in layer.rows if r.cell < 0 and r.name == "input"]
+        read["input"] = (layer.weight[replaced[0].start + unit] @ x[t]).item() if replaced else 0.0
+        if program.uses_input and not replaced:
+            read["input"] = x[t, unit].item()
+        values = evaluate(program.instructions, leaves())
+        numbers[Op.STATE] = [values[n] for n in program.of_kind("state").values()]
+        outputs.append(values[program.of_kind("output")[0]])
+    return outputs
+
+
+def _projection(layer: RationalLayer, c: int, name: str, d: int, x: Tensor, t: int) -> float:
+    """W·v without its bias, over the window."""
+    (rows,) = (r for r in layer.rows if (r.cell, r.name) == (c, name))
+    total = layer.weight[rows.start + d] @ x[t]
+    for k in range(1, rows.window):
+        before = 0
+        for r in layer.lag_rows(k):
+            if r == rows:
+                break
+            before += r.stop - r.start
+        if t >= k:
+            total = total + layer.lagged[str(k)][before + d] @ x[t - k]
+    return total.item()
+
+
+def same_state(a: Sequence[LayerState], b: Sequence[LayerState]) -> None:
+    torch.testing.assert_close(torch.utils._pytree.tree_leaves(a), torch.utils._pytree.tree_leaves(b))
+
+
+def sequences(state: State, which: Any) -> State:
+    """The state of some sequences of the batch."""
+    return transform(lambda t: t[:, which], state)
