@@ -193,6 +193,19 @@ def test_weights_changed_in_place_are_seen() -> None:
     assert trained.arc_weight.grad is not None and trained.arc_weight.grad.item() == 4.0
 
 
+@pytest.mark.parametrize("semiring", ["real", "max-plus", "log"])
+def test_inference_mode(semiring: str) -> None:
+    outside = small(semiring)
+    with torch.inference_mode():
+        inside = small(semiring)
+        for machine in (inside, outside):
+            assert machine.score("ab").item() == machine.score_by_paths("ab")
+            assert machine.best_path("ab") is not None
+    assert outside.score("b").item() == inside.score("b").item() == inside.score_by_paths("b")
+    outside.arc_weight.requires_grad_()
+    outside.score("b").backward()
+
+
 def test_copies() -> None:
     machine = small()
     machine.score("ab")

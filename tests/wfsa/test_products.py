@@ -42,6 +42,7 @@ def test_values(
     semiring: str, groups: list[tuple[int, int]], gather: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(products, "_GATHER", gather)
+    monkeypatch.setattr(products, "_GATHER_REAL", gather)
     monkeypatch.setattr(products, "_BLOCK", 40)  # several blocks even here
     rows, columns = numbers(semiring, 7, 4), numbers(semiring, 3, 5, 4, seed=1)
     rows[2] = SEMIRINGS[semiring].zero  # a dead string
@@ -55,6 +56,7 @@ def test_values(
 def test_gradients(semiring: str, gather: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same as autograd's through the plain form, zeros included; and right, where nothing is tied or 0̄."""
     monkeypatch.setattr(products, "_GATHER", gather)
+    monkeypatch.setattr(products, "_GATHER_REAL", gather)
     monkeypatch.setattr(products, "_BLOCK", 40)
     ring, groups = SEMIRINGS[semiring], GROUPS[2]
     upstream = torch.randn(7, 5, dtype=torch.float64)

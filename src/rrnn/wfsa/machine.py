@@ -261,9 +261,9 @@ class WFSA(Operations):
         )
 
     def cached(self, key: str, build: Callable[[], T]) -> T:
-        """`build()`, kept until a weight changes in place. Not kept while weights ask for gradients: a graph
-        serves one backward pass only."""
-        if self.requires_grad:
+        """`build()`, kept until a weight changes in place. Not kept while weights ask for gradients, as a graph
+        serves one backward pass only, nor in inference mode, where torch does not tell of changes."""
+        if self.requires_grad or any(w.is_inference() for w in self.weights):
             return build()
         version = tuple(w._version for w in self.weights)
         if key not in self._cache or self._cache[key][0] != version:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -18,7 +19,8 @@ from torch.autograd.function import once_differentiable
 from rrnn.semirings import Semiring
 
 _BLOCK = 1 << 17  # elements of a block of products: about 1 MB, which stays in the second-level cache
-_GATHER = 8000  # elements that are copied in the time it takes to start another small product
+_GATHER = 8000  # elements copied and multiplied in the time it takes to start one more small product, …
+_GATHER_REAL = 3000  # … and over the reals, where that is a bare matrix product
 _SAFE = 1e-200  # below this a sum of scaled exponentials may have lost terms to underflow
 
 
@@ -35,7 +37,8 @@ class Matrices:
     def times(self, rows: Tensor, groups: list[tuple[int, int]]) -> Tensor:
         """rows (n, sources) times matrix s, for each (s, how many) of the groups in turn: (n, targets)."""
         per_row = self.columns.shape[1] * self.columns.shape[2]
-        if rows.shape[0] * per_row < _GATHER * (len(groups) - 1):
+        gather = _GATHER_REAL if self.ring.name == "real" else _GATHER
+        if rows.shape[0] * per_row < gather * (len(groups) - 1):
             return self._each_its_own(rows, groups, per_row)
         if self._split is None:  # one node of the graph for all: slices would each bring back a whole stack
             self._split = self.columns.unbind(0)
@@ -57,17 +60,21 @@ class Matrices:
 
     def _each_its_own(self, rows: Tensor, groups: list[tuple[int, int]], per_row: int) -> Tensor:
         """Many small groups: copy a matrix for every row and take all products at once."""
-        symbols = torch.tensor([s for s, _ in groups])
-        symbols = symbols.repeat_interleave(torch.tensor([count for _, count in groups]))
+        symbols = symbol_of_each(groups)
         step = max(1, 8 * _BLOCK // per_row)
         parts = []
         for block, which in zip(rows.split(step), symbols.split(step), strict=True):
             columns = self.columns.index_select(0, which)
             if self.ring.name == "real":
-                parts.append((columns @ block.unsqueeze(-1)).squeeze(-1))
+                parts.append(torch.bmm(columns, block.unsqueeze(-1)).squeeze(-1))
             else:
                 parts.append(self.ring.t_sum(self.ring.t_times(block.unsqueeze(1), columns), -1))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def symbol_of_each(groups: list[tuple[int, int]]) -> Tensor:
+    """The groups' symbols, one a row."""
+    return torch.from_numpy(np.repeat(*np.array(groups, dtype=np.int64).T))
 
 
 class _SelectiveProduct(torch.autograd.Function):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rrnn.wfsa.closure import Closure, closure
-from rrnn.wfsa.products import Matrices, segment_plus
+from rrnn.wfsa.products import Matrices, segment_plus, symbol_of_each
 
 if TYPE_CHECKING:
     from rrnn.wfsa.machine import WFSA
@@ -57,8 +57,7 @@ class Transitions:
 
     def _walk(self, alpha: Tensor, groups: Groups) -> Tensor:
         machine, states = self.machine, self.machine.num_states
-        symbols = torch.tensor([s for s, _ in groups])
-        symbols = symbols.repeat_interleave(torch.tensor([count for _, count in groups]))
+        symbols = symbol_of_each(groups)
         most = max(1, max(int(self.counts[s]) for s, _ in groups))
         parts = []
         for block, which in zip(

@@ -1,0 +1,95 @@
+"""What every benchmark here shares: fair timing, a table to read, and the result file.
+
+A result file is `{"meta": {command, commit, versions, hardware}, "rows": [...]}`; a row has "name", "cell",
+"semiring", "shape" ([T, B, D]), "dtype", "backend", "pass", "ms", "gb_per_s", "percent_of_copy", "baseline" and
+"ratio" (the baseline's time over ours), as far as they apply.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import rrnn
+
+Row = dict[str, Any]
+
+
+def best_of(
+    functions: dict[str, Callable[[], object]], rounds: int = 5, warm_up: int = 1
+) -> dict[str, float]:
+    """The least time of each, in ms. Rivals take turns, so that a slow moment of the machine meets all of them."""
+    best = dict.fromkeys(functions, float("inf"))
+    for turn in range(-warm_up, rounds):
+        for name, function in functions.items():
+            began = time.perf_counter()
+            function()
+            if turn >= 0:
+                best[name] = min(best[name], 1e3 * (time.perf_counter() - began))
+    return best
+
+
+def warn_if_busy() -> None:
+    """Say so when others are using the machine: the figures would measure them too."""
+    if hasattr(os, "getloadavg"):
+        load, cores = os.getloadavg()[0], os.cpu_count() or 1
+        if load > 0.5 * cores:
+            print(f"note: the machine is busy (load {load:.1f} on {cores} cores); figures may be too slow")
+
+
+def print_table(rows: list[list[str]]) -> None:
+    """The first row is the head; numbers are aligned to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for number, row in enumerate(rows):
+        cells = [
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+        ]
+        print("  ".join(cells))
+        if number == 0:
+            print("  ".join("-" * w for w in widths))
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    path.write_text(json.dumps({"meta": meta(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+def meta() -> dict[str, Any]:
+    return {
+        "command": " ".join(["python", *sys.argv]),
+        "commit": _commit(),
+        "versions": {
+            "rrnn": rrnn.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        },
+        "hardware": {"cpu": _cpu(), "cores": os.cpu_count(), "threads": torch.get_num_threads()},
+    }
+
+
+def _commit() -> str | None:
+    try:
+        here = Path(__file__).parent
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True
+        )
+        return found.stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
