@@ -87,8 +87,7 @@ def run() -> tuple[list[Row], list[list[str]]]:
         for semiring in LIMITS_MS:
             wfsa = machine(semiring, density)
             torch.testing.assert_close(wfsa.score(batch), eager(wfsa, batch), rtol=1e-9, atol=0)
-            best = best_of({"ours": lambda w=wfsa: w.score(batch)})
-            best |= best_of({"eager": lambda w=wfsa: eager(w, batch)}, rounds=2, warm_up=0)
+            best = best_of({"ours": lambda w=wfsa: w.score(batch), "eager": lambda w=wfsa: eager(w, batch)})
             add(f"1,000 strings, {kind}", semiring, batch, best["ours"], best["eager"])
     for semiring in LIMITS_MS:
         trained = machine(semiring, 1.0, requires_grad=True)
