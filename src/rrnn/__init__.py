@@ -52,6 +52,7 @@ _EXPORTS: dict[str, str] = {
     "tanh": "automata",
     "to_dot": "draw",
     "to_svg": "draw",
+    "to_wfsa": "theory",
     "union": "automata",
     "use_backend": "backends",
     "WFSA": "wfsa",
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from rrnn.errors import SemiringError as SemiringError
     from rrnn.errors import ShapeError as ShapeError
     from rrnn.nn import RationalRNN as RationalRNN
+    from rrnn.theory import to_wfsa as to_wfsa
     from rrnn.wfsa import EPSILON as EPSILON
     from rrnn.wfsa import WFSA as WFSA
     from rrnn.wfsa import Equivalence as Equivalence

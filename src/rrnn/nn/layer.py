@@ -166,9 +166,15 @@ class RationalLayer(nn.Module):
         if reset is not None:
             reset()
 
+    def numbers(self, cell: int) -> CellParameters:
+        """Biases and parameters of one of the cells."""
+        found = self.cells[cell]
+        assert isinstance(found, CellParameters)
+        return found
+
     def parameter_rows(self, like: Tensor) -> list[Tensor]:
         """Per cell (P, units): what the kernel reads."""
-        return [cell.stack(like) for cell in self.cells]  # pyright: ignore[reportCallIssue]
+        return [self.numbers(c).stack(like) for c in range(len(self.widths))]
 
     def initial(self, batch: int) -> LayerState:
         """λ of every cell, and a history of zeros."""
@@ -198,7 +204,7 @@ class RationalLayer(nn.Module):
             y = add_columns(y, F.linear(window.lag(k, inputs), weight), self.lag_rows(k))
         return y, window.latest()
 
-    def forward(
+    def recur(
         self,
         x: Tensor,
         state: LayerState | None = None,
@@ -206,26 +212,38 @@ class RationalLayer(nn.Module):
         prefix: bool = False,
         drop: Tensor | None = None,
         programs: Sequence[Program] | None = None,
-    ) -> tuple[Tensor, LayerState]:
-        """x (T, B, I), zeros at padded steps; mask (T, B); `prefix`: valid steps come before all padding; `drop`
-        (B, I) multiplies what projections see. `programs` stand in for the cells' own, to read other values."""
+    ) -> tuple[Tensor, LayerState, dict[str, Tensor]]:
+        """The cells alone: (their output, the next state, pre-activations of the layer's own rows). `programs` stand in
+        for the cells' own, to read other values than their output."""
         state = self.initial(x.shape[1]) if state is None else state
         y, history = self.project(x, state.history, mask, prefix, drop)
         own = {r.name: y[..., r.start : r.stop] for r in self.rows if r.cell < 0}
         inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
-        cells = y[..., : self.columns] if own else y
-        params = self.parameter_rows(self.weight)
+        cells, params = y[..., : self.columns] if own else y, self.parameter_rows(self.weight)
         out, finals = rational(cells, params, state.states, programs or self.programs, mask=mask, inp=inp)
+        return out, LayerState(tuple(finals), history), own
+
+    def forward(
+        self,
+        x: Tensor,
+        state: LayerState | None = None,
+        mask: Tensor | None = None,
+        prefix: bool = False,
+        drop: Tensor | None = None,
+    ) -> tuple[Tensor, LayerState]:
+        """x (T, B, I), zeros at padded steps; mask (T, B); `prefix`: valid steps come before all padding; `drop`
+        (B, I) multiplies what projections see."""
+        out, state, own = self.recur(x, state, mask, prefix, drop)
         if self.skip:
             carried = own.get("skip", x.to(out.dtype))
             if self.skip == "highway":
-                gate = own["gate"] if self.gate_bias is None else own["gate"] + self.gate_bias.to(y.dtype)
-                out = carried + gate.sigmoid() * (out - carried)
+                bias = 0 if self.gate_bias is None else self.gate_bias.to(out.dtype)
+                out = carried + (own["gate"] + bias).sigmoid() * (out - carried)
             else:
                 out = out + carried
         if self.norm is not None:
             out = zero_padding(self.norm(out), mask)
-        return out, LayerState(tuple(finals), history)
+        return out, state
 
     def extra_repr(self) -> str:
         cells = ", ".join(f"{c.name} × {w}" for c, w in zip(self.cell_types, self.widths, strict=True))
