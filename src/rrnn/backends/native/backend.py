@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import struct
 import warnings
-from ctypes import c_int, c_long, c_void_p
+from ctypes import c_char_p, c_int
 from functools import lru_cache
 from typing import Any
 
@@ -13,47 +13,30 @@ from torch import Tensor
 
 from rrnn.backends.base import Backend
 from rrnn.backends.native.compiler import Compiler, find_compiler, load
+from rrnn.backends.native.memory import use_huge_pages
 from rrnn.backends.native.render import TYPES, render_backward, render_forward
+from rrnn.backends.native.threads import parallel_address, threads_for
+from rrnn.errors import BackendError
 from rrnn.ir import Program, adjoint
 
-_in_forked_child = False
-
-
-def _after_fork() -> None:
-    global _in_forked_child
-    _in_forked_child = True  # libgomp's threads do not survive a fork: it would wait for them for ever
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
-
-SMALL = 1 << 14  # numbers to compute: below this, waking threads costs more than it gains
-
-
-def _threads(work: int) -> int:
-    return 1 if _in_forked_child or work < SMALL else torch.get_num_threads()
-
-
-_FORWARD = [c_void_p, *[c_long] * 3, c_void_p, c_void_p, c_void_p, *[c_long] * 2, c_void_p, *[c_long] * 2]
-_FORWARD += [c_void_p, *[c_long] * 2, c_void_p, c_void_p, *[c_long] * 4, c_int]
-_BACKWARD = [c_void_p, *[c_long] * 3, c_void_p, c_void_p, *[c_long] * 2, c_void_p, *[c_long] * 2]
-_BACKWARD += [c_void_p, c_long, c_void_p, *[c_long] * 2, c_void_p, c_void_p, *[c_long] * 3]
-_BACKWARD += [c_void_p, *[c_long] * 2, c_void_p, *[c_long] * 3, c_int]
+# `struct call` of forward.c and backward.c: pointers and longs, eight bytes each. Packed into bytes, a call has one
+# argument, which costs a third of two dozen.
+_FORWARD, _BACKWARD = struct.Struct("23q"), struct.Struct("31q")
 
 
 @lru_cache(maxsize=512)
 def _forward_kernel(program: Program, dtype: torch.dtype) -> Any:
     kernel = load(render_forward(program, dtype)).rrnn_forward
-    kernel.argtypes, kernel.restype = _FORWARD, None
+    kernel.argtypes, kernel.restype = [c_char_p], c_int
     return kernel
 
 
 @lru_cache(maxsize=512)
-def _backward_kernels(program: Program, dtype: torch.dtype) -> tuple[Any, Any]:
-    library = load(render_backward(program, dtype))
-    library.rrnn_backward.argtypes, library.rrnn_backward.restype = _BACKWARD, None
-    library.rrnn_reduce.argtypes, library.rrnn_reduce.restype = [c_void_p, c_void_p, c_long, c_long], None
-    return library.rrnn_backward, library.rrnn_reduce
+def _backward_kernel(program: Program, dtype: torch.dtype) -> tuple[Any, int]:
+    """The kernel, and the number of per-unit values whose gradients it sums."""
+    kernel = load(render_backward(program, dtype)).rrnn_backward
+    kernel.argtypes, kernel.restype = [c_char_p], c_int
+    return kernel, len(adjoint(program).units)
 
 
 def _rows(t: Tensor) -> Tensor:
@@ -61,9 +44,9 @@ def _rows(t: Tensor) -> Tensor:
     return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
 
 
-def _at(t: Tensor | None, *dims: int) -> list[Any]:
-    """Pointer and strides, zeros for None."""
-    return [None, *[0] * len(dims)] if t is None else [t.data_ptr(), *(t.stride(d) for d in dims)]
+def _at2(t: Tensor | None) -> tuple[int, int, int]:
+    """Pointer, strides of time and batch; zeros for None."""
+    return (0, 0, 0) if t is None else (t.data_ptr(), t.stride(0), t.stride(1))
 
 
 class Native(Backend):
@@ -103,24 +86,22 @@ class Native(Backend):
         x, params, state = _rows(x), params.contiguous(), state.contiguous()
         inp = None if inp is None else _rows(inp.to(x.dtype))
         final = torch.empty_like(state)
-        saved = None
-        if every:
-            saved = state.new_empty((steps + every - 1) // every, *state.shape)
-        kernel(
-            *_at(x, 0, 1, 2),
-            params.data_ptr(),
-            state.data_ptr(),
-            *_at(mask, 0, 1),
-            *_at(inp, 0, 1),
-            *_at(out, 0, 1),
-            final.data_ptr(),
-            None if saved is None else saved.data_ptr(),
-            every,
-            steps,
-            batch,
-            units,
-            _threads(x.numel()),
+        saved = state.new_empty((steps + every - 1) // every, *state.shape) if every else None
+        target = out if out.stride(-1) == 1 or units == 1 else torch.empty(out.shape, dtype=out.dtype)
+        use_huge_pages(target, saved)
+        call = _FORWARD.pack(
+            *(x.data_ptr(), *x.stride()[:3]),
+            *(params.data_ptr(), state.data_ptr()),
+            *_at2(mask),
+            *_at2(inp),
+            *_at2(target),
+            *(final.data_ptr(), 0 if saved is None else saved.data_ptr()),
+            *(every, steps, batch, units, threads_for(x.numel())),
+            parallel_address(),
         )
+        kernel(call)
+        if target is not out:
+            out.copy_(target)
         return final, saved
 
     def backward(
@@ -138,34 +119,31 @@ class Native(Backend):
         grad_inp: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         steps, batch, _, units = x.shape
-        kernel, reduce = _backward_kernels(program, x.dtype)
-        x, params, saved, grad_out = (
-            _rows(x),
-            params.contiguous(),
-            saved.contiguous(),
-            _rows(grad_out.to(x.dtype)),
-        )
-        inp = None if inp is None else _rows(inp.to(x.dtype))
+        kernel, count = _backward_kernel(program, x.dtype)
+        x, params, saved = _rows(x), params.contiguous(), saved.contiguous()
+        grad_out, inp = _rows(grad_out.to(x.dtype)), None if inp is None else _rows(inp.to(x.dtype))
         first = grad_state.clone(memory_format=torch.contiguous_format)
-        count = len(adjoint(program).units)
-        partial = first.new_empty(batch, count, units)
-        kernel(
-            *_at(x, 0, 1, 2),
+        partial, total = first.new_empty(batch, count, units), first.new_empty(count, units)
+        into_x, into_inp = _rows(grad_x), None if grad_inp is None else _rows(grad_inp)
+        use_huge_pages(into_x, into_inp)
+        call = _BACKWARD.pack(
+            *(x.data_ptr(), *x.stride()[:3]),
             params.data_ptr(),
-            *_at(mask, 0, 1),
-            *_at(inp, 0, 1),
-            saved.data_ptr(),
-            every,
-            *_at(grad_out, 0, 1),
+            *_at2(mask),
+            *_at2(inp),
+            *(saved.data_ptr(), every),
+            *_at2(grad_out),
             first.data_ptr(),
-            *_at(grad_x, 0, 1, 2),
-            *_at(grad_inp, 0, 1),
-            partial.data_ptr(),
-            steps,
-            batch,
-            units,
-            _threads(x.numel()),
+            *(into_x.data_ptr(), *into_x.stride()[:3]),
+            *_at2(into_inp),
+            *(partial.data_ptr(), total.data_ptr()),
+            *(steps, batch, units, threads_for(x.numel())),
+            parallel_address(),
         )
-        total = first.new_empty(count, units)
-        reduce(partial.data_ptr(), total.data_ptr(), batch, count * units)
+        if kernel(call):
+            raise BackendError("no memory for the states of one segment of time: lower save_every")
+        if into_x is not grad_x:
+            grad_x.copy_(into_x)
+        if into_inp is not grad_inp and grad_inp is not None and into_inp is not None:
+            grad_inp.copy_(into_inp)
         return total, first

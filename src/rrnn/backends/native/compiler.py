@@ -1,4 +1,4 @@
-"""C source to a loaded library: `cc`, or the `ziglang` wheel, through ctypes."""
+"""C source to a loaded library: `$CC`, `cc`, or the `ziglang` wheel, through ctypes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import importlib.util
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,87 +14,102 @@ import tempfile
 from functools import cache, lru_cache
 from pathlib import Path
 
-import torch  # noqa: F401  (first, so that its OpenMP runtime is the one our libraries find)
-
 from rrnn.backends.cache import cached
+from rrnn.backends.native.render import header
 from rrnn.errors import BackendError
 
 # No -ffast-math: it would set flush-to-zero for the whole process and break −∞.
 FLAGS = [
-    "-O3",
-    "-std=gnu11",
-    "-fPIC",
-    "-shared",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-ffp-contract=fast",
+    *("-O3", "-std=gnu11", "-fPIC", "-shared"),
+    *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 ]
+# For this processor, each tried in turn: vectors of 512 bits are not every compiler's choice where there are some.
+TUNING = [["-march=native", "-mprefer-vector-width=512"], ["-march=native"], ["-mcpu=native"], []]
+TRIAL = '#include "kernel.h"\nint answer(void) { return 42; }\n'
+TIMEOUT = 300  # seconds for one kernel: beyond, something is wrong
 
 
 class Compiler:
     """A command, the flags it understands, and what identifies its output."""
 
-    def __init__(self, command: list[str]) -> None:
-        self.command = command
-        self.version = _run([*command, "--version"]).stdout.split("\n")[0]
-        self.flags = [*FLAGS, *(f for f in ("-march=native", "-fopenmp") if self._accepts(f))]
-        if "-march=native" in self.flags and self._accepts("-mprefer-vector-width=512"):
-            self.flags.append("-mprefer-vector-width=512")
+    def __init__(self, command: list[str], version: str) -> None:
+        self.command, self.version = command, version
+        # Each trial takes a compilation, so the answer is cached like a kernel.
+        key = "\0".join(["flags", *command, version, cpu(), repr((FLAGS, TUNING)), header()])
+        path = cached(key, ".flags", lambda: "\n".join(self._flags()).encode())
+        self.flags = [line for line in path.read_text().split("\n") if line.startswith("-")]  # not the seal
 
-    def _accepts(self, flag: str) -> bool:
-        with tempfile.TemporaryDirectory() as folder:
-            source = Path(folder) / "try.c"
-            source.write_text("int answer(void) { return 42; }\n")
-            command = [
-                *self.command,
-                "-shared",
-                "-fPIC",
-                flag,
-                str(source),
-                "-o",
-                str(Path(folder) / "try.so"),
-            ]
-            return _run(command).returncode == 0
+    def _flags(self) -> list[str]:
+        failure = ""
+        for extra in TUNING:
+            try:
+                self.compile(TRIAL, [*FLAGS, *extra])
+            except BackendError as error:
+                failure = str(error)
+            else:
+                return [*FLAGS, *extra]
+        raise BackendError(failure)
 
-    @property
-    def threads(self) -> bool:
-        return "-fopenmp" in self.flags
-
-    def build(self, source: str) -> bytes:
+    def compile(self, source: str, flags: list[str]) -> bytes:
+        """The shared library of a source."""
         with tempfile.TemporaryDirectory() as folder:
             text, library = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
-            text.write_text(source)
-            done = _run([*self.command, *self.flags, str(text), "-o", str(library), "-lm"])
+            text.write_text(source, encoding="utf-8")
+            (text.parent / "kernel.h").write_text(header(), encoding="utf-8")
+            done = _run([*self.command, *flags, str(text), "-o", str(library), "-lm"])
             if done.returncode:
                 raise BackendError(
-                    f"the C compiler failed on a generated kernel: {done.stderr.strip()[:2000]}"
+                    f"{shlex.join(self.command)} failed on a generated kernel: {done.stderr.strip()[:2000]}"
                 )
             return library.read_bytes()
+
+    def load(self, source: str) -> ctypes.CDLL:
+        """Compile, or find in the cache, and load."""
+        key = "\0".join([source, header(), *self.command, *self.flags, self.version, cpu()])
+        path = cached(key, ".so", lambda: self.compile(source, self.flags))
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as error:  # a folder on a volume mounted noexec, say
+            raise BackendError(
+                f"a compiled kernel cannot be loaded: {error}. Set RRNN_CACHE to a folder that may hold programs."
+            ) from None
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(command, 1, "", str(error))
 
 
 @cache
 def find_compiler() -> Compiler | str:
-    """The compiler, or why there is none."""
-    if sys.platform == "win32":
-        return "generated C is not supported on Windows yet"
-    candidates = (
-        [[os.environ["CC"]]]
-        if os.environ.get("CC")
-        else [[c] for c in ("cc", "gcc", "clang") if shutil.which(c)]
-    )
+    """The first compiler whose output can be loaded and run, or why there is none. Asked once a process."""
+    if not sys.platform.startswith("linux") or sys.maxsize < 2**32:
+        return "generated C is supported on 64-bit Linux only"
+    failures = []
+    for command in _candidates():
+        version = _run([*command, "--version"])
+        if version.returncode:
+            failures.append(f"{shlex.join(command)} does not run ({version.stderr.strip()[:200]})")
+            continue
+        try:
+            compiler = Compiler(command, version.stdout.split("\n")[0])
+            if compiler.load(TRIAL).answer() == 42:
+                return compiler
+            failures.append(f"what {shlex.join(command)} compiles does not run")
+        except BackendError as error:
+            failures.append(str(error))
+    hint = "install a C compiler (cc), or the ziglang wheel: pip install ziglang"
+    return "; ".join([*failures, hint]) if failures else f"there is no C compiler: {hint}"
+
+
+def _candidates() -> list[list[str]]:
+    commands = [shlex.split(os.environ["CC"])] if os.environ.get("CC") else []
+    commands += [[name] for name in ("cc", "gcc", "clang") if shutil.which(name)]
     if importlib.util.find_spec("ziglang"):
-        candidates.append([sys.executable, "-m", "ziglang", "cc"])
-    for command in candidates:
-        if _run([*command, "--version"]).returncode == 0:
-            return Compiler(command)
-    return "there is no C compiler (cc, gcc, clang, or the ziglang wheel: pip install ziglang)"
+        commands.append([sys.executable, "-m", "ziglang", "cc"])
+    return commands
 
 
 @cache
@@ -101,18 +117,16 @@ def cpu() -> str:
     """What -march=native depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n")
-        return "".join(
-            next((x for x in lines if x.startswith(k)), "") for k in ("model name", "flags", "Features")
-        )
     except OSError:
         return platform.processor() + platform.machine()
+    keys = ("model name", "flags", "Features", "CPU part")
+    return "".join(next((x for x in lines if x.startswith(k)), "") for k in keys) + platform.machine()
 
 
 @lru_cache(maxsize=512)
 def load(source: str) -> ctypes.CDLL:
-    """Compile (or find in the cache) and load."""
+    """A kernel's library, compiled by whatever compiler there is."""
     compiler = find_compiler()
     if isinstance(compiler, str):
         raise BackendError(f"the native backend cannot compile: {compiler}")
-    key = "\0".join([source, " ".join(compiler.flags), compiler.version, cpu()])
-    return ctypes.CDLL(str(cached(key, ".so", lambda: compiler.build(source))))
+    return compiler.load(source)
