@@ -1,9 +1,9 @@
 """Programs to Triton: a table of strings over the IR, and the loops around it.
 
 All kernels share one frame. A Triton program owns BLOCK units of one batch row and one chunk of time; it walks its
-chunk serially, `unroll` steps at a time with all loads issued before the arithmetic. One chunk is the serial schedule. With
-several chunks, `summary` first composes each chunk's transition (the scan form), `join` runs the states from chunk to
-chunk, and `forward` starts every chunk from its joined state; backwards the same with the reverse scan form.
+chunk serially, `unroll` steps at a time with all loads issued before the arithmetic. One chunk is the serial schedule.
+With several chunks, `summary` first composes each chunk's transition (the scan form), `join` runs the states from chunk
+to chunk, and `forward` starts every chunk from its joined state; backwards the same with the reverse scan form.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ import triton.language as tl
 from rrnn.backends.triton.math import log_sigmoid, logaddexp, share, softplus, tanh
 """
 
+# (The parameters are called theta: Triton's own launcher uses the name `params`.)
 _JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "c0"])'
 
 # Strides are in elements; `wide` turns them into int64, so that no offset overflows.
@@ -81,7 +82,7 @@ class _Kernel:
             if op is Op.CONST:
                 text = number(float(attr or 0.0))
             elif op is Op.PARAM:
-                text = f"tl.load(params + {attr} * D + d, mask=ok, other=0.0)"
+                text = f"tl.load(theta + {attr} * D + d, mask=ok, other=0.0)"
             else:
                 text = OPS[op].format(*(f"u{a}" for a in args))
             self(f"u{n} = {text}")
@@ -142,25 +143,18 @@ class _Renderer:
 
     # ---- pieces ------------------------------------------------------------------------------------------------
 
-    def _loads(
-        self, k: _Kernel, program: Program, steps: int, *, grad: bool = False, guard: bool = False
-    ) -> None:
-        """All loads of `steps` steps, before any arithmetic. `guard`: steps past the end load zeros."""
+    def _loads(self, k: _Kernel, program: Program, offsets: Iterable[object], *, grad: bool = False) -> None:
+        """All loads of some steps (at t + offset each), before any arithmetic."""
         used = {(i.op, i.attr) for i in program.instructions}
-        for j in range(steps):
-            ok = _when(f"t + {j} < T") if guard else "ok"
+        for j, at in enumerate(offsets):
             for p in range(self.K):
                 if (Op.PREACT, p) in used:
-                    k(f"a{j}_{p} = tl.load(xp + {j} * xt + {p} * xk, mask={ok}, other=0.0).to(tl.float32)")
+                    k(f"a{j}_{p} = tl.load(xp + {at} * xt + {p} * xk, mask=ok, other=0.0).to(tl.float32)")
             if (Op.INPUT, None) in used:
-                k(f"i{j} = tl.load(ip + {j} * it, mask={ok}, other=0.0).to(tl.float32)")
+                k(f"i{j} = tl.load(ip + {at} * it, mask=ok, other=0.0).to(tl.float32)")
             if grad:
-                k(f"q{j} = tl.load(gp + {j} * gt, mask={ok}, other=0.0).to(tl.float32)")
-            k("if MASKED:")
-            valid = f"tl.load(mask + (t + {j}) * mt + b * mb{f', mask=t + {j} < T, other=0' if guard else ''}) != 0"
-            k(f"    m{j} = {valid}")
-            if guard:
-                k("else:", f"    m{j} = t + {j} < T")
+                k(f"q{j} = tl.load(gp + {at} * gt, mask=ok, other=0.0).to(tl.float32)")
+            k("if MASKED:", f"    m{j} = tl.load(mask + (t + {at}) * mt + b * mb) != 0")
 
     @staticmethod
     def _leaf(j: int, state: str) -> Callable[[Op, int], str]:
@@ -176,12 +170,9 @@ class _Renderer:
         return leaf
 
     @staticmethod
-    def _select(k: _Kernel, name: str, new: str, old: str, j: int, guard: bool) -> None:
+    def _select(k: _Kernel, name: str, new: str, old: str, j: int) -> None:
         """name = new, or old on a padded step."""
-        if guard:
-            k(f"{name} = tl.where(m{j}, {new}, {old})")
-        else:
-            k("if MASKED:", f"    {name} = tl.where(m{j}, {new}, {old})", "else:", f"    {name} = {new}")
+        k("if MASKED:", f"    {name} = tl.where(m{j}, {new}, {old})", "else:", f"    {name} = {new}")
 
     # ---- forwards ------------------------------------------------------------------------------------------------
 
@@ -202,7 +193,7 @@ class _Renderer:
 
         def body(steps: int) -> None:
             k.depth += 1
-            self._loads(k, p, steps)
+            self._loads(k, p, range(steps))
             for j in range(steps):
                 if every and self.S:
                     fixed = steps % every == 0
@@ -213,8 +204,8 @@ class _Renderer:
                             k(f"tl.store({at}, z{s}, mask={when})")
                 k.step(p, [*results.values(), output], units, self._leaf(j, "z"), f"s{j}_")
                 for s, n in results.items():
-                    self._select(k, f"z{s}", _whole(f"s{j}_v{n}", _is_const(p, n)), f"z{s}", j, False)
-                self._select(k, f"o{j}", _whole(f"s{j}_v{output}", _is_const(p, output)), "0.0", j, False)
+                    self._select(k, f"z{s}", _whole(f"s{j}_v{n}", _is_const(p, n)), f"z{s}", j)
+                self._select(k, f"o{j}", _whole(f"s{j}_v{output}", _is_const(p, output)), "0.0", j)
             for j in range(steps):
                 k(f"tl.store(op + {j} * ot, o{j}.to(out.dtype.element_ty), mask=ok)")
             k(f"xp += {steps} * (xt + wide)", f"op += {steps} * (ot + wide)", f"t += {steps}")
@@ -233,7 +224,7 @@ class _Renderer:
             *([] if self.S else ["    pass"]),
         )
         arguments = (
-            "x, params, starts, mask, inp, out, final, saved, xt, xb, xk, mt, mb, it, ib, ot, ob, T, B, D, C, c0,\n"
+            "x, theta, starts, mask, inp, out, final, saved, xt, xb, xk, mt, mb, it, ib, ot, ob, T, B, D, C, c0,\n"
             "    MASKED: tl.constexpr, BLOCK: tl.constexpr,"
         )
         return k.text("forward", arguments)
@@ -256,7 +247,7 @@ class _Renderer:
 
         def body(steps: int) -> None:
             k.depth += 1
-            self._loads(k, p, steps)
+            self._loads(k, p, range(steps))
             for s in range(steps):
                 tag = f"s{s}_"
                 k.step(p, entries.values(), units, self._leaf(s, "none"), tag)
@@ -272,7 +263,7 @@ class _Renderer:
                         text = f"({plus(text, term)})"
                     k(f"n_{i}_{j} = {_whole(text, not terms)}")
                 for i, j in carried:
-                    self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", s, False)
+                    self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", s)
             k(f"xp += {steps} * (xt + wide)", f"t += {steps}")
             if p.uses_input:
                 k(f"ip += {steps} * (it + wide)")
@@ -286,7 +277,7 @@ class _Renderer:
         for e, (i, j) in enumerate(carried):
             k(f"tl.store(entries + (c * {len(carried)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
         arguments = (
-            "x, params, mask, inp, entries, xt, xb, xk, mt, mb, it, ib, T, B, D, C, c0,\n"
+            "x, theta, mask, inp, entries, xt, xb, xk, mt, mb, it, ib, T, B, D, C, c0,\n"
             "    MASKED: tl.constexpr, BLOCK: tl.constexpr,"
         )
         return k.text("summary", arguments)
@@ -344,53 +335,69 @@ class _Renderer:
 
     # ---- backwards -----------------------------------------------------------------------------------------------
 
-    def _segment(
-        self, k: _Kernel, program: Program, units: tuple[int, ...], new: dict[int, int], guard: bool
-    ) -> None:
-        """Loads of `every` steps from t, the saved state, and the states between (w{j}_{s}: before step j)."""
-        self._loads(k, program, self.every, grad=True, guard=guard)
-        for s in range(self.S):
-            at = f"saved + (t // {self.every} * {self.S} + {s}) * lanes + lane"
-            k(f"w0_{s} = tl.load({at}, mask=ok, other=0.0)")
-        for j in range(self.every - 1):
-            k.step(program, new.values(), units, self._leaf(j, f"w{j}_"), f"f{j}_")
-            for s, n in new.items():
-                self._select(
-                    k, f"w{j + 1}_{s}", _whole(f"f{j}_v{n}", _is_const(program, n)), f"w{j}_{s}", j, guard
-                )
+    def _renew(self, k: _Kernel, program: Program, j: int, before: str, after: str) -> None:
+        """States after step j from those before it."""
+        units, new = unit_values(program), program.of_kind("new_state")
+        k.step(program, new.values(), units, self._leaf(j, before), f"f{j}_")
+        for s, n in new.items():
+            self._select(k, f"{after}{s}", _whole(f"f{j}_v{n}", _is_const(program, n)), f"{before}{s}", j)
 
-    def _backwards(self, k: _Kernel, body: Callable[[bool], None], more: list[str]) -> None:
-        """Walk the chunk's segments from its end; the last one may be cut off by T."""
+    def _backwards(
+        self, k: _Kernel, program: Program, step: Callable[[int, object], None], *, store: bool
+    ) -> None:
+        """Walk the chunk's segments of `every` steps from its end: load everything, recompute the states between the
+        saved ones (w{j}_{s}: before step j), then take `step(j, offset)` from last to first. A last segment that T
+        cuts off is walked step by step, each time from the saved state: little code, run once."""
         E = self.every
         k("begin = c * C", "end = tl.minimum(begin + C, T)", f"t = begin + (end - begin - 1) // {E} * {E}")
         pointers = {"xp": ("x", "xt", "xb"), "gp": ("go", "gt", "gb")}
         if self.program.uses_input:
             pointers["ip"] = ("inp", "it", "ib")
-        pointers |= {"xo": ("gx", "gxt", "gxb"), "io": ("gi", "git", "gib")} if more else {}
-        if more and not self.program.uses_input:
-            del pointers["io"]
+        if store:
+            pointers["xo"] = ("gx", "gxt", "gxb")
+        if store and self.program.uses_input:
+            pointers["io"] = ("gi", "git", "gib")
         for name, (base, along, row) in pointers.items():
             k(f"{name} = {base} + t * {along} + b * {row} + d")
         back = [f"{name} -= {E} * ({along} + wide)" for name, (_, along, _) in pointers.items()] + [
             f"t -= {E}"
         ]
-        k(f"if t + {E} > end:")
-        k.depth += 1
-        body(True)
-        k(*back)
-        k.depth -= 1
+        saved = [
+            f"w0_{s} = tl.load(saved + (t // {E} * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
+            for s in range(self.S)
+        ]
+        if E > 1:
+            k(f"if t + {E} > end:")
+            k.depth += 1
+            k("for past in range(0, end - t):", "    j = end - t - 1 - past")
+            k.depth += 1
+            k(*saved)
+            k("for i in range(0, j):")
+            k.depth += 1
+            self._loads(k, program, ["(i + wide)"])
+            self._renew(k, program, 0, "w0_", "w1_")
+            k(*(f"w0_{s} = w1_{s}" for s in range(self.S)), *([] if self.S else ["pass"]))
+            k.depth -= 1
+            self._loads(k, program, ["j"], grad=True)
+            step(0, "j")
+            k.depth -= 1
+            k(*back)
+            k.depth -= 1
         k(f"for _ in range(0, (t - begin + {E}) // {E}):")
         k.depth += 1
-        body(False)
+        self._loads(k, program, range(E), grad=True)
+        k(*saved)
+        for j in range(E - 1):
+            self._renew(k, program, j, f"w{j}_", f"w{j + 1}_")
+        for j in reversed(range(E)):
+            step(j, j)
         k(*back)
         k.depth -= 1
 
     def backward(self) -> str:
-        whole, k = adjoint(self.program), _Kernel()
-        p = whole.step
-        units, new = unit_values(p), p.of_kind("new_state")
+        p, k = adjoint(self.program).step, _Kernel()
+        units, sums = unit_values(p), p.of_kind("grad_unit")
         results, preacts, inputs = p.of_kind("grad_state"), p.of_kind("grad_preact"), p.of_kind("grad_input")
-        sums = p.of_kind("grad_unit")
         k.units(p, units)
         k(
             *(
@@ -400,34 +407,29 @@ class _Renderer:
         )
         k(*(f"acc{u} = tl.zeros([BLOCK], tl.float32)" for u in sums))
 
-        def body(guard: bool) -> None:
-            self._segment(k, p, units, new, guard)
-            for j in reversed(range(self.every)):
-                tag = f"b{j}_"
-                k.step(
-                    p,
-                    [o.value for o in p.outputs if o.kind != "new_state"],
-                    units,
-                    self._leaf(j, f"w{j}_"),
-                    tag,
-                )
-                ok = _when(f"t + {j} < T") if guard else "ok"
-                for place, along, grads, kind in (("xo", "gxt", preacts, "gx"), ("io", "git", inputs, "gi")):
-                    for i, n in grads.items():
-                        value = _whole(f"{tag}v{n}", _is_const(p, n))
-                        self._select(k, "r", value, "0.0", j, guard)
-                        offset = f" + {i} * gxk" if kind == "gx" else ""
-                        k(
-                            f"tl.store({place} + {j} * {along}{offset}, r.to({kind}.dtype.element_ty), mask={ok})"
-                        )
-                for u, n in sums.items():
-                    self._select(k, "r", _whole(f"{tag}v{n}", _is_const(p, n)), "0.0", j, guard)
-                    k(f"acc{u} += r")
-                for s, n in results.items():
-                    self._select(k, f"h{s}", _whole(f"{tag}v{n}", _is_const(p, n)), f"g{s}", j, guard)
-                k(*(f"g{s} = h{s}" for s in results))
+        def step(j: int, at: object) -> None:
+            tag = f"b{j}_"
+            k.step(
+                p, [o.value for o in p.outputs if o.kind != "new_state"], units, self._leaf(j, f"w{j}_"), tag
+            )
 
-        self._backwards(k, body, ["x"])
+            def value(n: int) -> str:
+                return _whole(f"{tag}v{n}", _is_const(p, n))
+
+            for i, n in preacts.items():
+                self._select(k, "r", value(n), "0.0", j)
+                k(f"tl.store(xo + {at} * gxt + {i} * gxk, r.to(gx.dtype.element_ty), mask=ok)")
+            for n in inputs.values():
+                self._select(k, "r", value(n), "0.0", j)
+                k(f"tl.store(io + {at} * git, r.to(gi.dtype.element_ty), mask=ok)")
+            for u, n in sums.items():
+                self._select(k, "r", value(n), "0.0", j)
+                k(f"acc{u} += r")
+            for s, n in results.items():
+                self._select(k, f"h{s}", value(n), f"g{s}", j)
+            k(*(f"g{s} = h{s}" for s in results))
+
+        self._backwards(k, p, step, store=True)
         k("if c == 0:")
         k(
             *(f"    tl.store(gfirst + {s} * lanes + lane, g{s}, mask=ok)" for s in range(self.S)),
@@ -435,7 +437,7 @@ class _Renderer:
         )
         k(*(f"tl.store(partial + (c * {len(sums)} + {u}) * lanes + lane, acc{u}, mask=ok)" for u in sums))
         arguments = (
-            "x, params, mask, inp, saved, go, ends, gx, gi, gfirst, partial, xt, xb, xk, mt, mb, it, ib, gt, gb,\n"
+            "x, theta, mask, inp, saved, go, ends, gx, gi, gfirst, partial, xt, xb, xk, mt, mb, it, ib, gt, gb,\n"
             "    gxt, gxb, gxk, git, gib, T, B, D, C, c0, MASKED: tl.constexpr, BLOCK: tl.constexpr,"
         )
         return k.text("backward", arguments)
@@ -449,33 +451,30 @@ class _Renderer:
         form, k = reverse_scan_form(self.program), _Kernel()
         p, size = form.program, form.size
         jacobian = {divmod(i, size): n for i, n in p.of_kind("jacobian").items()}
-        direct, new = p.of_kind("direct"), p.of_kind("new_state")
-        units, keys = unit_values(p), self._reverse_keys()
+        direct, units, keys = p.of_kind("direct"), unit_values(p), self._reverse_keys()
         k.units(p, units)
         for i, j in keys:
             k(f"m_{i}_{j} = tl.full([BLOCK], {1.0 if i == j else 0.0}, tl.float32)")
 
-        def body(guard: bool) -> None:
-            self._segment(k, p, units, new, guard)
-            for step in reversed(range(self.every)):
-                tag = f"b{step}_"
-                k.step(p, [*jacobian.values(), *direct.values()], units, self._leaf(step, f"w{step}_"), tag)
-                for i, j in keys:
-                    terms = []
-                    for (old, via), n in sorted(jacobian.items()):
-                        if old == i and j == size:
-                            terms.append(f"{tag}v{n} * (m_{via}_{j} + {tag}v{direct[via]})")
-                        elif old == i and (via, j) in keys:
-                            terms.append(f"{tag}v{n} * m_{via}_{j}")
-                    k(f"n_{i}_{j} = {_whole(' + '.join(terms) or '0.0', not terms)}")
-                for i, j in keys:
-                    self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", step, guard)
+        def step(s: int, at: object) -> None:
+            tag = f"b{s}_"
+            k.step(p, [*jacobian.values(), *direct.values()], units, self._leaf(s, f"w{s}_"), tag)
+            for i, j in keys:
+                terms = []
+                for (old, via), n in sorted(jacobian.items()):
+                    if old == i and j == size:
+                        terms.append(f"{tag}v{n} * (m_{via}_{j} + {tag}v{direct[via]})")
+                    elif old == i and (via, j) in keys:
+                        terms.append(f"{tag}v{n} * m_{via}_{j}")
+                k(f"n_{i}_{j} = {_whole(' + '.join(terms) or '0.0', not terms)}")
+            for i, j in keys:
+                self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", s)
 
-        self._backwards(k, body, [])
+        self._backwards(k, p, step, store=False)
         for e, (i, j) in enumerate(keys):
             k(f"tl.store(entries + (c * {len(keys)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
         arguments = (
-            "x, params, mask, inp, saved, go, entries, xt, xb, xk, mt, mb, it, ib, gt, gb, T, B, D, C, c0,\n"
+            "x, theta, mask, inp, saved, go, entries, xt, xb, xk, mt, mb, it, ib, gt, gb, T, B, D, C, c0,\n"
             "    MASKED: tl.constexpr, BLOCK: tl.constexpr,"
         )
         return k.text("reverse_summary", arguments)
