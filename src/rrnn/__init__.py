@@ -22,6 +22,7 @@ _EXPORTS: dict[str, str] = {
     "CellError": "errors",
     "concatenate": "automata",
     "EPSILON": "wfsa",
+    "equations": "ir.equations",
     "Equivalence": "wfsa",
     "exp": "automata",
     "FormatError": "errors",
@@ -29,6 +30,7 @@ _EXPORTS: dict[str, str] = {
     "input": "automata",
     "instantiate": "wfsa",
     "interpolate": "automata",
+    "latex": "ir.equations",
     "linear": "automata",
     "log": "automata",
     "log_sigmoid": "automata",
@@ -92,6 +94,8 @@ if TYPE_CHECKING:
     from rrnn.errors import RRNNError as RRNNError
     from rrnn.errors import SemiringError as SemiringError
     from rrnn.errors import ShapeError as ShapeError
+    from rrnn.ir.equations import equations as equations
+    from rrnn.ir.equations import latex as latex
     from rrnn.nn import RationalRNN as RationalRNN
     from rrnn.theory import to_wfsa as to_wfsa
     from rrnn.wfsa import EPSILON as EPSILON

@@ -18,6 +18,7 @@ from rrnn.errors import RRNNError
 
 # name → ("module:function", one line of help). A name of two words is a command in a group: "lm train".
 COMMANDS: dict[str, tuple[str, str]] = {
+    "derive": ("rrnn.cli.derive:derive", "derive the recurrence of a cell: equations, LaTeX, IR, scan"),
     "doctor": ("rrnn.cli.doctor:doctor", "say which backends work here, and why not the others"),
     "draw": ("rrnn.cli.draw:draw", "draw a cell or a WFSA as SVG and dot"),
     "score": ("rrnn.cli.score:score", "score a file of strings under a WFSA, one score a line"),

@@ -1,0 +1,225 @@
+"""Two ways to write mathematics, plain text and LaTeX: tables of strings over the same symbols and operations."""
+
+from __future__ import annotations
+
+import math
+import re
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+from rrnn.ir.ops import Op
+
+# How tightly a text binds; looser text inside tighter gets brackets. NEGATIVE is one term with a minus before it.
+# MATRIX is W v, which would read as W (v ⊙ x) if something followed it.
+OR, AND, SUM, NEGATIVE, QUOTIENT, PRODUCT, MATRIX, ATOM = range(8)
+
+
+class Text(NamedTuple):
+    """A piece of mathematics and how tightly it binds."""
+
+    text: str
+    level: int = ATOM
+
+
+class Symbol(NamedTuple):
+    """f¹ₜ: a letter or word, perhaps below another one (W_f), a number above it, and a time."""
+
+    base: str
+    number: str = ""
+    time: str = ""  # "", "t", "t-1", "0"
+    prefix: str = ""  # W, b, δ
+
+
+def symbol_of(name: str, time: str = "", prefix: str = "") -> Symbol:
+    """The symbol of a name of the cell language: digits at its end are a number."""
+    base, number = re.fullmatch(r"(.*?)(\d*)", name).groups()  # type: ignore[union-attr]
+    return Symbol(base.rstrip("_") or base or "_", number, time, prefix)
+
+
+class Notation(ABC):
+    """Everything that plain text and LaTeX write differently."""
+
+    functions: dict[Op, str]
+    joints: dict[str, str]  # + − ⊙ · ∨ ∧ ≥ >
+    minus: str
+
+    @abstractmethod
+    def symbol(self, symbol: Symbol) -> str: ...
+
+    @abstractmethod
+    def number(self, value: float) -> str: ...
+
+    @abstractmethod
+    def matrix_times(self, matrix: Symbol, vectors: list[Symbol], more: bool) -> str:
+        """W v, or W on the stacked inputs of a window (`more`: some in the middle are left out)."""
+
+    @abstractmethod
+    def apply(self, function: str, argument: str) -> str: ...
+
+    @abstractmethod
+    def choose(self, function: str, options: list[str]) -> str:
+        """max{a, b}"""
+
+    @abstractmethod
+    def quotient(self, above: Text, below: Text) -> Text: ...
+
+    @abstractmethod
+    def root(self, text: str) -> str: ...
+
+    @abstractmethod
+    def truth(self, statement: str) -> str:
+        """1 where a statement holds, 0 elsewhere."""
+
+    @abstractmethod
+    def lines(self, equations: list[tuple[str, str]]) -> str: ...
+
+    def brackets(self, text: str) -> str:
+        return f"({text})"
+
+    def at_least(self, piece: Text, level: int) -> str:
+        return piece.text if piece.level >= level else self.brackets(piece.text)
+
+
+_ABOVE = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_PLAIN_TIMES = {"": "", "t": "ₜ", "t-1": "ₜ₋₁", "0": "₀"}
+
+
+class Plain(Notation):
+    functions = {  # noqa: RUF012
+        Op.SIGMOID: "σ",
+        Op.LOG_SIGMOID: "log σ",
+        **{op: op.text for op in (Op.TANH, Op.RELU, Op.EXP, Op.LOG, Op.SOFTPLUS)},
+    }
+    minus = "−"
+    joints = {c: f" {c} " for c in "+−⊙·∨∧≥>"}  # noqa: RUF012
+
+    def symbol(self, symbol: Symbol) -> str:
+        base, number, time, prefix = symbol
+        joint = "_" if prefix and prefix != "δ" else ""
+        if re.fullmatch(r"t-\d+", time) and time != "t-1":
+            end = "ₜ₋" + "".join("₀₁₂₃₄₅₆₇₈₉"[int(d)] for d in time[2:])
+        else:
+            end = _PLAIN_TIMES[time]
+        return prefix + joint + base + number.translate(_ABOVE) + end
+
+    def number(self, value: float) -> str:
+        if math.isinf(value):
+            return "∞" if value > 0 else "−∞"
+        return _digits(value).replace("-", "−")
+
+    def matrix_times(self, matrix: Symbol, vectors: list[Symbol], more: bool) -> str:
+        inputs = [self.symbol(v) for v in vectors]
+        if more:
+            inputs.insert(1, "…")
+        return self.symbol(matrix) + " " + (inputs[0] if len(inputs) == 1 else f"[{'; '.join(inputs)}]")
+
+    def apply(self, function: str, argument: str) -> str:
+        return f"{function}({argument})"
+
+    def choose(self, function: str, options: list[str]) -> str:
+        return f"{function}{{{', '.join(options)}}}"
+
+    def quotient(self, above: Text, below: Text) -> Text:
+        return Text(f"{self.at_least(above, ATOM)} / {self.at_least(below, ATOM)}", QUOTIENT)
+
+    def root(self, text: str) -> str:
+        return f"√({text})"
+
+    def truth(self, statement: str) -> str:
+        return f"[{statement}]"
+
+    def lines(self, equations: list[tuple[str, str]]) -> str:
+        width = max((len(left) for left, _ in equations), default=0)
+        return "".join(f"{left:<{width}} = {right}\n" for left, right in equations)
+
+
+_GREEK = re.compile(
+    "alpha|beta|[Gg]amma|[Dd]elta|epsilon|zeta|eta|[Tt]heta|iota|kappa|[Ll]ambda|mu|nu|[Xx]i|[Pp]i|rho|[Ss]igma|tau|"
+    "[Uu]psilon|[Pp]hi|chi|[Pp]si|[Oo]mega"
+)
+
+
+class Latex(Notation):
+    functions = {  # noqa: RUF012
+        Op.SIGMOID: r"\sigma",
+        Op.LOG_SIGMOID: r"\log\sigma",
+        Op.TANH: r"\tanh",
+        Op.EXP: r"\exp",
+        Op.LOG: r"\log",
+        Op.RELU: r"\operatorname{relu}",
+        Op.SOFTPLUS: r"\operatorname{softplus}",
+    }
+    minus = "-"
+    joints = {  # noqa: RUF012
+        **{"+": " + ", "−": " - ", "⊙": r" \odot ", "·": r" \cdot "},
+        **{"∨": r" \lor ", "∧": r" \land ", "≥": r" \ge ", ">": " > "},
+    }
+
+    def symbol(self, symbol: Symbol) -> str:
+        base, number, time, prefix = symbol
+        letter = self._letter(base)
+        below = "{" + time + "}" if len(time) > 1 else time
+        if prefix == "δ":
+            letter = r"\delta " + letter
+        elif prefix:
+            letter, below = rf"\mathbf{{{prefix}}}", "{" + self._word(base) + "}"
+        return letter + (f"^{{({number})}}" if number else "") + (f"_{below}" if below else "")
+
+    def _letter(self, base: str) -> str:
+        primes = len(base) - len(base.rstrip("′"))
+        base = base.rstrip("′")
+        text = rf"\boldsymbol{{\{base}}}" if _GREEK.fullmatch(base) else rf"\mathbf{{{self._escape(base)}}}"
+        return text + r"{}'" * primes
+
+    def _word(self, base: str) -> str:
+        if _GREEK.fullmatch(base):
+            return "\\" + base
+        return self._escape(base) if len(base) == 1 else rf"\mathrm{{{self._escape(base)}}}"
+
+    @staticmethod
+    def _escape(text: str) -> str:
+        return text.replace("_", r"\_").replace("′", "'")
+
+    def number(self, value: float) -> str:
+        if math.isinf(value):
+            return r"\infty" if value > 0 else r"-\infty"
+        mantissa, _, exponent = _digits(value).partition("e")
+        return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
+
+    def matrix_times(self, matrix: Symbol, vectors: list[Symbol], more: bool) -> str:
+        inputs = [self.symbol(v) for v in vectors]
+        if more:
+            inputs.insert(1, r"\dots")
+        stack = inputs[0] if len(inputs) == 1 else f"[{'; '.join(inputs)}]"
+        return f"{self.symbol(matrix)} {stack}"
+
+    def apply(self, function: str, argument: str) -> str:
+        return function + self.brackets(argument)
+
+    def brackets(self, text: str) -> str:
+        return rf"\bigl({text}\bigr)" if " " in text else f"({text})"
+
+    def choose(self, function: str, options: list[str]) -> str:
+        name = rf"\{function}" if function in ("max", "min") else rf"\operatorname{{{function}}}"
+        return name + rf"\{{{', '.join(options)}\}}"
+
+    def quotient(self, above: Text, below: Text) -> Text:
+        return Text(rf"\frac{{{above.text}}}{{{below.text}}}")
+
+    def root(self, text: str) -> str:
+        return rf"\sqrt{{{text}}}"
+
+    def truth(self, statement: str) -> str:
+        return rf"\mathbb{{1}}[{statement}]"
+
+    def lines(self, equations: list[tuple[str, str]]) -> str:
+        body = " \\\\\n".join(f"{left} &= {right}" for left, right in equations)
+        return f"\\begin{{align}}\n{body}\n\\end{{align}}\n"
+
+
+def _digits(value: float) -> str:
+    text = str(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
+    return re.sub(r"e([+-])0*", lambda m: "e" + m[1].strip("+"), text)
+
+
+PLAIN, LATEX = Plain(), Latex()
