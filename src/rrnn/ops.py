@@ -74,11 +74,12 @@ def rational(
 
 def initial_state(program: Program, params: Tensor, batch: int) -> Tensor:
     """λ of every stored state: (S, batch, D), differentiable in the parameters."""
-    params = params.to(compute_dtype(params.dtype))
-    values = per_unit_values(program, params)
-    shape = (batch, params.shape[-1])
-    if not program.initial:
-        return params.new_zeros(0, *shape)
+    dtype, shape = compute_dtype(params.dtype), (batch, params.shape[-1])
+    numbers = [program.instructions[i] for i in program.initial]
+    if all(number.op is Op.CONST and number.attr == numbers[0].attr for number in numbers):  # nearly always
+        value = float(numbers[0].attr or 0.0) if numbers else 0.0
+        return params.new_full((len(numbers), *shape), value, dtype=dtype)
+    values = per_unit_values(program, params.to(dtype))
     return torch.stack([values[i].expand(shape) for i in program.initial])
 
 

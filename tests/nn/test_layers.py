@@ -19,9 +19,9 @@ FULL = {"num_layers": 2, "skip": "highway", "norm": "layer"}
 LENGTHS = [3, 6, 0, 5]
 
 
-@pytest.fixture(autouse=True)
-def reference() -> object:
-    with use_backend("reference"):
+@pytest.fixture(autouse=True, params=["reference", "auto"])
+def backend(request: pytest.FixtureRequest) -> object:
+    with use_backend(request.param):
         yield
 
 
@@ -171,6 +171,8 @@ class TestEveryCell:
         layer = make_layer(name)
         state = transform(lambda t: t.detach().requires_grad_(), layer.init_state(2))
         out, end = layer(inputs(3, 2, 4), state)
+        alone, _ = layer(inputs(3, 2, 4)[:, 1], sequences(state, 1))  # unbatched, with a state
+        torch.testing.assert_close(alone, out[:, 1])
         grads = torch.autograd.grad(out.sum(), state[0].states, materialize_grads=True)
         assert all(g.isfinite().all() for g in grads)
         same_state(layer(inputs(3, 2, 4))[1], end)

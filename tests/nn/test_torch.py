@@ -13,17 +13,10 @@ from data_parallel import gradients_of_one, train
 from layers import inputs, make_layer, same_state
 from torch import Tensor, nn
 
-from rrnn.backends import use_backend
 from rrnn.nn import RationalRNN, State, detach
 from rrnn.nn.state import transform
 
 SOME = ("F", "B-max-plus", "odd", "mixed")  # real, max-plus, learned λ and windows, everything at once
-
-
-@pytest.fixture(autouse=True)
-def reference() -> object:
-    with use_backend("reference"):
-        yield
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -192,6 +185,17 @@ def test_truncated_backpropagation() -> None:
     cut = detach(state)
     assert not cut[0].states[0].requires_grad
     layer(inputs(3, 2, 4), cut)[0].sum().backward()
+
+
+def test_nothing_to_do() -> None:
+    """No steps, no sequences."""
+    layer = make_layer("mixed", num_layers=2, bidirectional=True)
+    for steps, batch in ((0, 2), (3, 0)):
+        state = layer.init_state(batch)
+        out, end = layer(inputs(steps, batch, 4), state, lengths=[steps] * batch)
+        assert out.shape == (steps, batch, 2 * layer.hidden_size)
+        out.sum().backward()
+        same_state(end, state)
 
 
 def test_written_for_lstm() -> None:

@@ -58,18 +58,20 @@ class CellParameters(nn.Module):
         dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
-        self.units, self.names = units, program.parameters
+        self.units = units
+        self.names = tuple((name.endswith(BIAS), name.removesuffix(BIAS)) for name in program.parameters)
         self.bias, self.parameter = Named(), Named()
-        for name in program.parameters:
-            if bias or not name.endswith(BIAS):
+        for is_bias, name in self.names:
+            if bias or not is_bias:
                 value = nn.Parameter(torch.empty(units, device=device, dtype=dtype))
-                (self.bias if name.endswith(BIAS) else self.parameter).add(name.removesuffix(BIAS), value)
+                (self.bias if is_bias else self.parameter).add(name, value)
 
     def stack(self, like: Tensor) -> Tensor:
         """(P, units), in the program's order; biases that the layer does not have are zeros."""
         if not self.names:
             return like.new_zeros(0, self.units)
-        rows = [self.of(name) for name in self.names]
+        biases, learned = self.bias, self.parameter  # once: attributes of modules are slow to look up
+        rows = [biases.get(name) if is_bias else learned.get(name) for is_bias, name in self.names]
         return torch.stack([like.new_zeros(self.units) if row is None else row for row in rows])
 
     def of(self, name: str) -> Tensor | None:
@@ -109,6 +111,7 @@ class RationalLayer(nn.Module):
         }
         self.rows = rows_of(lowered, self.widths, [name for name, wanted in extra.items() if wanted])
         self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)  # those that cells read
+        self.own_rows = tuple(r for r in self.rows if r.cell < 0)
         self.window = max((r.window for r in self.rows), default=1)
 
         total = max((r.stop for r in self.rows), default=0)
@@ -217,7 +220,7 @@ class RationalLayer(nn.Module):
         for the cells' own, to read other values than their output."""
         state = self.initial(x.shape[1]) if state is None else state
         y, history = self.project(x, state.history, mask, prefix, drop)
-        own = {r.name: y[..., r.start : r.stop] for r in self.rows if r.cell < 0}
+        own = {r.name: y[..., r.start : r.stop] for r in self.own_rows}
         inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
         cells, params = y[..., : self.columns] if own else y, self.parameter_rows(self.weight)
         out, finals = rational(cells, params, state.states, programs or self.programs, mask=mask, inp=inp)

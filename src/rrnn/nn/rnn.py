@@ -156,7 +156,8 @@ class RationalRNN(nn.Module):
             if lengths is not None or mask is not None:
                 raise ShapeError("a PackedSequence has its own lengths: leave out lengths= and mask=")
             return self._forward_packed(input, hx)
-        self._check_input(input, (2, 3))
+        layers = self._all_layers()
+        self._check_input(input, (2, 3), layers[0])
         batched = input.dim() == 3
         swap = batched and self.batch_first
         if lengths is not None and mask is not None:
@@ -171,9 +172,9 @@ class RationalRNN(nn.Module):
         if lengths is not None:
             mask = mask_of_lengths(lengths, x.shape[0], x.shape[1], x.device)
         if hx is not None:
-            hx = self._check_state(hx, (x.shape[1],) if batched else ())
+            hx = check_state(hx, [layer.state_shapes((x.shape[1],) if batched else ()) for layer in layers])
             hx = hx if batched else transform(lambda t: t.unsqueeze(1), hx)
-        out, state = self._run(x, hx, mask, prefix=lengths is not None)
+        out, state = self._run(layers, x, hx, mask, prefix=lengths is not None)
         if not batched:
             return out.squeeze(1), transform(lambda t: t.squeeze(1), state)
         return out.transpose(0, 1) if swap else out, state
@@ -186,33 +187,42 @@ class RationalRNN(nn.Module):
                 "step needs the past alone, and a bidirectional layer reads its input from the end as well: "
                 "call the layer with the whole sequence, or build it with bidirectional=False"
             )
-        self._check_input(x_t, (1, 2))
+        layers = self._all_layers()
+        self._check_input(x_t, (1, 2), layers[0])
         batched = x_t.dim() == 2
         x = x_t.unsqueeze(0) if batched else x_t.view(1, 1, -1)
         if state is not None:
-            state = self._check_state(state, (x.shape[1],) if batched else ())
+            shapes = [layer.state_shapes((x.shape[1],) if batched else ()) for layer in layers]
+            state = check_state(state, shapes)
             state = state if batched else transform(lambda t: t.unsqueeze(1), state)
-        out, state = self._run(x, state, None, prefix=False)
+        out, state = self._run(layers, x, state, None, prefix=False)
         if not batched:
             return out.view(-1), transform(lambda t: t.squeeze(1), state)
         return out.squeeze(0), state
 
     def _forward_packed(self, packed: PackedSequence, hx: State | None) -> tuple[PackedSequence, State]:
         data, sizes, order, back = packed
-        self._check_input(data, (2,))
+        layers = self._all_layers()
+        self._check_input(data, (2,), layers[0])
         # Longest first, as the data lie: the state goes there and comes back, the output keeps the packing.
         x, lengths = pad_packed_sequence(PackedSequence(data, sizes))
         if hx is not None:
-            hx = reorder(self._check_state(hx, (x.shape[1],)), order)
+            hx = reorder(check_state(hx, [layer.state_shapes((x.shape[1],)) for layer in layers]), order)
         mask = mask_of_lengths(lengths, x.shape[0], x.shape[1], x.device)
-        out, state = self._run(x, hx, mask, prefix=True)
+        out, state = self._run(layers, x, hx, mask, prefix=True)
         data = pack_padded_sequence(out, lengths).data
         return PackedSequence(data, sizes, order, back), reorder(state, back)
 
-    def _run(self, x: Tensor, state: State | None, mask: Tensor | None, prefix: bool) -> tuple[Tensor, State]:
+    def _run(
+        self,
+        layers: Sequence[RationalLayer],
+        x: Tensor,
+        state: State | None,
+        mask: Tensor | None,
+        prefix: bool,
+    ) -> tuple[Tensor, State]:
         """Time first, batched, checked."""
-        x = zero_padding(x, mask)
-        layers, n = self._all_layers(), self.num_directions
+        x, n = zero_padding(x, mask), self.num_directions
         given: Sequence[LayerState | None] = state or [None] * len(layers)
         finals: list[LayerState] = []
         for depth in range(self.num_layers):
@@ -240,7 +250,7 @@ class RationalRNN(nn.Module):
 
     # ---- checks ----------------------------------------------------------------------------------------------------
 
-    def _check_input(self, x: Any, dims: tuple[int, ...]) -> None:
+    def _check_input(self, x: Any, dims: tuple[int, ...], first: RationalLayer) -> None:
         if not isinstance(x, Tensor):
             raise ShapeError(f"the input must be a tensor or a PackedSequence; got {type(x).__name__}")
         if x.dim() not in dims:
@@ -252,15 +262,12 @@ class RationalRNN(nn.Module):
                 f"expected input with {self.input_size} features, got {x.shape[-1]}: the last dimension of an input "
                 f"is input_size; its shape is {tuple(x.shape)}"
             )
-        weight = self._all_layers()[0].weight
+        weight = first.weight
         if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
             raise ShapeError(
                 f"expected input of {weight.dtype}, as the layer's weights are; got {x.dtype}. "
                 f"Convert one: input.to({weight.dtype}), or layer.to({x.dtype})."
             )
-
-    def _check_state(self, state: Any, batch: tuple[int, ...]) -> State:
-        return check_state(state, [layer.state_shapes(batch) for layer in self._all_layers()])
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]
