@@ -10,7 +10,8 @@
 
 typedef @x@ X;       /* what tensors hold */
 typedef @real@ real; /* what is computed with */
-enum { S = @S@, K = @K@, P = @P@, V = @V@, U = @U@, ROWS = @rows@, BLOCK = @block@, LANES = @lanes@ };
+enum { S = @S@, K = @K@, P = @P@, V = @V@, U = @U@, ROWS = @rows@, LANES = @lanes@ };
+enum { BLOCK = @block@, PITCH = BLOCK + 16 }; /* lanes of a block; from row to row: rows 2^n apart would share cache sets */
 enum { KEPT = @kept@ }; /* rows that `again` leaves for `back`, the new states first */
 
 struct call {
@@ -49,22 +50,22 @@ static void back(long n, const X *restrict a, long xk, const X *restrict v, cons
 }
 
 /* All steps of the lanes d0 .. d0 + n of one batch row; `kept` has room for one segment. */
-static void block(const struct call *p, long b, long d0, long n, real (*kept)[KEPT * BLOCK]) {
-    real g[(S + 1) * BLOCK] __attribute__((aligned(64))), unit[(V + 1) * BLOCK] __attribute__((aligned(64)));
-    real acc[(U + 1) * BLOCK] __attribute__((aligned(64))), first[(S + 1) * BLOCK] __attribute__((aligned(64)));
+static void block(const struct call *p, long b, long d0, long n, real (*kept)[KEPT * PITCH]) {
+    real g[(S + 1) * PITCH] __attribute__((aligned(64))), unit[(V + 1) * PITCH] __attribute__((aligned(64)));
+    real acc[(U + 1) * PITCH] __attribute__((aligned(64))), first[(S + 1) * PITCH] __attribute__((aligned(64)));
     X pad[K + 2][LANES] __attribute__((aligned(64))), out[K + 1][LANES] __attribute__((aligned(64)));
     const long whole = n & -LANES, rest = n - whole, B = p->B, D = p->D;
     memset(g, 0, sizeof g), memset(acc, 0, sizeof acc), memset(first, 0, sizeof first), memset(pad, 0, sizeof pad);
     units(n, p->params + d0, D, unit);
-    for (int s = 0; s < S; s++) memcpy(g + s * BLOCK, p->gstate + (s * B + b) * D + d0, n * sizeof(real));
+    for (int s = 0; s < S; s++) memcpy(g + s * PITCH, p->gstate + (s * B + b) * D + d0, n * sizeof(real));
     for (long t1 = p->T; t1 > 0;) {
         const long t0 = (t1 - 1) / p->every * p->every;
         for (int s = 0; s < S; s++)
-            memcpy(first + s * BLOCK, p->saved + ((t0 / p->every * S + s) * B + b) * D + d0, n * sizeof(real));
+            memcpy(first + s * PITCH, p->saved + ((t0 / p->every * S + s) * B + b) * D + d0, n * sizeof(real));
         for (long t = t0; t < t1; t++) {
             const real *old = t > t0 ? kept[t - t0 - 1] : first;
             if (p->mask && !p->mask[t * p->mt + b * p->mb]) {
-                memcpy(kept[t - t0], old, S * BLOCK * sizeof(real));
+                memcpy(kept[t - t0], old, S * PITCH * sizeof(real));
                 continue;
             }
             const X *a = p->x + t * p->xt + b * p->xb + d0, *v = p->inp ? p->inp + t * p->it + b * p->ib + d0 : 0;
@@ -112,8 +113,8 @@ static void block(const struct call *p, long b, long d0, long n, real (*kept)[KE
         }
         t1 = t0;
     }
-    for (int s = 0; s < S; s++) memcpy(p->gstate + (s * B + b) * D + d0, g + s * BLOCK, n * sizeof(real));
-    for (int u = 0; u < U; u++) memcpy(p->partial + (b * U + u) * D + d0, acc + u * BLOCK, n * sizeof(real));
+    for (int s = 0; s < S; s++) memcpy(p->gstate + (s * B + b) * D + d0, g + s * PITCH, n * sizeof(real));
+    for (int u = 0; u < U; u++) memcpy(p->partial + (b * U + u) * D + d0, acc + u * PITCH, n * sizeof(real));
 }
 
 static void work(void *shared) {
@@ -121,7 +122,7 @@ static void work(void *shared) {
     const struct call *p = crew->call;
     const long width = block_width(p->D, p->B, BLOCK, p->threads), across = (p->D + width - 1) / width;
     const long steps = p->every < p->T ? p->every : p->T;
-    void *kept = aligned_alloc(64, (steps + 1) * KEPT * BLOCK * sizeof(real));
+    void *kept = aligned_alloc(64, (steps + 1) * KEPT * PITCH * sizeof(real));
     for (long job; kept && (job = take(crew)) >= 0;) {
         const long d0 = job % across * width, n = p->D - d0 < width ? p->D - d0 : width;
         block(p, job / across, d0, n, kept);

@@ -7,7 +7,8 @@
 
 typedef @x@ X;       /* what tensors hold */
 typedef @real@ real; /* what is computed with */
-enum { S = @S@, K = @K@, P = @P@, V = @V@, ROWS = @rows@, BLOCK = @block@, LANES = @lanes@ };
+enum { S = @S@, K = @K@, P = @P@, V = @V@, ROWS = @rows@, LANES = @lanes@ };
+enum { BLOCK = @block@, PITCH = BLOCK + 16 }; /* lanes of a block; from row to row: rows 2^n apart would share cache sets */
 
 struct call {
     const X *x; long xt, xb, xk;
@@ -32,17 +33,17 @@ static void step(long n, const X *restrict a, long xk, const X *restrict v, X *r
 
 /* All steps of the lanes d0 .. d0 + n of one batch row. */
 static void block(const struct call *p, long b, long d0, long n) {
-    real z[(S + 1) * BLOCK] __attribute__((aligned(64))), unit[(V + 1) * BLOCK] __attribute__((aligned(64)));
+    real z[(S + 1) * PITCH] __attribute__((aligned(64))), unit[(V + 1) * PITCH] __attribute__((aligned(64)));
     X pad[K + 2][LANES] __attribute__((aligned(64))); /* the last lanes: projections, input, output */
     const long whole = n & -LANES, rest = n - whole, B = p->B, D = p->D;
     memset(z, 0, sizeof z), memset(pad, 0, sizeof pad);
     units(n, p->params + d0, D, unit);
-    for (int s = 0; s < S; s++) memcpy(z + s * BLOCK, p->first + (s * B + b) * D + d0, n * sizeof(real));
+    for (int s = 0; s < S; s++) memcpy(z + s * PITCH, p->first + (s * B + b) * D + d0, n * sizeof(real));
     for (long t = 0; t < p->T; t++) {
         X *o = p->out + t * p->ot + b * p->ob + d0;
         if (p->every && t % p->every == 0)
             for (int s = 0; s < S; s++)
-                memcpy(p->saved + ((t / p->every * S + s) * B + b) * D + d0, z + s * BLOCK, n * sizeof(real));
+                memcpy(p->saved + ((t / p->every * S + s) * B + b) * D + d0, z + s * PITCH, n * sizeof(real));
         if (p->mask && !p->mask[t * p->mt + b * p->mb]) {
             memset(o, 0, n * sizeof(X));
             continue;
@@ -61,7 +62,7 @@ static void block(const struct call *p, long b, long d0, long n) {
             few(o + whole, pad[K + 1], rest * sizeof(X));
         }
     }
-    for (int s = 0; s < S; s++) memcpy(p->final + (s * B + b) * D + d0, z + s * BLOCK, n * sizeof(real));
+    for (int s = 0; s < S; s++) memcpy(p->final + (s * B + b) * D + d0, z + s * PITCH, n * sizeof(real));
 }
 
 static void work(void *shared) {

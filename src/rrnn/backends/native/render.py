@@ -36,7 +36,7 @@ TYPES = {
     torch.bfloat16: Type("bf16", "float", "f", "load_bf16({0})", "{place} = store_bf16({value});", lanes=32),
 }
 
-MAX_BLOCK = 512  # lanes
+MAX_BLOCK = 768  # lanes
 SCRATCH = 1 << 15  # bytes of rows that a block keeps at hand
 
 
@@ -95,7 +95,7 @@ def _units(kind: Type, program: Program, units: tuple[int, ...]) -> str:
         if i.op is Op.PARAM
     }
     number = lines.expand(program, units, leaves)
-    loops = Loops(lines, [Store(f"unit[{j} * BLOCK + i]", number[n]) for j, n in enumerate(units)])
+    loops = Loops(lines, [Store(f"unit[{j} * PITCH + i]", number[n]) for j, n in enumerate(units)])
     return _UNITS.replace("@rows@", str(len(loops.rows) + 1)).replace("@loops@", loops.text(4))
 
 
@@ -104,11 +104,11 @@ def _leaves(kind: Type, program: Program, units: tuple[int, ...], state: str) ->
     places = {
         Op.PREACT: (kind.load.format("a[{0} * xk + i]"), program.projections),
         Op.INPUT: (kind.load.format("v[i]"), ()),
-        Op.STATE: (state + "[{0} * BLOCK + i]", program.states),
+        Op.STATE: (state + "[{0} * PITCH + i]", program.states),
         Op.GRAD_OUTPUT: (kind.load.format("q[i]"), ()),
-        Op.GRAD_STATE: ("g[{0} * BLOCK + i]", ()),
+        Op.GRAD_STATE: ("g[{0} * PITCH + i]", ()),
     }
-    leaves = {n: (f"unit[{j} * BLOCK + i]", "") for j, n in enumerate(units)}
+    leaves = {n: (f"unit[{j} * PITCH + i]", "") for j, n in enumerate(units)}
     for n, (op, _, attr) in enumerate(program.instructions):
         if op in places:
             place, names = places[op]
@@ -128,7 +128,7 @@ def render_forward(program: Program, dtype: torch.dtype) -> str:
     lines = Lines(kind.suffix)
     number = lines.expand(program, [*results.values(), output], _leaves(kind, program, units, "z"))
     stores = [
-        Store(place := f"z[{s} * BLOCK + i]", number[n], _leaf_line(lines, place)) for s, n in results.items()
+        Store(place := f"z[{s} * PITCH + i]", number[n], _leaf_line(lines, place)) for s, n in results.items()
     ]
     stores.append(Store("o[i]", number[output], form=kind.store))
     loops = Loops(lines, stores)
@@ -155,8 +155,8 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
     new = {s: number[n] for s, n in step.of_kind("new_state").items()}
     stores = _gradients(kind, program, step, lines, number)
     kept = _kept(lines, new.values(), [s.value for s in stores])
-    keep = [Store(f"kept[{s} * BLOCK + i]", n) for s, n in new.items()]
-    keep += [Store(f"kept[{len(new) + j} * BLOCK + i]", n) for j, n in enumerate(kept)]
+    keep = [Store(f"kept[{s} * PITCH + i]", n) for s, n in new.items()]
+    keep += [Store(f"kept[{len(new) + j} * PITCH + i]", n) for j, n in enumerate(kept)]
     again = Loops(lines, keep)
     given = {store.value: store.place for store in keep if lines.lines[store.value].args}
     back = Loops(lines, stores, given)
@@ -179,7 +179,7 @@ def _gradients(
 ) -> list[Store]:
     """What the step back writes."""
     stores = [
-        Store(place := f"g[{s} * BLOCK + i]", number[n], _leaf_line(lines, place))
+        Store(place := f"g[{s} * PITCH + i]", number[n], _leaf_line(lines, place))
         for s, n in step.of_kind("grad_state").items()
     ]
     preacts = step.of_kind("grad_preact")
@@ -187,7 +187,7 @@ def _gradients(
         stores.append(Store(f"ga[{k} * gxk + i]", number[preacts[k]], form=kind.store))
     stores += [Store("gv[i]", number[n], form=kind.store) for n in step.of_kind("grad_input").values()]
     for j, n in step.of_kind("grad_unit").items():
-        stores.append(Store(f"acc[{j} * BLOCK + i]", number[n], form="{place} += {value};"))
+        stores.append(Store(f"acc[{j} * PITCH + i]", number[n], form="{place} += {value};"))
     return stores
 
 
