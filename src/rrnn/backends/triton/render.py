@@ -126,12 +126,6 @@ def _whole(value: str, constant: bool) -> str:
     return f"tl.full([BLOCK], {value}, tl.float32)" if constant else value
 
 
-def _when(condition: str) -> str:
-    """A mask of lanes that also asks a condition of the whole program (`ok & condition` is no mask to Triton's
-    interpreter)."""
-    return f"d < tl.where({condition}, D, 0)"
-
-
 def _is_const(program: Program, n: int) -> bool:
     return program.instructions[n].op is Op.CONST
 
@@ -143,27 +137,96 @@ class _Renderer:
 
     # ---- pieces ------------------------------------------------------------------------------------------------
 
-    def _loads(self, k: _Kernel, program: Program, offsets: Iterable[object], *, grad: bool = False) -> None:
-        """All loads of some steps (at t + offset each), before any arithmetic."""
+    def _pointers(self, *, grad: bool = False, store: bool = False) -> dict[str, tuple[str, str]]:
+        """name → (where it starts, its stride in time) of the tensors that a kernel walks along."""
+        places = {"xp": ("x + t * xt + b * xb + d", "xt"), "mp": ("mask + t * mt + b * mb", "mt")}
+        if self.program.uses_input:
+            places["ip"] = ("inp + t * it + b * ib + d", "it")
+        if grad:
+            places["gp"] = ("go + t * gt + b * gb + d", "gt")
+            places["sp"] = (f"saved + t // {self.every} * {self.S} * lanes + lane", f"{self.S} * lanes")
+        if store:
+            places["xo"] = ("gx + t * gxt + b * gxb + d", "gxt")
+            if self.program.uses_input:
+                places["io"] = ("gi + t * git + b * gib + d", "git")
+        return places
+
+    def _loads(
+        self,
+        k: _Kernel,
+        program: Program,
+        offsets: Iterable[object],
+        into: str,
+        when: str = "",
+        *,
+        grad: bool = False,
+    ) -> None:
+        """All loads of some steps (at the pointers plus offset·stride), before any arithmetic. `when`: a condition of
+        the whole program under which there is anything to load."""
         used = {(i.op, i.attr) for i in program.instructions}
+        ok = f"mask=d < tl.where({when}, D, 0), other=0.0" if when else "mask=ok, other=0.0"
         for j, at in enumerate(offsets):
             for p in range(self.K):
                 if (Op.PREACT, p) in used:
-                    k(f"a{j}_{p} = tl.load(xp + {at} * xt + {p} * xk, mask=ok, other=0.0).to(tl.float32)")
+                    k(f"{into}{j}_{p} = tl.load(xp + {at} * xt + {p} * xk, {ok})")
             if (Op.INPUT, None) in used:
-                k(f"i{j} = tl.load(ip + {at} * it, mask=ok, other=0.0).to(tl.float32)")
+                k(f"{into}i{j} = tl.load(ip + {at} * it, {ok})")
             if grad:
-                k(f"q{j} = tl.load(gp + {at} * gt, mask=ok, other=0.0).to(tl.float32)")
-            k("if MASKED:", f"    m{j} = tl.load(mask + (t + {at}) * mt + b * mb) != 0")
+                k(f"{into}q{j} = tl.load(gp + {at} * gt, {ok})")
+            k(
+                "if MASKED:",
+                f"    {into}m{j} = tl.load(mp + {at} * mt" + (f", mask={when}, other=0)" if when else ")"),
+            )
+        if grad:
+            k(*(f"{into}w{s} = tl.load(sp + {s} * lanes, {ok})" for s in range(self.S)))
 
-    @staticmethod
-    def _leaf(j: int, state: str) -> Callable[[Op, int], str]:
+    def _turns(
+        self,
+        k: _Kernel,
+        program: Program,
+        steps: int,
+        back: bool,
+        grad: bool,
+        store: bool,
+        body: Callable[[], None],
+    ) -> None:
+        """A loop over turns of `steps` steps that loads the next turn before it computes the current one."""
+        places = self._pointers(grad=grad, store=store)
+        read = {
+            name: stride for name, (_, stride) in places.items() if name in ("xp", "mp", "ip", "gp", "sp")
+        }
+        move = "-=" if back else "+="
+
+        def advance(names: Iterable[str]) -> None:
+            for name in names:
+                by = 1 if name == "sp" else steps
+                k(f"{name} {move} {by} * ({places[name][1]} + wide)")
+
+        self._loads(k, program, range(steps), "a", "turns > 0", grad=grad)
+        k("for turn in range(0, turns):")
+        k.depth += 1
+        advance(read)
+        first = len(k.lines)
+        self._loads(k, program, range(steps), "n", "turn + 1 < turns", grad=grad)
+        loaded = [line.strip() for line in k.lines[first:]]
+        body()
+        advance(name for name in places if name not in read)
+        k(f"t {move} {steps}")
+        for line in loaded:  # what was next is current now
+            name = line.split(" = ")[0]
+            if name == "if MASKED:":
+                k(line)
+            else:
+                k(("    " if name[1] == "m" else "") + f"a{name[1:]} = {name}")
+        k.depth -= 1
+
+    def _leaf(self, j: int, state: str) -> Callable[[Op, int], str]:
         def leaf(op: Op, index: int) -> str:
             return {
-                Op.PREACT: f"a{j}_{index}",
-                Op.INPUT: f"i{j}",
+                Op.PREACT: f"a{j}_{index}.to(tl.float32)",
+                Op.INPUT: f"ai{j}.to(tl.float32)",
                 Op.STATE: f"{state}{index}",
-                Op.GRAD_OUTPUT: f"q{j}",
+                Op.GRAD_OUTPUT: f"aq{j}.to(tl.float32)",
                 Op.GRAD_STATE: f"g{index}",
             }[op]
 
@@ -172,18 +235,38 @@ class _Renderer:
     @staticmethod
     def _select(k: _Kernel, name: str, new: str, old: str, j: int) -> None:
         """name = new, or old on a padded step."""
-        k("if MASKED:", f"    {name} = tl.where(m{j}, {new}, {old})", "else:", f"    {name} = {new}")
+        k("if MASKED:", f"    {name} = tl.where(am{j} != 0, {new}, {old})", "else:", f"    {name} = {new}")
 
     # ---- forwards ------------------------------------------------------------------------------------------------
+
+    def _chunk(
+        self, k: _Kernel, program: Program, body: Callable[[int], None], more: dict[str, tuple[str, str]]
+    ) -> None:
+        """Walk a chunk forwards, `unroll` steps a turn, then one by one. `more`: pointers that the body writes to."""
+        k("t = c * C", "end = tl.minimum(t + C, T)", f"turns = (end - t) // {self.unroll}")
+        places = self._pointers() | more
+        k(*(f"{name} = {start}" for name, (start, _) in places.items()))
+
+        def turn(steps: int) -> Callable[[], None]:
+            def run() -> None:
+                body(steps)
+                k(*(f"{name} += {steps} * ({stride} + wide)" for name, (_, stride) in more.items()))
+
+            return run
+
+        self._turns(k, program, self.unroll, back=False, grad=False, store=False, body=turn(self.unroll))
+        if self.unroll > 1:
+            k("for _ in range(0, end - t):")
+            k.depth += 1
+            self._loads(k, program, [0], "a")
+            turn(1)()
+            k(*(f"{name} += {stride} + wide" for name, (_, stride) in self._pointers().items()), "t += 1")
+            k.depth -= 1
 
     def forward(self) -> str:
         p, k, every = self.program, _Kernel(), self.every
         units, results, output = unit_values(p), p.of_kind("state"), p.of_kind("output")[0]
         k.units(p, units)
-        k("t = c * C", "end = tl.minimum(t + C, T)")
-        k("xp = x + t * xt + b * xb + d", "op = out + t * ot + b * ob + d")
-        if p.uses_input:
-            k("ip = inp + t * it + b * ib + d")
         k(
             *(
                 f"z{s} = tl.load(starts + (c * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
@@ -192,32 +275,22 @@ class _Renderer:
         )
 
         def body(steps: int) -> None:
-            k.depth += 1
-            self._loads(k, p, range(steps))
             for j in range(steps):
-                if every and self.S:
-                    fixed = steps % every == 0
-                    if not fixed or j % every == 0:
-                        when = "ok" if fixed else _when(f"(t + {j}) % {every} == 0")
-                        for s in range(self.S):
-                            at = f"saved + ((t + {j}) // {every} * {self.S} + {s}) * lanes + lane"
-                            k(f"tl.store({at}, z{s}, mask={when})")
+                fixed = bool(every) and steps % every == 0
+                if every and (not fixed or j % every == 0):
+                    when = "ok" if fixed else f"d < tl.where((t + {j}) % {every} == 0, D, 0)"
+                    for s in range(self.S):
+                        at = f"saved + ((t + {j}) // {every} * {self.S} + {s}) * lanes + lane"
+                        k(f"tl.store({at}, z{s}, mask={when})")
                 k.step(p, [*results.values(), output], units, self._leaf(j, "z"), f"s{j}_")
                 for s, n in results.items():
-                    self._select(k, f"z{s}", _whole(f"s{j}_v{n}", _is_const(p, n)), f"z{s}", j)
+                    self._select(k, f"y{s}", _whole(f"s{j}_v{n}", _is_const(p, n)), f"z{s}", j)
+                k(*(f"z{s} = y{s}" for s in results))
                 self._select(k, f"o{j}", _whole(f"s{j}_v{output}", _is_const(p, output)), "0.0", j)
             for j in range(steps):
                 k(f"tl.store(op + {j} * ot, o{j}.to(out.dtype.element_ty), mask=ok)")
-            k(f"xp += {steps} * (xt + wide)", f"op += {steps} * (ot + wide)", f"t += {steps}")
-            if p.uses_input:
-                k(f"ip += {steps} * (it + wide)")
-            k.depth -= 1
 
-        k(f"for _ in range(0, (end - t) // {self.unroll}):")
-        body(self.unroll)
-        if self.unroll > 1:
-            k("for _ in range(0, end - t):")
-            body(1)
+        self._chunk(k, p, body, {"op": ("out + t * ot + b * ob + d", "ot")})
         k("if end == T:")
         k(
             *(f"    tl.store(final + {s} * lanes + lane, z{s}, mask=ok)" for s in range(self.S)),
@@ -237,17 +310,12 @@ class _Renderer:
         plus, times = (OPS[t[semiring.name]].format for t in (PLUS, TIMES))
         carried = sorted(form.carried)
         k.units(p, units)
-        k("t = c * C", "end = tl.minimum(t + C, T)", "xp = x + t * xt + b * xb + d")
-        if p.uses_input:
-            k("ip = inp + t * it + b * ib + d")
         for i, j in carried:
             k(
                 f"m_{i}_{j} = tl.full([BLOCK], {number(semiring.one if i == j else semiring.zero)}, tl.float32)"
             )
 
         def body(steps: int) -> None:
-            k.depth += 1
-            self._loads(k, p, range(steps))
             for s in range(steps):
                 tag = f"s{s}_"
                 k.step(p, entries.values(), units, self._leaf(s, "none"), tag)
@@ -264,16 +332,8 @@ class _Renderer:
                     k(f"n_{i}_{j} = {_whole(text, not terms)}")
                 for i, j in carried:
                     self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", s)
-            k(f"xp += {steps} * (xt + wide)", f"t += {steps}")
-            if p.uses_input:
-                k(f"ip += {steps} * (it + wide)")
-            k.depth -= 1
 
-        k(f"for _ in range(0, (end - t) // {self.unroll}):")
-        body(self.unroll)
-        if self.unroll > 1:
-            k("for _ in range(0, end - t):")
-            body(1)
+        self._chunk(k, p, body, {})
         for e, (i, j) in enumerate(carried):
             k(f"tl.store(entries + (c * {len(carried)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
         arguments = (
@@ -348,51 +408,42 @@ class _Renderer:
         """Walk the chunk's segments of `every` steps from its end: load everything, recompute the states between the
         saved ones (w{j}_{s}: before step j), then take `step(j, offset)` from last to first. A last segment that T
         cuts off is walked step by step, each time from the saved state: little code, run once."""
-        E = self.every
+        E, places = self.every, self._pointers(grad=True, store=store)
         k("begin = c * C", "end = tl.minimum(begin + C, T)", f"t = begin + (end - begin - 1) // {E} * {E}")
-        pointers = {"xp": ("x", "xt", "xb"), "gp": ("go", "gt", "gb")}
-        if self.program.uses_input:
-            pointers["ip"] = ("inp", "it", "ib")
-        if store:
-            pointers["xo"] = ("gx", "gxt", "gxb")
-        if store and self.program.uses_input:
-            pointers["io"] = ("gi", "git", "gib")
-        for name, (base, along, row) in pointers.items():
-            k(f"{name} = {base} + t * {along} + b * {row} + d")
-        back = [f"{name} -= {E} * ({along} + wide)" for name, (_, along, _) in pointers.items()] + [
-            f"t -= {E}"
-        ]
-        saved = [
-            f"w0_{s} = tl.load(saved + (t // {E} * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
-            for s in range(self.S)
-        ]
+        k(*(f"{name} = {start}" for name, (start, _) in places.items()))
         if E > 1:
             k(f"if t + {E} > end:")
             k.depth += 1
             k("for past in range(0, end - t):", "    j = end - t - 1 - past")
             k.depth += 1
-            k(*saved)
+            k(*(f"w0_{s} = tl.load(sp + {s} * lanes, mask=ok, other=0.0)" for s in range(self.S)))
             k("for i in range(0, j):")
             k.depth += 1
-            self._loads(k, program, ["(i + wide)"])
+            self._loads(k, program, ["(i + wide)"], "a")
             self._renew(k, program, 0, "w0_", "w1_")
             k(*(f"w0_{s} = w1_{s}" for s in range(self.S)), *([] if self.S else ["pass"]))
             k.depth -= 1
-            self._loads(k, program, ["j"], grad=True)
+            self._loads(k, program, ["j"], "a", grad=True)
             step(0, "j")
             k.depth -= 1
-            k(*back)
+            k(
+                *(
+                    f"{name} -= {1 if name == 'sp' else E} * ({stride} + wide)"
+                    for name, (_, stride) in places.items()
+                )
+            )
+            k(f"t -= {E}")
             k.depth -= 1
-        k(f"for _ in range(0, (t - begin + {E}) // {E}):")
-        k.depth += 1
-        self._loads(k, program, range(E), grad=True)
-        k(*saved)
-        for j in range(E - 1):
-            self._renew(k, program, j, f"w{j}_", f"w{j + 1}_")
-        for j in reversed(range(E)):
-            step(j, j)
-        k(*back)
-        k.depth -= 1
+        k(f"turns = (t - begin + {E}) // {E}")
+
+        def body() -> None:
+            k(*(f"w0_{s} = aw{s}" for s in range(self.S)))
+            for j in range(E - 1):
+                self._renew(k, program, j, f"w{j}_", f"w{j + 1}_")
+            for j in reversed(range(E)):
+                step(j, j)
+
+        self._turns(k, program, E, back=True, grad=True, store=store, body=body)
 
     def backward(self) -> str:
         p, k = adjoint(self.program).step, _Kernel()
