@@ -274,9 +274,11 @@ def _op_forward(
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     parsed = [Program.parse(text) for text in programs]
     with torch.no_grad():
-        return _forward(
+        out, finals, saved = _forward(
             resolve(backend, x.device, x.dtype, parsed), x, params, states, mask, inp, parsed, widths, every
         )
+    # Flat: as a dimension, ⌈T / every⌉ is 1 for short sequences, and a graph traced on one would refuse longer ones.
+    return out, finals, [kept.reshape(-1) for kept in saved]
 
 
 def _op_backward(
@@ -293,6 +295,8 @@ def _op_backward(
     backend: str,
 ) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
     parsed = [Program.parse(text) for text in programs]
+    shapes = [(-(-x.shape[0] // every), *g.shape) for g in grad_finals]
+    saved = [kept.view(shape) for kept, shape in zip(saved, shapes, strict=True)]
     with torch.no_grad():
         return _backward(
             resolve(backend, x.device, x.dtype, parsed),
@@ -329,7 +333,7 @@ def _fake_forward(
     counts = [len(Program.parse(text).states) for text in programs]
     finals = [x.new_empty(n, batch, w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
     kept = (steps + every - 1) // every if every else 0
-    saved = [x.new_empty(kept, n, batch, w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
+    saved = [x.new_empty(kept * n * batch * w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
     return x.new_empty(steps, batch, sum(widths)), finals, saved if every else []
 
 
