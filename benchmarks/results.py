@@ -59,8 +59,9 @@ def print_table(rows: list[list[str]]) -> None:
             print("  ".join("-" * w for w in widths))
 
 
-def write(path: Path, rows: list[Row]) -> None:
-    path.write_text(json.dumps({"meta": meta(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
+def write(path: Path, rows: list[Row], **more: Any) -> None:
+    """The result file; `more` goes into its meta."""
+    path.write_text(json.dumps({"meta": meta() | more, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 def meta() -> dict[str, Any]:
