@@ -67,6 +67,12 @@ def test_semiring_identities(semiring: str) -> None:
         assert b.plus(x, x) == x
 
 
+@pytest.mark.parametrize("semiring", ["max-plus", "min-plus", "log"])
+def test_an_infinite_zero_absorbs_sums(semiring: str) -> None:
+    b, x, _ = make(semiring)
+    assert b.emit(Op.ADD, b.zero, x) == b.emit(Op.ADD, x, b.zero) == b.zero
+
+
 def test_boolean_ends() -> None:
     b, x, _ = make("boolean")
     assert b.plus(x, b.one) == b.plus(b.one, x) == b.one
