@@ -1,38 +1,73 @@
 """Compiled kernels on disk: one private folder, content-hashed names, atomic writes, nothing trusted unchecked.
 
 An entry is one file: the payload followed by a line with the SHA-256 of (key, payload), which both a loader of
-libraries and Python (a comment) ignore. A file that is stale, cut short, changed,
-owned by someone else or writable by others is not used; it is built again.
+libraries and Python (a comment) ignore. A file that is stale, cut short, changed, owned by someone else or writable by
+others is not used; it is built again. Where the folder cannot be used at all, a temporary one takes its place for the
+life of the process, and a warning says so.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
+import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
-
-from rrnn.errors import BackendError
 
 
 def cache_folder() -> Path:
-    """`$RRNN_CACHE`, or `~/.cache/rrnn`; made private to the user, and refused when it is not."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(os.environ.get("RRNN_CACHE") or Path(base) / "rrnn")
+    """`$RRNN_CACHE`, or `~/.cache/rrnn`; made private to the user. If it is not, or cannot be made: a temporary one."""
     try:
+        folder = wanted_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = folder.resolve()
     except OSError as error:
-        raise BackendError(
-            f"cannot make the kernel cache folder {folder}: {error}. Set RRNN_CACHE."
-        ) from None
-    if not _private(folder):
-        raise BackendError(
-            f"the kernel cache folder {folder} is owned or writable by others, so its files cannot be trusted. "
-            "Make it yours alone (chmod 700), or set RRNN_CACHE to a private folder."
-        )
-    return folder
+        return _instead_of(error.filename, error.strerror)
+    except RuntimeError as error:  # a user without a home
+        return _instead_of("a folder", str(error))
+    if _private(folder):
+        return folder
+    return _instead_of(
+        str(folder),
+        "it is owned or writable by others, so its files cannot be trusted; chmod 700 makes it yours alone",
+    )
+
+
+def wanted_folder() -> Path:
+    """Where the cache is meant to be."""
+    if chosen := os.environ.get("RRNN_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rrnn"
+
+
+@cache
+def _instead_of(folder: str, why: str) -> Path:
+    """The temporary folder in place of one that cannot be used, which a warning names, once."""
+    warnings.warn(
+        f"rrnn cannot keep compiled kernels in {folder} ({why}). Each process compiles them anew, in a temporary "
+        "folder. Set RRNN_CACHE to a folder of your own.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return _temporary()
+
+
+@cache
+def _temporary() -> Path:
+    """A private folder that lives as long as this process."""
+    owner, made = os.getpid(), Path(tempfile.mkdtemp(prefix="rrnn-"))
+
+    def remove() -> None:
+        if os.getpid() == owner:  # not when a forked child ends
+            shutil.rmtree(made, ignore_errors=True)
+
+    atexit.register(remove)
+    return made
 
 
 def _private(path: Path) -> bool:
@@ -45,15 +80,24 @@ def _private(path: Path) -> bool:
 def cached(key: str, suffix: str, build: Callable[[], bytes]) -> Path:
     """The file of this key, built if there is no good one. Safe with many processes at once."""
     digest = hashlib.sha256(key.encode()).digest()
-    path = cache_folder() / f"{digest.hex()[:32]}{suffix}"
-    if _good(path, digest):
-        return path
+    name, folder = f"{digest.hex()[:32]}{suffix}", cache_folder()
+    for place in (folder, _temporary()) if _temporary.cache_info().currsize else (folder,):
+        if _good(place / name, digest):
+            return place / name
     payload = build()
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".building-", suffix=suffix)
+    content = payload + _seal(digest, payload)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(payload + _seal(digest, payload))
-        os.chmod(temporary, 0o600)
+        return _write(folder / name, content)
+    except OSError as error:  # read-only, or full: what is there can still be used
+        return _write(_instead_of(str(folder), error.strerror or "") / name, content)
+
+
+def _write(path: Path, content: bytes) -> Path:
+    """All of it or nothing, however many write at once."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".building-", suffix=path.suffix)
+    try:
+        with os.fdopen(handle, "wb") as file:  # mkstemp made it readable and writable by its owner alone
+            file.write(content)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
