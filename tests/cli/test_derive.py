@@ -44,6 +44,11 @@ def test_zoo(name: str, capsys: Capture, golden: Callable[[str, str], None]) -> 
     golden(f"derive/{name}.scan.txt", derive(capsys, name, "--scan"))
 
 
+def test_the_documentation_shows_it(capsys: Capture) -> None:
+    page = Path(__file__).parents[2] / "docs" / "compiler.md"
+    assert f"$ rrnn derive F\n{derive(capsys, 'F')}```\n" in page.read_text(encoding="utf-8")
+
+
 def test_a_file(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "mine.cell"
     path.write_text(get_cell("C").renamed("mine").to_text(), encoding="utf-8")
