@@ -21,11 +21,13 @@ from rrnn.backends.base import Backend, compute_dtype
 from rrnn.backends.reference import serial
 from rrnn.backends.reference.interpreter import interpret, leaves, per_unit_values
 from rrnn.backends.registry import chosen, resolve
+from rrnn.backends.triton.plan import save_every as gpu_interval
 from rrnn.errors import BackendError
 from rrnn.ir import Op, Program, adjoint
 
 SAVE_EVERY = 16
-"""Training saves the states before every SAVE_EVERY-th step and recomputes the others; 1 saves them all."""
+"""On the CPU, training saves the states before every SAVE_EVERY-th step and recomputes the others; 1 saves them all.
+On a GPU the interval is `rrnn.backends.triton.plan.save_every`."""
 
 
 class Result(NamedTuple):
@@ -51,7 +53,11 @@ def rational(
     grad = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (x, inp, *params, *states)
     )
-    every = (save_every or SAVE_EVERY) if grad else 0
+    every = 0
+    if grad and save_every is not None:
+        every = save_every
+    elif grad:
+        every = min(gpu_interval(len(p.instructions)) for p in programs) if x.is_cuda else SAVE_EVERY
     if torch.compiler.is_compiling():
         texts = [p.text for p in programs]
         out, final, _ = torch.ops.rrnn.forward(

@@ -6,43 +6,18 @@ import importlib.util
 import os
 from functools import lru_cache
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rrnn.backends.base import Backend
 from rrnn.backends.cache import cached
+from rrnn.backends.triton.plan import Plan, plan
 from rrnn.backends.triton.render import render
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-
-
-class Plan(NamedTuple):
-    """How to run a kernel: lanes of a program, its warps, steps a turn, steps of a chunk (0: serial)."""
-
-    block: int
-    warps: int
-    unroll: int
-    chunk: int
-
-
-def plan(steps: int, lanes: int, every: int, size: int, projections: int) -> Plan:
-    """The rule: one lane a thread, and as many steps a turn as registers hold. Lanes too few to fill the chip
-    (about 16k) are multiplied by cutting time into chunks, of at least 64 steps and a multiple of 64."""
-    unroll = 16 if projections <= 2 else 8 if projections <= 6 else 4
-    if every:
-        unroll = max(unroll // every, 1) * every if unroll >= every else unroll
-    chunk = 0
-    if lanes < FULL and steps >= 2 * MIN_CHUNK:
-        wanted = -(-steps // max(1, TARGET // lanes))
-        chunk = max(MIN_CHUNK, -(-wanted // 64) * 64)
-        chunk = 0 if chunk >= steps else chunk
-    return Plan(block=64 if size == 2 else 32, warps=1, unroll=unroll, chunk=chunk)
-
-
-FULL, TARGET, MIN_CHUNK = 12_288, 65_536, 64
 
 
 @lru_cache(maxsize=512)
@@ -89,8 +64,8 @@ class Triton(Backend):
         out: Tensor,
         schedule: Plan | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        steps, batch, count, units = x.shape
-        how = schedule or plan(steps, batch * units, every, x.element_size(), count)
+        steps, batch, _, units = x.shape
+        how = schedule or plan(steps, batch * units, x.element_size(), len(program.instructions))
         kernels = _module(program, how.unroll, every)
         x, params, state = _rows(x), params.contiguous(), state.contiguous()
         inp = None if inp is None else _rows(inp.to(x.dtype))
@@ -171,8 +146,10 @@ class Triton(Backend):
         grad_inp: Tensor | None,
         schedule: Plan | None = None,
     ) -> tuple[Tensor, Tensor]:
-        steps, batch, count, units = x.shape
-        how = schedule or plan(steps, batch * units, every, x.element_size(), count)
+        steps, batch, _, units = x.shape
+        how = schedule or plan(
+            steps, batch * units, x.element_size(), len(program.instructions), backward=True
+        )
         kernels = _module(program, how.unroll, every)
         x, params, saved, go = _rows(x), params.contiguous(), saved.contiguous(), _rows(grad_out.to(x.dtype))
         inp = None if inp is None else _rows(inp.to(x.dtype))
