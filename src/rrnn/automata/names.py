@@ -29,7 +29,12 @@ def definitions(cell: Cell) -> dict[ex.Expr, str]:
     weights = [weight for _, weight in cell.weights()]
     nodes = dict.fromkeys(node for top in [*weights, cell.output_expr] for node in ex.walk(top))
     for node in nodes:
-        if isinstance(node, ex.Call) and isinstance(node.argument, (ex.Linear, ex.Parameter)):
+        # A gate squashes; −x does not, and would take the name from σ(x) in σ(−x) and σ(x).
+        if (
+            isinstance(node, ex.Call)
+            and node.function != "neg"
+            and isinstance(node.argument, (ex.Linear, ex.Parameter))
+        ):
             claim(node, node.argument.name)
     # Small weights first: what explains a weight is then named before it, so that reading the text and naming
     # again gives the same names.
