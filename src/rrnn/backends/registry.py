@@ -66,6 +66,8 @@ def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Seque
                 raise BackendError(f"the {name} backend cannot run {program.name!r} here: {why}")
         return backend
     for candidate in TABLE:
+        if candidate == "triton" and device.type != "cuda":
+            continue  # its interpreter runs on the CPU, for tests: a thousand times slower, so by name only
         backend = get_backend(candidate)
         if not any(backend.why_not(device, dtype, program) for program in programs):
             return backend

@@ -1,0 +1,78 @@
+"""Corners of the Triton backend, in its interpreter: nothing to do, no states, autograd, what it cannot run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from calls import Call, make_call
+from kernel_cases import Case, Schedule, arguments, check, compare, expected, needs_interpreter, run_triton
+
+from rrnn.backends import get_backend, resolve, use_backend
+from rrnn.errors import BackendError
+from rrnn.ops import rational
+
+pytestmark = [needs_interpreter, pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")]
+
+CPU = torch.device("cpu")
+
+
+def tiny(cell: str, shape: tuple[int, int, int], schedule: Schedule, mask: str = "whole") -> Case:
+    return Case(cell, "float32", shape, mask, schedule, "given", "dense")
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 3), (3, 0, 3), (3, 2, 0), (0, 0, 0)], ids=str)
+@pytest.mark.parametrize("name", ["B", "SRU", "memoryless"])
+def test_nothing_to_do(name: str, shape: tuple[int, int, int]) -> None:
+    check(tiny(name, shape, Schedule(2, 0, 2)))
+
+
+@pytest.mark.parametrize("schedule", [Schedule(1, 0, 1), Schedule(8, 16, 8)], ids=str)
+def test_a_single_step(schedule: Schedule) -> None:
+    check(tiny("B", (1, 1, 1), schedule))
+
+
+def test_a_chunk_that_is_all_padding() -> None:
+    case = tiny("B", (9, 1, 2), Schedule(1, 3, 3))
+    a = arguments(case)
+    a.mask = torch.ones(9, 1, dtype=torch.bool)
+    a.mask[3:6] = False
+    a.x[3:6] = float("nan")
+    compare(run_triton(case, a), expected(a))
+
+
+def gradients_of(call: Call) -> list[torch.Tensor]:
+    out, finals = rational(
+        call.x, call.params, call.states, call.programs, mask=call.mask, inp=call.inp, save_every=2
+    )
+    loss = out.double().square().sum() + sum(s.double().square().sum() for s in finals)
+    return [out, *finals, *torch.autograd.grad(loss, call.leaves, materialize_grads=True)]
+
+
+def test_through_autograd() -> None:
+    """Cells side by side write into slices of one output, read slices of one input; parameters get gradients."""
+    call = make_call("B", "SRU", steps=3, batch=1, dtype=torch.float32, seed=4)
+    call.mask = torch.tensor([[True], [False], [True]])
+    with use_backend("reference"):
+        theirs = gradients_of(call.detached())
+    with use_backend("triton"):
+        ours = gradients_of(call.detached())
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_inference_saves_nothing() -> None:
+    call = make_call("B", steps=3, batch=1, dtype=torch.float32, grad=False)
+    x = call.x.unflatten(-1, (2, 3))
+    out = torch.full((3, 1, 3), float("nan"))
+    _, saved = get_backend("triton").forward(
+        call.programs[0], x, call.params[0], call.states[0], None, None, 0, out
+    )
+    assert saved is None and out.isfinite().all()
+
+
+def test_it_is_not_chosen_where_it_is_interpreted() -> None:
+    call = make_call("B")
+    for dtype in (torch.float16, torch.float32):
+        assert resolve("auto", CPU, dtype, call.programs).name != "triton"
+    assert resolve("triton", CPU, torch.float32, call.programs).name == "triton"
+    with pytest.raises(BackendError, match=r"float32, bfloat16 and float16, not torch\.float64"):
+        resolve("triton", CPU, torch.float64, call.programs)
