@@ -60,6 +60,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip("needs a CUDA device, and TRITON_INTERPRET not set")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """One cache of compiled kernels for all workers, beside pytest's own; names are hashes, so it is never stale."""
+    if "RRNN_CACHE" not in os.environ and hasattr(config, "cache"):
+        folder = config.cache.mkdir("kernels")
+        folder.chmod(0o700)
+        os.environ["RRNN_CACHE"] = str(folder)
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """`golden(name, text)`: the text equals the file tests/golden/NAME, which --update-golden rewrites."""

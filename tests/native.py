@@ -1,0 +1,40 @@
+"""Small programs for tests of generated C: one instruction, run over all its arguments at once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from rrnn.backends import get_backend
+from rrnn.ir import Op, Program
+from rrnn.ir.builder import Builder
+from rrnn.semirings import get_semiring
+
+
+def function_program(op: Op, *, of_logaddexp: bool = False) -> Program:
+    """A program without states whose output is one function of its projections; `of_logaddexp` replaces the last
+    argument by the logaddexp of both, as SHARE has it in gradients."""
+    b = Builder(get_semiring("real"))
+    args = [b.leaf(Op.PREACT, k) for k in range(op.arity)]
+    if of_logaddexp:
+        args[1] = b.emit(Op.LOGADDEXP, *args)
+    value = b.emit(op, *args)
+    program, _ = b.finish(
+        f"test_{op.text}",
+        projections=tuple("ab"[: op.arity]),
+        parameters=(),
+        states=(),
+        initial=(),
+        outputs=[("score", 0, value), ("output", 0, value)],
+    )
+    return program
+
+
+def apply(program: Program, *args: Tensor) -> Tensor:
+    """The program's output on 1-dimensional arguments, as the native backend computes it."""
+    n = args[0].numel()
+    x = torch.stack([a.reshape(n) for a in args]).view(1, 1, len(args), n)
+    out, none = torch.empty(1, 1, n, dtype=x.dtype), torch.empty(0, n, dtype=x.dtype)
+    state = torch.empty(0, 1, n, dtype=x.dtype)
+    get_backend("native").forward(program, x, none, state, None, None, 0, out)
+    return out.view(n)
