@@ -1,9 +1,10 @@
-"""The paper's four models: RRNN(B), RRNN(B) over max-plus, RRNN(C), RRNN(F).
+"""The paper's four models, RRNN(B), RRNN(B) over max-plus, RRNN(C), RRNN(F), and the example it starts from.
 
 `gate=True` adds the output gate o = σ(W_o v + b_o) of the paper's language models: h = tanh(o ⊙ c).
 """
 
 from rrnn.automata import Cell, Expr, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
+from rrnn.errors import CellError
 
 
 def gates(suffix: str = "") -> tuple[Expr, Expr]:
@@ -29,15 +30,35 @@ def b(gate: bool = False) -> Cell:
     )  # fmt: skip
 
 
-def b_max_plus(gate: bool = False) -> Cell:
-    """c = max(f + c', u) with f = log σ(W_f v + b_f), u = W_u v."""
-    h = tanh(log_sigmoid(linear("o", bias=True)) + score) if gate else tanh(score)
+def example() -> Cell:
+    """The paper's motivating example: B with g = tanh and a bias, u = (1 − f) ⊙ tanh(W_u v + b_u)."""
+    f = sigmoid(linear("f", bias=True))
     return (
-        Cell("B_max_plus", semiring="max-plus")
+        Cell("example")
         .initial("q0").loop("q0", one)
-        .arc("q0", "q1", linear("u")).loop("q1", log_sigmoid(linear("f", bias=True)))
+        .arc("q0", "q1", ((1 - f) * tanh(linear("u", bias=True))).named("u")).loop("q1", f)
         .final("q1")
-        .output(h)
+        .output(tanh(score))
+    )  # fmt: skip
+
+
+def b_max_plus(gate: bool = False, inputs: str = "plain") -> Cell:
+    """c = max(f + c', u) with f = log σ(W_f v + b_f), u = W_u v.
+
+    Max-plus has no negation, so there is no 1 − f. Two inputs that the paper leaves for future work scale u in
+    log space: "gated" adds log σ(W_i v + b_i), the log of an input gate; "coupled" adds log(1 − exp f), which is
+    log σ(−(W_f v + b_f)).
+    """
+    a, u = linear("f", bias=True), linear("u")
+    if inputs not in ("plain", "gated", "coupled"):
+        raise CellError(f"inputs is 'plain', 'gated' or 'coupled'; got {inputs!r}")
+    u = {"plain": u, "gated": u + log_sigmoid(linear("i", bias=True)), "coupled": u + log_sigmoid(-a)}[inputs]
+    return (
+        Cell("B_max_plus" if inputs == "plain" else f"B_max_plus_{inputs}", semiring="max-plus")
+        .initial("q0").loop("q0", one)
+        .arc("q0", "q1", u if inputs == "plain" else u.named("u")).loop("q1", log_sigmoid(a))
+        .final("q1")
+        .output(tanh(log_sigmoid(linear("o", bias=True)) + score) if gate else tanh(score))
     )  # fmt: skip
 
 
