@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from rrnn.automata import Cell, Expr, definitions, expr_text, linear, one, parameter, score, sigmoid, tanh
+from rrnn.automata import (
+    Cell,
+    Expr,
+    definitions,
+    expr_text,
+    linear,
+    log,
+    one,
+    parameter,
+    relu,
+    score,
+    sigmoid,
+    step,
+    tanh,
+)
 from rrnn.errors import CellError
 
 f, g, u = sigmoid(linear("f", bias=True)), tanh(linear("g")), linear("u")
@@ -65,3 +79,15 @@ def test_a_large_weight_before_the_one_that_explains_it() -> None:
         ("u", '(1 - f) * linear("u")'),
         ("k", 'u * linear("k")'),
     ]
+
+
+def test_a_second_name_of_an_expression_is_free_for_others() -> None:
+    r = log(1 + relu(parameter("r")))
+    cell = (
+        Cell("A", "boolean")
+        .initial("q0")
+        .arc("q0", "q1", step(linear("u")))
+        .final("q0", step(r.named("w")) * step(r.named("u")))
+        .final("q1")
+    )
+    assert Cell.from_text(cell.to_text()) == cell

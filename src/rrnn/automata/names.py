@@ -16,10 +16,9 @@ def definitions(cell: Cell) -> dict[ex.Expr, str]:
     the projection or parameter it squashes, and a weight after the one projection that no inner name explains.
     """
     names: dict[ex.Expr, str] = {}
-    taken: set[str] = set(RESERVED)
     for label, node in given_names(cell).items():
         names.setdefault(node, label)
-        taken.add(label)
+    taken = RESERVED | set(names.values())  # a second name of an expression is not written, so it is free
 
     def claim(node: ex.Expr, name: str) -> None:
         if node not in names and name not in taken:
