@@ -55,7 +55,8 @@ def header() -> str:
     return _resource("kernel.h")
 
 
-def _fill(template: str, **values: object) -> str:
+def fill(template: str, **values: object) -> str:
+    """A template of this folder with @KEY@ replaced."""
     text = _resource(template)
     for key, value in values.items():
         text = text.replace(f"@{key}@", str(value))
@@ -132,7 +133,7 @@ def render_forward(program: Program, dtype: torch.dtype) -> str:
     ]
     stores.append(Store("o[i]", number[output], form=kind.store))
     loops = Loops(lines, stores)
-    return _fill(
+    return fill(
         "forward.c",
         **_common(kind, program, units),
         units=_units(kind, program, units),
@@ -161,7 +162,7 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
     given = {store.value: store.place for store in keep if lines.lines[store.value].args}
     back = Loops(lines, stores, given)
     rows = len(program.states) * 2 + len(units) + len(whole.units)
-    return _fill(
+    return fill(
         "backward.c",
         **_common(kind, step, units),
         U=len(whole.units),

@@ -1,0 +1,130 @@
+"""Layers whose units mix: c_t = M c_{t−1} + u_t with a whole matrix M, which the input may choose.
+
+What they share with `RationalRNN`: layouts, masks, lengths, streaming. The state is one tensor, (batch, units).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from rrnn.backends.base import compute_dtype
+from rrnn.errors import ShapeError
+from rrnn.nn.affine import IDENTITY, affine_scan
+from rrnn.nn.masks import check_mask, mask_of_lengths
+
+
+class AffineRNN(nn.Module, ABC):
+    """One layer of an affine recurrence. A subclass says what the symbols, the matrices and u_t are."""
+
+    features: int
+    """Dimensions of one step of one sequence: 0 for symbols, 1 for vectors."""
+
+    def __init__(self, hidden_size: int, batch_first: bool, chunk: int | None) -> None:
+        super().__init__()
+        for name, value in (("hidden_size", hidden_size), ("chunk", chunk)):
+            if not (value is None and name == "chunk") and not _whole(value):
+                raise ShapeError(f"{name} must be a whole number above 0; got {value!r}")
+        self.hidden_size, self.batch_first, self.chunk = hidden_size, bool(batch_first), chunk
+
+    @abstractmethod
+    def affine(self, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """(symbols (T, B) without those of padding, matrices (S, d, d), u (T, B, d)) of a checked input, time first.
+        Whatever padding holds must reach none of them."""
+
+    @abstractmethod
+    def check_input(self, input: Tensor, mask: Tensor | None) -> None:
+        """Raise a `ShapeError` for an input that is not this layer's."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """Of the parameters, and so of the output."""
+
+    def init_state(self, batch_size: int | None = None) -> Tensor:
+        """c_0: zeros (batch, units), or (units,) for unbatched input."""
+        shape = (self.hidden_size,) if batch_size is None else (batch_size, self.hidden_size)
+        return next(self.parameters()).new_zeros(shape, dtype=compute_dtype(self.dtype))
+
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        *,
+        lengths: Tensor | Sequence[int] | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """(states c_1 … c_T, the last state) of a batch, time first unless `batch_first`, or of one sequence.
+
+        `hx` is a state that an earlier call returned. `lengths` (B) or `mask` (True at valid steps) say what is
+        padding: it changes no state, outputs zeros, and nothing depends on what it holds."""
+        dims = input.dim() if isinstance(input, Tensor) else -1
+        if dims - self.features not in (1, 2):
+            came = tuple(input.shape) if isinstance(input, Tensor) else type(input).__name__
+            raise ShapeError(
+                f"expected a tensor with {self.features + 1} or {self.features + 2} dimensions; got {came}"
+            )
+        batched = dims - self.features == 2
+        swap = batched and self.batch_first
+        leading = tuple(input.shape[: dims - self.features])
+        if lengths is not None and mask is not None:
+            raise ShapeError("both lengths= and mask= are given; a mask says it all, so leave out lengths=")
+        if lengths is not None and not batched:
+            raise ShapeError("lengths= is for batches; one sequence can have a mask=")
+        if mask is not None:
+            layout = "(batch, time)" if swap else "(time, batch)" if batched else "(time,)"
+            mask = check_mask(mask, leading, layout).to(input.device)
+            mask = mask.T if swap else mask if batched else mask.unsqueeze(1)
+        x = input.transpose(0, 1) if swap else input if batched else input.unsqueeze(1)
+        if lengths is not None:
+            mask = mask_of_lengths(lengths, x.shape[0], x.shape[1], x.device)
+        self.check_input(x, mask)
+        first = self._state(hx, x.shape[1], batched)
+        symbols, matrices, u = self.affine(x, mask)
+        if mask is not None:
+            symbols, u = torch.where(mask, symbols, IDENTITY), torch.where(mask.unsqueeze(-1), u, 0.0)
+        work = first.dtype
+        states = affine_scan(symbols, matrices.to(work), u.to(work), first, chunk=self.chunk)
+        final = states[-1] if x.shape[0] else first
+        out = states if mask is None else torch.where(mask.unsqueeze(-1), states, 0.0)
+        out = out.to(self.dtype)
+        if not batched:
+            return out.squeeze(1), final.squeeze(0)
+        return out.transpose(0, 1) if swap else out, final
+
+    def step(self, x_t: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(output, state) of one step, for streaming."""
+        if not isinstance(x_t, Tensor) or x_t.dim() - self.features not in (0, 1):
+            came = tuple(x_t.shape) if isinstance(x_t, Tensor) else type(x_t).__name__
+            raise ShapeError(
+                f"expected one step, a tensor with {self.features} or {self.features + 1} dimensions; got {came}"
+            )
+        batched = x_t.dim() - self.features == 1
+        x = x_t.unsqueeze(0) if batched else x_t.view(1, 1, *x_t.shape)
+        self.check_input(x, None)
+        first = self._state(state, x.shape[1], batched)
+        symbols, matrices, u = self.affine(x, None)
+        m, u = matrices[symbols[0]].to(first.dtype), u[0].to(first.dtype)
+        final = torch.baddbmm(u.unsqueeze(-1), m, first.unsqueeze(-1)).squeeze(-1)
+        final = final if batched else final.squeeze(0)
+        return final.to(self.dtype), final
+
+    def _state(self, hx: Tensor | None, batch: int, batched: bool) -> Tensor:
+        """The first state, (B, d), in the dtype that states have."""
+        if hx is None:
+            return self.init_state(batch)
+        expected = (batch, self.hidden_size) if batched else (self.hidden_size,)
+        if not isinstance(hx, Tensor) or not hx.is_floating_point() or tuple(hx.shape) != expected:
+            came = f"{hx.dtype} {tuple(hx.shape)}" if isinstance(hx, Tensor) else type(hx).__name__
+            raise ShapeError(
+                f"expected a state of shape {expected}, numbers of {'(batch, units)' if batched else '(units,)'}; "
+                f"got {came}. Pass a state that this layer returned, or init_state."
+            )
+        return (hx if batched else hx.unsqueeze(0)).to(compute_dtype(self.dtype))
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
