@@ -1,6 +1,7 @@
 """How fast a compiled cell runs: gates, recurrence and output, after the matrix product, against eager torch.
 
     python benchmarks/kernels.py --device cpu [--threads 1 2] [--dtype float32] [--wait 600] [--json FILE]
+    python benchmarks/kernels.py --device cuda [--peers] [--json FILE]        (cuda_kernels.py says what it measures)
 
 Each row is one cell, shape (time, batch, units), pass and number of threads. The rival is `rivals.py`; `copy` is the
 time that torch takes to copy as many bytes as the kernel must at least read and write (each input read once, each
@@ -113,8 +114,6 @@ def cpu_timer(rounds: int) -> Timer:
 
 
 def run(arguments: argparse.Namespace) -> list[Row]:
-    if arguments.device != "cpu":
-        raise SystemExit(f"no timer for --device {arguments.device} yet: there is cpu")
     dtype, rows = getattr(torch, arguments.dtype), []
     shapes = [tuple(int(n) for n in text.split(",")) for text in arguments.shapes] or SHAPES
     for case in cases():
@@ -155,7 +154,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", default="cpu", help="cpu")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64", "bfloat16"])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument(
@@ -166,7 +165,13 @@ def main() -> None:
     parser.add_argument("--backend", default="auto", help="auto, native or reference")
     parser.add_argument("--wait", type=float, default=0.0, help="seconds to wait for a quiet machine")
     parser.add_argument("--json", type=Path, help="write the rows to this file, too")
+    parser.add_argument("--peers", action="store_true", help="cuda: others' kernels, too")
+    parser.add_argument("--dtypes", nargs="*", default=[], help="cuda: float32, bfloat16 …")
     arguments = parser.parse_args()
+    if arguments.device == "cuda":
+        import cuda_kernels
+
+        return cuda_kernels.main(arguments)
     wait_until_quiet(arguments.wait)
     with use_backend(arguments.backend), Watch() as watch:
         rows = run(arguments)
