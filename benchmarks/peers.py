@@ -18,7 +18,6 @@ import torch
 from cuda_timing import Function, Job
 from torch import Tensor
 
-
 # HGRN tunes itself, once per width: in the process that times it, not in those that only compile.
 os.environ.setdefault("FLA_CACHE_RESULTS", "0")
 
