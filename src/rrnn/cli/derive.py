@@ -28,6 +28,8 @@ class Derive:
     """Print the program of one time step, and that of its gradient."""
     scan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print how chunks of time run in parallel: which numbers a chunk carries, forward and backward."""
+    triton: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the kernels for a GPU, two steps a turn (a real one takes more)."""
 
 
 def derive(options: Derive) -> None:
@@ -39,6 +41,8 @@ def derive(options: Derive) -> None:
         parts += _programs(cell)
     if options.scan:
         parts += [scan_text(cell)]
+    if options.triton:
+        parts += [_triton(cell)]
     print("\n".join(parts or [summary(cell), equations(cell)]), end="")
 
 
@@ -64,6 +68,13 @@ def summary(cell: Cell) -> str:
 
 def _count(n: int, what: str) -> str:
     return f"{n} {what}" + ("" if n == 1 else "s")
+
+
+def _triton(cell: Cell) -> str:
+    from rrnn.backends.triton.render import render  # here: it needs torch, which the rest does without
+
+    program = lower(cell).program
+    return render(program, unroll=2, every=2 if program.semiring.laws.has_gradient else 0)
 
 
 def _programs(cell: Cell) -> Iterator[str]:
