@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 from functools import lru_cache
@@ -74,61 +75,43 @@ class Triton(Backend):
         if not x.numel() or not steps:
             final.copy_(state)
             return final, saved
-        chunks = -(-steps // how.chunk) if how.chunk and program.states else 1
-        chunk = how.chunk if chunks > 1 else steps
-        grid = (-(-units // how.block), batch, chunks)
-        sizes = (steps, batch, units, chunk, 0)
-        common = {"MASKED": mask is not None, "BLOCK": how.block, "num_warps": how.warps}
-        masks, inputs = _strides(mask, 0, 1), _strides(inp, 0, 1)
-        bits = x if mask is None else mask.view(torch.uint8)
-        starts = state
+        chunk, chunks = how.cut(steps, every, bool(program.states))
+        blocks = -(-units // how.block)
+        common = {"BLOCK": how.block, "num_warps": how.warps}
+        sizes = (steps, batch, units, chunk)
+        strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1)]
+        bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
+        masked, starts, entries, first = mask is not None, state, state, state
+        if chunks > 1:
+            entries = state.new_empty(chunks, len(scan_form(program).carried), batch, units)
+            starts = state.new_empty(chunks, *state.shape)
         with _on(x.device):
-            if chunks > 1:
-                carried = len(scan_form(program).carried)
-                entries = state.new_empty(chunks, carried, batch, units)
-                starts = state.new_empty(chunks, *state.shape)
-                kernels.summary[grid](
+            for c0, count in _segments(chunks, how.segment):
+                grid = (blocks, batch, count)
+                if chunks > 1:
+                    kernels.summary[grid](
+                        x, params, bits, there, entries, *strides, *sizes, c0, MASKED=masked, **common
+                    )
+                    kernels.join[grid[:2]](
+                        first, entries, starts, final, batch, units, count, c0, steps, 1, **common
+                    )
+                    first = final  # where the next segment starts
+                kernels.forward[grid](
                     x,
                     params,
+                    starts,
                     bits,
-                    x if inp is None else inp,
-                    entries,
-                    *_strides(x, 0, 1, 2),
-                    *masks,
-                    *inputs,
+                    there,
+                    out,
+                    final,
+                    final if saved is None else saved,
+                    *strides,
+                    *_strides(out, 0, 1),
                     *sizes,
+                    c0,
+                    MASKED=masked,
                     **common,
                 )
-                kernels.join[grid[:2]](
-                    state,
-                    entries,
-                    starts,
-                    final,
-                    batch,
-                    units,
-                    chunks,
-                    0,
-                    0,
-                    1,
-                    BLOCK=how.block,
-                    num_warps=how.warps,
-                )
-            kernels.forward[grid](
-                x,
-                params,
-                starts,
-                bits,
-                x if inp is None else inp,
-                out,
-                final,
-                final if saved is None else saved,
-                *_strides(x, 0, 1, 2),
-                *masks,
-                *inputs,
-                *_strides(out, 0, 1),
-                *sizes,
-                **common,
-            )
         return final, saved
 
     def backward(
@@ -159,59 +142,68 @@ class Triton(Backend):
         if not x.numel():
             grad_x.zero_()
             return first.new_zeros(sums, units), first.copy_(grad_state)
-        chunks = -(-steps // how.chunk) if how.chunk and program.states else 1
-        chunk = -(-(how.chunk if chunks > 1 else steps) // every) * every
+        chunk, chunks = how.cut(steps, every, bool(program.states))
         partial = first.new_empty(chunks, sums, batch, units)
-        grid = (-(-units // how.block), batch, chunks)
-        sizes = (steps, batch, units, chunk, 0)
-        common = {"MASKED": mask is not None, "BLOCK": how.block, "num_warps": how.warps}
+        blocks = -(-units // how.block)
+        common = {"BLOCK": how.block, "num_warps": how.warps}
+        sizes = (steps, batch, units, chunk)
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
         strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1), *_strides(go, 0, 1)]
-        ends: Any = grad_state
+        masked, ends, entries, last = mask is not None, grad_state, grad_state, grad_state
+        if chunks > 1:
+            keys = len(reverse_scan_form(program).carried) + len(program.states)
+            entries = first.new_empty(chunks, keys, batch, units)
+            ends = first.new_empty(chunks, *grad_state.shape)
         with _on(x.device):
-            if chunks > 1:
-                keys = len(reverse_scan_form(program).carried) + len(program.states)
-                entries = first.new_empty(chunks, keys, batch, units)
-                ends = first.new_empty(chunks, *grad_state.shape)
-                kernels.reverse_summary[grid](
-                    x, params, bits, there, saved, go, entries, *strides, *sizes, **common
-                )
-                kernels.reverse_join[grid[:2]](
-                    grad_state,
-                    entries,
+            for c0, count in reversed(_segments(chunks, how.segment)):
+                grid = (blocks, batch, count)
+                if chunks > 1:
+                    kernels.reverse_summary[grid](
+                        x,
+                        params,
+                        bits,
+                        there,
+                        saved,
+                        go,
+                        entries,
+                        *strides,
+                        *sizes,
+                        c0,
+                        MASKED=masked,
+                        **common,
+                    )
+                    kernels.reverse_join[grid[:2]](
+                        last, entries, ends, first, batch, units, count, c0 + count - 1, steps, -1, **common
+                    )
+                    last = first
+                kernels.backward[grid](
+                    x,
+                    params,
+                    bits,
+                    there,
+                    saved,
+                    go,
                     ends,
+                    grad_x,
+                    x if grad_inp is None else grad_inp,
                     first,
-                    batch,
-                    units,
-                    chunks,
-                    chunks - 1,
-                    0,
-                    -1,
-                    BLOCK=how.block,
-                    num_warps=how.warps,
+                    partial,
+                    *strides,
+                    *_strides(grad_x, 0, 1, 2),
+                    *_strides(grad_inp, 0, 1),
+                    *sizes,
+                    c0,
+                    MASKED=masked,
+                    **common,
                 )
-            kernels.backward[grid](
-                x,
-                params,
-                bits,
-                there,
-                saved,
-                go,
-                ends,
-                grad_x,
-                x if grad_inp is None else grad_inp,
-                first,
-                partial,
-                *strides,
-                *_strides(grad_x, 0, 1, 2),
-                *_strides(grad_inp, 0, 1),
-                *sizes,
-                **common,
-            )
         return partial.sum((0, 2)), first
 
 
-def _on(device: torch.device) -> Any:
-    import contextlib
+def _segments(chunks: int, size: int) -> list[tuple[int, int]]:
+    """(first chunk, how many) of each segment, in order."""
+    size = size or chunks
+    return [(c, min(size, chunks - c)) for c in range(0, chunks, size)]
 
+
+def _on(device: torch.device) -> Any:
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()

@@ -16,12 +16,22 @@ MIN_CHUNK = 64  # steps
 
 
 class Plan(NamedTuple):
-    """Lanes of a Triton program, its warps, steps a turn forwards, steps of a chunk (0: serial)."""
+    """Lanes of a Triton program, its warps, steps a turn forwards, steps of a chunk (0: serial), and chunks that are
+    summarised, joined and run before the next ones are looked at (0: all), so that what the summary read is still in
+    the L2 cache when it is read again."""
 
     block: int
     warps: int
     unroll: int
     chunk: int
+    segment: int = 0
+
+    def cut(self, steps: int, every: int, stateful: bool) -> tuple[int, int]:
+        """(steps of a chunk, number of chunks); a chunk starts where a state is saved."""
+        if not self.chunk or not stateful or self.chunk >= steps:
+            return -(-steps // max(every, 1)) * max(every, 1), 1
+        chunk = -(-self.chunk // max(every, 1)) * max(every, 1)
+        return chunk, -(-steps // chunk)
 
 
 def save_every(instructions: int) -> int:
