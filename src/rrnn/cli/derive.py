@@ -30,6 +30,8 @@ class Derive:
     """Print how chunks of time run in parallel: which numbers a chunk carries, forward and backward."""
     triton: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print the kernels for a GPU, two steps a turn (a real one takes more)."""
+    c: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the kernels for the CPU, forward and backward, in C with float32."""
 
 
 def derive(options: Derive) -> None:
@@ -43,6 +45,8 @@ def derive(options: Derive) -> None:
         parts += [scan_text(cell)]
     if options.triton:
         parts += [_triton(cell)]
+    if options.c:
+        parts += _c(cell)
     print("\n".join(parts or [summary(cell), equations(cell)]), end="")
 
 
@@ -75,6 +79,17 @@ def _triton(cell: Cell) -> str:
 
     program = lower(cell).program
     return render(program, unroll=2, every=2 if program.semiring.laws.has_gradient else 0)
+
+
+def _c(cell: Cell) -> Iterator[str]:
+    import torch
+
+    from rrnn.backends.native.render import render_backward, render_forward
+
+    program = lower(cell).program
+    yield render_forward(program, torch.float32)
+    if program.semiring.laws.has_gradient:
+        yield render_backward(program, torch.float32)
 
 
 def _programs(cell: Cell) -> Iterator[str]:

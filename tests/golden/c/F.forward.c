@@ -1,0 +1,166 @@
+/* F: forward, float
+
+   x (T, B, K, D) with strides xt xb xk 1; params (P, D); first, final (S, B, D); mask (T, B) with strides, or NULL: a
+   padded step keeps the state and outputs 0; inp, out (T, B, D) with strides; saved (ceil(T / every), S, B, D): the
+   states before the steps 0, every, 2 every, ... when every > 0. */
+#include "kernel.h"
+
+typedef float X;       /* what tensors hold */
+typedef float real; /* what is computed with */
+enum { S = 2, K = 4, P = 5, V = 5, ROWS = 1, LANES = 16 };
+enum { BLOCK = 768, PITCH = BLOCK + 16 }; /* lanes of a block; from row to row: rows 2^n apart would share cache sets */
+
+struct call {
+    const X *x; long xt, xb, xk;
+    const real *params, *first;
+    const uint8_t *mask; long mt, mb;
+    const X *inp; long it, ib;
+    X *out; long ot, ob;
+    real *final, *saved;
+    long every, T, B, D, threads;
+    parallel_t parallel;
+};
+
+/* Per-unit values, once a block. */
+static void unit_lanes(long n, const real *restrict params, long stride, real *restrict unit) {
+    real row[1][STRIP] __attribute__((aligned(64)));
+    n &= -LANES;
+    SIMD
+    for (long i = 0; i < n; i++) {
+        const real v0 = params[2 * stride + i]; /* r */
+        const real v1 = decay_f(v0);
+        const real v2 = half_f(v1);
+        const real v3 = sigmoid_f(v0, v1, v2);
+        const real v4 = params[0 * stride + i]; /* f1.bias */
+        const real v5 = params[1 * stride + i]; /* f2.bias */
+        const real v6 = params[3 * stride + i]; /* p1 */
+        const real v7 = decay_f(v6);
+        const real v8 = half_f(v7);
+        const real v9 = sigmoid_f(v6, v7, v8);
+        const real v10 = params[4 * stride + i]; /* p2 */
+        const real v11 = decay_f(v10);
+        const real v12 = half_f(v11);
+        const real v13 = sigmoid_f(v10, v11, v12);
+        unit[0 * PITCH + i] = v3;
+        unit[1 * PITCH + i] = v4;
+        unit[2 * PITCH + i] = v5;
+        unit[3 * PITCH + i] = v9;
+        unit[4 * PITCH + i] = v13;
+    }
+    (void)params, (void)stride, (void)row;
+}
+
+static void units(long n, const real *params, long D, real *unit) {
+    real pad[P + 1][LANES] __attribute__((aligned(64)));
+    const long whole = n & -LANES, rest = n - whole;
+    for (long i = 0; i < whole; i += STRIP)
+        unit_lanes(whole - i < STRIP ? whole - i : STRIP, params + i, D, unit + i);
+    if (!rest) return;
+    memset(pad, 0, sizeof pad);
+    for (int k = 0; k < P; k++) few(pad[k], params + k * D + whole, rest * sizeof(real));
+    unit_lanes(LANES, pad[0], LANES, unit + whole);
+}
+
+/* One time step of n lanes, a multiple of LANES. */
+static void step(long n, const X *restrict a, long xk, const X *restrict v, X *restrict o,
+                 real *restrict z, const real *restrict unit) {
+    real row[ROWS + 1][STRIP] __attribute__((aligned(64)));
+    n &= -LANES; /* said here, so that the compiler leaves out what would run the last few lanes */
+    SIMD
+    for (long i = 0; i < n; i++) {
+        const real v1 = unit[0 * PITCH + i];
+        const real v2 = z[0 * PITCH + i]; /* q1 */
+        const real v3 = z[1 * PITCH + i]; /* q2 */
+        const real v4 = a[0 * xk + i]; /* f1 */
+        const real v5 = unit[1 * PITCH + i];
+        const real v6 = v4 + v5;
+        const real v7 = decay_f(v6);
+        const real v8 = half_f(v7);
+        const real v9 = sigmoid_f(v6, v7, v8);
+        const real v10 = v9 * v2;
+        const real v11 = 1.0f - v9;
+        const real v12 = a[1 * xk + i]; /* u1 */
+        const real v13 = v11 * v12;
+        const real v14 = v10 + v13;
+        const real v15 = a[2 * xk + i]; /* f2 */
+        const real v16 = unit[2 * PITCH + i];
+        const real v17 = v15 + v16;
+        const real v18 = decay_f(v17);
+        const real v19 = half_f(v18);
+        const real v20 = sigmoid_f(v17, v18, v19);
+        const real v21 = v20 * v3;
+        const real v22 = 1.0f - v20;
+        const real v23 = a[3 * xk + i]; /* u2 */
+        const real v24 = v22 * v23;
+        const real v25 = v2 + v1;
+        const real v26 = v24 * v25;
+        const real v27 = v21 + v26;
+        const real v28 = unit[3 * PITCH + i];
+        const real v29 = v14 * v28;
+        const real v30 = unit[4 * PITCH + i];
+        const real v31 = v27 * v30;
+        const real v32 = v29 + v31;
+        z[0 * PITCH + i] = v14;
+        z[1 * PITCH + i] = v27;
+        row[0][i] = v32;
+    }
+    SIMD
+    for (long i = 0; i < n; i++) {
+        const real v32 = row[0][i];
+        const real v33 = tanh_f(v32);
+        o[i] = v33;
+    }
+    (void)a, (void)xk, (void)v, (void)z, (void)unit, (void)row;
+}
+
+/* All steps of the lanes d0 .. d0 + n of one batch row. */
+static void block(const struct call *p, long b, long d0, long n) {
+    real z[(S + 1) * PITCH] __attribute__((aligned(64))), unit[(V + 1) * PITCH] __attribute__((aligned(64)));
+    X pad[K + 2][LANES] __attribute__((aligned(64))); /* the last lanes: projections, input, output */
+    const long whole = n & -LANES, rest = n - whole, B = p->B, D = p->D;
+    memset(z, 0, sizeof z), memset(pad, 0, sizeof pad);
+    units(n, p->params + d0, D, unit);
+    for (int s = 0; s < S; s++) memcpy(z + s * PITCH, p->first + (s * B + b) * D + d0, n * sizeof(real));
+    for (long t = 0; t < p->T; t++) {
+        X *o = p->out + t * p->ot + b * p->ob + d0;
+        if (p->every && t % p->every == 0)
+            for (int s = 0; s < S; s++)
+                memcpy(p->saved + ((t / p->every * S + s) * B + b) * D + d0, z + s * PITCH, n * sizeof(real));
+        if (p->mask && !p->mask[t * p->mt + b * p->mb]) {
+            memset(o, 0, n * sizeof(X));
+            continue;
+        }
+        const X *a = p->x + t * p->xt + b * p->xb + d0, *v = p->inp ? p->inp + t * p->it + b * p->ib + d0 : 0;
+        for (long i = 0; i < whole; i += STRIP) {
+            const long m = whole - i < STRIP ? whole - i : STRIP;
+            if (t + 1 < p->T)
+                for (int k = 0; k < K; k++) soon(a + p->xt + k * p->xk + i, m * sizeof(X));
+            step(m, a + i, p->xk, v ? v + i : 0, o + i, z + i, unit + i);
+        }
+        if (rest) {
+            for (int k = 0; k < K; k++) few(pad[k], a + k * p->xk + whole, rest * sizeof(X));
+            if (v) few(pad[K], v + whole, rest * sizeof(X));
+            step(LANES, pad[0], LANES, pad[K], pad[K + 1], z + whole, unit + whole);
+            few(o + whole, pad[K + 1], rest * sizeof(X));
+        }
+    }
+    for (int s = 0; s < S; s++) memcpy(p->final + (s * B + b) * D + d0, z + s * PITCH, n * sizeof(real));
+}
+
+static void work(void *shared) {
+    struct crew *crew = shared;
+    const struct call *p = crew->call;
+    const long width = block_width(p->D, p->B, BLOCK, p->threads), across = (p->D + width - 1) / width;
+    for (long job; (job = take(crew)) >= 0;) {
+        const long d0 = job % across * width, n = p->D - d0 < width ? p->D - d0 : width;
+        block(p, job / across, d0, n);
+    }
+}
+
+int rrnn_forward(const struct call *p) {
+    if (!p->B || !p->D) return 0;
+    const long width = block_width(p->D, p->B, BLOCK, p->threads);
+    struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};
+    gather(work, &crew, p->parallel, p->threads);
+    return 0;
+}
