@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from calls import Call, make_call
-from kernel_cases import Case, Schedule, arguments, check, compare, expected, needs_interpreter, run_triton
+from kernel_cases import (
+    Case,
+    Schedule,
+    arguments,
+    check,
+    compare,
+    expected,
+    needs_interpreter,
+    run_triton,
+    schedule_options,
+)
 
 from rrnn.backends import get_backend, resolve, use_backend
 from rrnn.errors import BackendError
@@ -76,3 +88,22 @@ def test_it_is_not_chosen_where_it_is_interpreted() -> None:
     assert resolve("triton", CPU, torch.float32, call.programs).name == "triton"
     with pytest.raises(BackendError, match=r"float32, bfloat16 and float16, not torch\.float64"):
         resolve("triton", CPU, torch.float64, call.programs)
+
+
+def test_offsets_beyond_32_bits() -> None:
+    """Projections far apart: every stride fits 32 bits, four times it does not. The memory between is never touched."""
+    case = replace(tiny("F+o", (2, 1, 2), Schedule(1, 0, 1)), dtype="bfloat16")
+    a = arguments(case)
+    theirs, k, far = expected(a), len(a.program.projections), 2**29 + 16
+    assert k * far > 2**31 > far
+    room = torch.empty(k * far, dtype=torch.bfloat16)
+    x, grad_x = (room.as_strided((2, 1, k, 2), (2, 2, far, 1), offset) for offset in (0, 8))
+    x.copy_(a.x)
+    out, options = torch.empty_like(a.grad_out), schedule_options(case)
+    backend = get_backend("triton")
+    final, saved = backend.forward(a.program, x, a.params, a.state, None, None, 1, out, **options)
+    assert saved is not None
+    grads = a.grad_out, a.grad_state, grad_x
+    units, first = backend.backward(a.program, x, a.params, None, None, 1, saved, *grads, None, **options)
+    ours = {"output": out, "final state": final, "dx": grad_x, "unit gradients": units, "dstate": first}
+    compare(ours, theirs)

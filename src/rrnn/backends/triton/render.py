@@ -9,6 +9,7 @@ to chunk, and `forward` starts every chunk from its joined state; backwards the 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
@@ -49,7 +50,9 @@ from rrnn.backends.triton.math import log_sigmoid, logaddexp, share, softplus, t
 # (The parameters are called theta: Triton's own launcher uses the name `params`.)
 _JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "c0"])'
 
-# Strides are in elements; `wide` turns them into int64, so that no offset overflows.
+# Strides are in elements; `wide` turns them into int64, so that no offset overflows: one that fits 32 bits may not
+# when multiplied, as that of projections laid out one after another.
+_STRIDES = re.compile(r"\b(?:g?x[tbk]|g?i[tb]|[mog][tb])\b")
 _FRAME = """\
     wide = tl.program_id(0).to(tl.int64) * 0
     d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -116,9 +119,9 @@ class _Kernel:
             self(f"{tag}v{n} = {text}")
 
     def text(self, name: str, arguments: str) -> str:
-        return (
-            "\n".join([f"\n\n{_JIT}", f"def {name}({arguments}):", _FRAME.rstrip("\n"), *self.lines]) + "\n"
-        )
+        head = [f"\n\n{_JIT}", f"def {name}({arguments}):", _FRAME.rstrip("\n")]
+        strides = [f"    {stride} += wide" for stride in _STRIDES.findall(arguments)]
+        return "\n".join([*head, *strides, *self.lines]) + "\n"
 
 
 def _whole(value: str, constant: bool) -> str:
