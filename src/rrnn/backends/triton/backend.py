@@ -76,42 +76,39 @@ class Triton(Backend):
             final.copy_(state)
             return final, saved
         chunk, chunks = how.cut(steps, every, bool(program.states))
-        blocks = -(-units // how.block)
+        grid = (-(-units // how.block), batch, chunks)
         common = {"BLOCK": how.block, "num_warps": how.warps}
         sizes = (steps, batch, units, chunk)
         strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1)]
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
-        masked, starts, entries, first = mask is not None, state, state, state
+        masked, starts, entries = mask is not None, state, state
         if chunks > 1:
             entries = state.new_empty(chunks, len(scan_form(program).carried), batch, units)
             starts = state.new_empty(chunks, *state.shape)
         with _on(x.device):
-            for c0, count in _segments(chunks, how.segment):
-                grid = (blocks, batch, count)
-                if chunks > 1:
-                    kernels.summary[grid](
-                        x, params, bits, there, entries, *strides, *sizes, c0, MASKED=masked, **common
-                    )
-                    kernels.join[grid[:2]](
-                        first, entries, starts, final, batch, units, count, c0, steps, 1, **common
-                    )
-                    first = final  # where the next segment starts
-                kernels.forward[grid](
-                    x,
-                    params,
-                    starts,
-                    bits,
-                    there,
-                    out,
-                    final,
-                    final if saved is None else saved,
-                    *strides,
-                    *_strides(out, 0, 1),
-                    *sizes,
-                    c0,
-                    MASKED=masked,
-                    **common,
+            if chunks > 1:
+                kernels.summary[grid](
+                    x, params, bits, there, entries, *strides, *sizes, 0, MASKED=masked, **common
                 )
+                kernels.join[grid[:2]](
+                    state, entries, starts, final, batch, units, chunks, 0, steps, 1, **common
+                )
+            kernels.forward[grid](
+                x,
+                params,
+                starts,
+                bits,
+                there,
+                out,
+                final,
+                final if saved is None else saved,
+                *strides,
+                *_strides(out, 0, 1),
+                *sizes,
+                0,
+                MASKED=masked,
+                **common,
+            )
         return final, saved
 
     def backward(
@@ -144,65 +141,56 @@ class Triton(Backend):
             return first.new_zeros(sums, units), first.copy_(grad_state)
         chunk, chunks = how.cut(steps, every, bool(program.states))
         partial = first.new_empty(chunks, sums, batch, units)
-        blocks = -(-units // how.block)
+        grid = (-(-units // how.block), batch, chunks)
         common = {"BLOCK": how.block, "num_warps": how.warps}
         sizes = (steps, batch, units, chunk)
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
         strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1), *_strides(go, 0, 1)]
-        masked, ends, entries, last = mask is not None, grad_state, grad_state, grad_state
+        masked, ends, entries = mask is not None, grad_state, grad_state
         if chunks > 1:
             keys = len(reverse_scan_form(program).carried) + len(program.states)
             entries = first.new_empty(chunks, keys, batch, units)
             ends = first.new_empty(chunks, *grad_state.shape)
         with _on(x.device):
-            for c0, count in reversed(_segments(chunks, how.segment)):
-                grid = (blocks, batch, count)
-                if chunks > 1:
-                    kernels.reverse_summary[grid](
-                        x,
-                        params,
-                        bits,
-                        there,
-                        saved,
-                        go,
-                        entries,
-                        *strides,
-                        *sizes,
-                        c0,
-                        MASKED=masked,
-                        **common,
-                    )
-                    kernels.reverse_join[grid[:2]](
-                        last, entries, ends, first, batch, units, count, c0 + count - 1, steps, -1, **common
-                    )
-                    last = first
-                kernels.backward[grid](
+            if chunks > 1:
+                kernels.reverse_summary[grid](
                     x,
                     params,
                     bits,
                     there,
                     saved,
                     go,
-                    ends,
-                    grad_x,
-                    x if grad_inp is None else grad_inp,
-                    first,
-                    partial,
+                    entries,
                     *strides,
-                    *_strides(grad_x, 0, 1, 2),
-                    *_strides(grad_inp, 0, 1),
                     *sizes,
-                    c0,
+                    0,
                     MASKED=masked,
                     **common,
                 )
+                kernels.reverse_join[grid[:2]](
+                    grad_state, entries, ends, first, batch, units, chunks, chunks - 1, steps, -1, **common
+                )
+            kernels.backward[grid](
+                x,
+                params,
+                bits,
+                there,
+                saved,
+                go,
+                ends,
+                grad_x,
+                x if grad_inp is None else grad_inp,
+                first,
+                partial,
+                *strides,
+                *_strides(grad_x, 0, 1, 2),
+                *_strides(grad_inp, 0, 1),
+                *sizes,
+                0,
+                MASKED=masked,
+                **common,
+            )
         return partial.sum((0, 2)), first
-
-
-def _segments(chunks: int, size: int) -> list[tuple[int, int]]:
-    """(first chunk, how many) of each segment, in order."""
-    size = size or chunks
-    return [(c, min(size, chunks - c)) for c in range(0, chunks, size)]
 
 
 def _on(device: torch.device) -> Any:

@@ -3,7 +3,8 @@ autotuning at run time: the same call always runs the same kernel, so its result
 
 What decides is bytes in flight. A lane is walked serially, and its loads of one turn are issued together, a turn ahead;
 the more instructions a step has, the fewer steps of it fit the registers. Lanes too few to fill the chip are
-multiplied by cutting time into chunks, which reads the input twice.
+multiplied by cutting time into chunks, which reads the input twice. (Running chunks in segments that fit the L2 cache,
+so that the second read hits it, was measured and gained nothing: the segments' launches cost what the hits save.)
 """
 
 from __future__ import annotations
@@ -16,15 +17,12 @@ MIN_CHUNK = 64  # steps
 
 
 class Plan(NamedTuple):
-    """Lanes of a Triton program, its warps, steps a turn forwards, steps of a chunk (0: serial), and chunks that are
-    summarised, joined and run before the next ones are looked at (0: all), so that what the summary read is still in
-    the L2 cache when it is read again."""
+    """Lanes of a Triton program, its warps, steps a turn forwards, steps of a chunk (0: serial)."""
 
     block: int
     warps: int
     unroll: int
     chunk: int
-    segment: int = 0
 
     def cut(self, steps: int, every: int, stateful: bool) -> tuple[int, int]:
         """(steps of a chunk, number of chunks); a chunk starts where a state is saved."""
@@ -34,9 +32,13 @@ class Plan(NamedTuple):
         return chunk, -(-steps // chunk)
 
 
-def save_every(instructions: int) -> int:
-    """Steps between saved states: the backward kernel holds that many in registers."""
-    return 16 if instructions <= 10 else 8 if instructions <= 20 else 4 if instructions <= 48 else 2
+def save_every(instructions: int, size: int) -> int:
+    """Steps between saved states: the backward kernel holds that many in registers, `size` bytes a number read."""
+    if instructions > 48:
+        return 2
+    if instructions > 20:
+        return 4 if size > 2 else 8
+    return 16 if instructions <= 10 else 8
 
 
 def plan(steps: int, lanes: int, size: int, instructions: int, *, backward: bool = False) -> Plan:
