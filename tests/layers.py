@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from calls import RANDOM_CELLS, cell
-from torch import Tensor
+from calls import CORE, RANDOM_CELLS, cell
+from torch import Tensor, nn
 
-from rrnn import zoo
 from rrnn.automata import Cell, input, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
 from rrnn.ir import Op
 from rrnn.ir.evaluate import evaluate
@@ -42,7 +41,7 @@ def memoryless() -> Cell:
 
 
 CASES: dict[str, Callable[[], Cells]] = {
-    **{name: lambda name=name: cell(name) for name in (*zoo.CELLS, "F+o", *RANDOM_CELLS[::3])},
+    **{name: lambda name=name: cell(name) for name in (*CORE, "F+o", *RANDOM_CELLS[::3])},
     "windowed": windowed,
     "odd": odd,
     "memoryless": memoryless,
@@ -56,7 +55,15 @@ def make_layer(name: str, input_size: int = 4, hidden_size: int = 3, **options: 
     cells = CASES[name]()
     options = {"dtype": torch.float64, **options}
     layer = RationalRNN(cells, input_size, hidden_size if isinstance(cells, Cell) else None, **options)
-    g = torch.Generator().manual_seed(len(name))
+    return randomised(layer, len(name))
+
+
+Layer = TypeVar("Layer", bound=nn.Module)
+
+
+def randomised(layer: Layer, seed: int = 0) -> Layer:
+    """The layer with random numbers in all parameters."""
+    g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in layer.parameters():
             p.copy_(torch.randn(p.shape, generator=g, dtype=torch.float64) * 0.7)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import torch
+from calls import CORE
 from layers import CASES, inputs, make_layer
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from rrnn import zoo
 from rrnn.automata import Cell
 from rrnn.backends import use_backend
 from rrnn.nn import RationalRNN
@@ -24,7 +24,7 @@ from rrnn.nn import RationalRNN
 FOLDER = Path(__file__).with_name("checkpoints")
 ALL: dict[str, Any] = {"num_layers": 2, "bidirectional": True, "skip": "highway", "norm": "layer"}
 CHECKPOINTS: dict[str, tuple[str, dict[str, Any]]] = {
-    **{name: (name, {}) for name in (*zoo.CELLS, "F+o", "windowed", "odd")},
+    **{name: (name, {}) for name in (*CORE, "F+o", "windowed", "odd")},
     "mixed-all-options": ("mixed", ALL),
     "F-without-biases": ("F", {"bias": False, "skip": "residual"}),
 }

@@ -25,6 +25,7 @@ Skip = Literal["highway", "residual"]
 Norm = Literal["layer"] | Callable[[int], nn.Module]
 
 BIAS = ".bias"  # how programs call the bias of a projection: "f.bias"
+SATURATED = 1e4  # σ of it is exactly 1, its gradient exactly 0; half precision can hold it
 
 
 class Named(nn.Module):
@@ -92,13 +93,14 @@ class RationalLayer(nn.Module):
         skip: Skip | None = None,
         norm: Norm | None = None,
         forget_bias: float = 0.0,
+        zoneout: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.cell_types, self.widths = tuple(cell for cell, _ in cells), tuple(width for _, width in cells)
         self.input_size, self.hidden_size = input_size, sum(self.widths)
-        self.skip, self.forget_bias = skip, forget_bias
+        self.skip, self.forget_bias, self.zoneout = skip, forget_bias, zoneout
         lowered = [lower(cell) for cell in self.cell_types]
         self.programs = tuple(each.program for each in lowered)
         self.uses_input = any(program.uses_input for program in self.programs)
@@ -112,6 +114,7 @@ class RationalLayer(nn.Module):
         self.rows = rows_of(lowered, self.widths, [name for name, wanted in extra.items() if wanted])
         self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)  # those that cells read
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
+        self.forget_rows = tuple(r for r in self.rows if r.cell >= 0 and is_forget_gate(r.name))
         self.window = max((r.window for r in self.rows), default=1)
 
         total = max((r.stop for r in self.rows), default=0)
@@ -207,6 +210,16 @@ class RationalLayer(nn.Module):
             y = add_columns(y, F.linear(window.lag(k, inputs), weight), self.lag_rows(k))
         return y, window.latest()
 
+    def _zone_out(self, y: Tensor) -> Tensor:
+        """Pre-activations with forget gates that are fully open at random: f ← 1 − dropout(1 − f), without scaling."""
+        parts, end = [], 0
+        for r in self.forget_rows:
+            here = y[..., r.start : r.stop]
+            kept = torch.rand(here.shape, device=y.device) < self.zoneout
+            parts += [y[..., end : r.start], here.masked_fill(kept, SATURATED)]
+            end = r.stop
+        return torch.cat([*parts, y[..., end:]], -1)
+
     def recur(
         self,
         x: Tensor,
@@ -220,6 +233,7 @@ class RationalLayer(nn.Module):
         for the cells' own, to read other values than their output."""
         state = self.initial(x.shape[1]) if state is None else state
         y, history = self.project(x, state.history, mask, prefix, drop)
+        y = self._zone_out(y) if self.zoneout and self.training else y
         own = {r.name: y[..., r.start : r.stop] for r in self.own_rows}
         inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
         cells, params = y[..., : self.columns] if own else y, self.parameter_rows(self.weight)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from rrnn.automata import Cell
-from rrnn.errors import ShapeError
+from rrnn.errors import CellError, ShapeError
 from rrnn.nn.arguments import check_cells, check_options
 from rrnn.nn.layer import Norm, RationalLayer, Skip
 from rrnn.nn.masks import check_mask, mask_of_lengths, zero_padding
@@ -36,6 +36,8 @@ class RationalRNN(nn.Module):
     norm: "layer", a LayerNorm of each direction's output after its skip connection, or a function that makes a
         module for a hidden size.
     forget_bias: the first value of the biases of forget gates (projections called f, f1, … or forget…).
+    zoneout: in training a forget gate is 1 with this probability, at each step and unit by itself, as in QRNN; a unit
+        whose new input is weighted 1 − f then keeps its state.
 
     A cell that reads input() gets the layer's input at its own unit, if input_size equals hidden_size; otherwise a
     further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.init`.
@@ -59,16 +61,17 @@ class RationalRNN(nn.Module):
         skip: Skip | None = None,
         norm: Norm | None = None,
         forget_bias: float = 0.0,
+        zoneout: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         cells = check_cells(cell, hidden_size)
-        check_options(input_size, num_layers, dropout, recurrent_dropout, skip, norm)
+        check_options(input_size, num_layers, dropout, recurrent_dropout, skip, norm, zoneout)
         self.input_size, self.hidden_size = input_size, sum(width for _, width in cells)
         self.num_layers, self.bias, self.batch_first = num_layers, bool(bias), bool(batch_first)
         self.dropout, self.recurrent_dropout = float(dropout), float(recurrent_dropout)
-        self.bidirectional, self.skip = bool(bidirectional), skip
+        self.bidirectional, self.skip, self.zoneout = bool(bidirectional), skip, float(zoneout)
         if dropout and num_layers == 1:
             warnings.warn(
                 "dropout acts between layers, and there is one: it does nothing here. "
@@ -87,6 +90,7 @@ class RationalRNN(nn.Module):
                     skip=skip,
                     norm=norm,
                     forget_bias=forget_bias,
+                    zoneout=self.zoneout,
                     device=device,
                     dtype=dtype,
                 )
@@ -95,6 +99,12 @@ class RationalRNN(nn.Module):
 
         self.layers = layers()
         self.reverse_layers = layers() if bidirectional else nn.ModuleList()
+        if zoneout and not self._all_layers()[0].forget_rows:
+            names = ", ".join(cell.name for cell, _ in cells)
+            raise CellError(
+                f"zoneout={zoneout} opens forget gates, projections called f, f1, f2, … or forget…, and {names} has "
+                "none. Leave zoneout out."
+            )
 
     @property
     def num_directions(self) -> int:
@@ -278,7 +288,7 @@ class RationalRNN(nn.Module):
             "dropout": 0.0,
             "bidirectional": False,
         }
-        defaults |= {"recurrent_dropout": 0.0, "skip": None}
+        defaults |= {"recurrent_dropout": 0.0, "skip": None, "zoneout": 0.0}
         parts += [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
         first = self._all_layers()[0]
         lines = [", ".join(parts)]

@@ -1,12 +1,15 @@
-"""The zoo: each model is its automaton. `get_cell("F")` gives one by name."""
+"""The zoo: models by name. `get_cell("F")` is the automaton of one, `layer("F", 300, 256)` a layer of it.
+
+Where a model is a cell, its file is the cell and little else; `rrnn.zoo.table` lists them all.
+"""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rrnn.automata import Cell
 from rrnn.automata.text import MAX_TEXT
@@ -14,58 +17,25 @@ from rrnn.errors import CellError, FormatError
 from rrnn.zoo.ngram import ngram
 from rrnn.zoo.rrnn import b, b_max_plus, c, f
 from rrnn.zoo.sru import sru
-
-if TYPE_CHECKING:
-    from rrnn.nn import RationalRNN
-
-CELLS: dict[str, Callable[[], Cell]] = {
-    "B": b,
-    "B-max-plus": b_max_plus,
-    "C": c,
-    "F": f,
-    "ngram4": ngram,
-    "SRU": sru,
-}
-"""Name → cell. `B+o` etc. name the variant with an output gate, `ngramN` any chain."""
-
-_GATED: dict[str, Callable[..., Cell]] = {"b": b, "b-max-plus": b_max_plus, "c": c, "f": f}
+from rrnn.zoo.table import CELLS, MODELS, Model
 
 
-def get_cell(name: str | Path) -> Cell:
-    """A cell of the zoo by name (any case), or read from a `.cell` file by path."""
+def get_cell(name: str | Path, **options: Any) -> Cell:
+    """A cell of the zoo by name (any case), or read from a `.cell` file by path. Options are those of the function
+    that makes the cell: `get_cell("QRNN3", pooling="ifo")`."""
     if isinstance(name, Path):
         return read_cell(name)
     if not isinstance(name, str):
         raise CellError(f"a cell is named by a str; got {type(name).__name__}")
-    key, gated = name.lower().removesuffix("+o"), name.lower().endswith("+o")
-    if m := re.fullmatch(r"ngram([0-9]{1,3})", key):
-        return ngram(int(m[1]), gate=gated)
-    if gated and key in _GATED:
-        return _GATED[key](gate=True)
-    known = {word.lower(): word for word in CELLS}
-    if not gated and key in known:
-        return CELLS[known[key]]()
-    if name.endswith(".cell") or "/" in name or _is_file(name):
+    found = _find(name)
+    if found is None and (name.endswith(".cell") or "/" in name or _is_file(name)):
         return read_cell(name)
-    if gated and key in known:
-        raise CellError(f"{known[key]} has no variant with an output gate; {', '.join(_gated_names())} have")
-    near = difflib.get_close_matches(key[:64], known, 1, cutoff=0.4)
-    hint = f" Did you mean {known[near[0]]!r}?" if near else ""
-    raise CellError(
-        f"no cell is called {name[:64]!r}: the zoo has {', '.join(CELLS)} ('+o' adds an output gate, ngramN any "
-        f"n from 1 to 64); a file's name ends in .cell.{hint}"
-    )
-
-
-def _gated_names() -> list[str]:
-    return [*(word for word in CELLS if word.lower() in _GATED), "ngramN"]
-
-
-def _is_file(name: str) -> bool:
-    try:
-        return Path(name).is_file()
-    except (OSError, ValueError):  # a name no file can have: too long, or with a NUL in it
-        return False
+    if found is None:
+        raise CellError(_unknown(name, CELLS))
+    key, model, given = found
+    if not model.is_cell:
+        raise CellError(f"{key} is no cell: {model.open} rrnn.zoo.layer({key!r}, …) builds the layer.")
+    return _made(key, model, given | options)
 
 
 def layer(
@@ -74,16 +44,34 @@ def layer(
     hidden_size: int | None = None,
     *args: Any,
     **options: Any,
-) -> RationalRNN:
-    """A `RationalRNN` of cells by name: `layer("F", 300, 256)`, or `layer([("B", 96), ("F", 64)], 300)`. The other
-    arguments are those of `RationalRNN`."""
-    from rrnn.nn import RationalRNN  # here, since cells are of use without torch
+) -> Any:
+    """A layer of a model by name, `layer("F", 300, 256)`, or of several cells, `layer([("B", 96), ("F", 64)], 300)`.
 
+    The other arguments are those of `RationalRNN`; what a cell can be made with stands among them,
+    `layer("QRNN2", 300, 256, pooling="ifo", zoneout=0.1)`. Models that are no cells (LSTM) have classes of their own,
+    which are called in the same way.
+    """
     if isinstance(cell, str):
-        cell = get_cell(cell)
+        found = _find(cell)
+        if found is not None and not found[1].is_cell:
+            return found[1].factory(input_size, hidden_size, *args, **found[2], **options)
+        if found is None and not (cell.endswith(".cell") or "/" in cell or _is_file(cell)):
+            raise CellError(_unknown(cell, MODELS))
+        own = {} if found is None else {key: options.pop(key) for key in found[1].options if key in options}
+        cell = get_cell(cell, **own)
     elif not isinstance(cell, Cell):
         cell = [(get_cell(c) if isinstance(c, str) else c, units) for c, units in cell]
+    from rrnn.nn import RationalRNN  # here, since cells are of use without torch
+
     return RationalRNN(cell, input_size, hidden_size, *args, **options)
+
+
+def get_model(name: str) -> Model:
+    """What the zoo knows of a model, by name. Numbers and gates in the name are not in it."""
+    found = _find(name)
+    if found is None:
+        raise CellError(_unknown(name, MODELS))
+    return found[1]
 
 
 def read_cell(path: str | Path) -> Cell:
@@ -96,4 +84,67 @@ def read_cell(path: str | Path) -> Cell:
     return Cell.from_text(text, str(path))
 
 
-__all__ = ["CELLS", "b", "b_max_plus", "c", "f", "get_cell", "layer", "ngram", "read_cell", "sru"]
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+_BY_WORD = {name.lower(): name for name in MODELS}
+_BY_STEM = {re.sub("[0-9]", "", word): name for word, name in _BY_WORD.items() if MODELS[name].size}
+
+
+def _find(name: str) -> tuple[str, Model, dict[str, Any]] | None:
+    """(name in the table, model, the options that the name gives), or None."""
+    word, gate = name.lower().removesuffix("+o"), name.lower().endswith("+o")
+    options: dict[str, Any] = {"gate": True} if gate else {}
+    key = _BY_WORD.get(word)
+    if key is None and (m := re.fullmatch(r"([a-z]+)([0-9]{0,3})((?:-[a-z]+)*)", word)):
+        key = _BY_STEM.get(m[1] + m[3])
+        if key and m[2]:
+            options[MODELS[key].size] = int(m[2])
+    if key is None:
+        return None
+    if gate and not (MODELS[key].is_cell and "gate" in MODELS[key].options):
+        gated = ", ".join(re.sub("[0-9]", "N", n) for n in CELLS if "gate" in MODELS[n].options)
+        raise CellError(f"{key} has no variant with an output gate; {gated} have")
+    return key, MODELS[key], options
+
+
+def _made(key: str, model: Model, options: dict[str, Any]) -> Cell:
+    unknown = [option for option in options if option not in model.options]
+    if unknown:
+        known = f"the options {', '.join(model.options)}" if model.options else "no options"
+        raise CellError(f"{key} has {known}; got {unknown[0]!r}")
+    return model.factory(**options)
+
+
+def _unknown(name: str, table: dict[str, Any]) -> str:
+    words = {n.lower(): n for n in table}
+    near = difflib.get_close_matches(name.lower()[:64].removesuffix("+o"), words, 1, cutoff=0.4)
+    hint = f" Did you mean {words[near[0]]!r}?" if near else ""
+    what = "cell" if table is CELLS else "model"
+    return (
+        f"no {what} is called {name[:64]!r}: the zoo has {', '.join(table)} ('+o' adds an output gate, a number in a "
+        f"name can be another); a file's name ends in .cell.{hint}"
+    )
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # a name no file can have: too long, or with a NUL in it
+        return False
+
+
+__all__ = [
+    "CELLS",
+    "MODELS",
+    "Model",
+    "b",
+    "b_max_plus",
+    "c",
+    "f",
+    "get_cell",
+    "get_model",
+    "layer",
+    "ngram",
+    "read_cell",
+    "sru",
+]
