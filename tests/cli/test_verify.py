@@ -20,17 +20,29 @@ def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, list[str],
 def test_the_zoo_holds(capsys: pytest.CaptureFixture[str]) -> None:
     code, lines, err = run(capsys)
     assert (code, err) == (0, "")
-    assert lines[0].split("  ")[0].strip() == "model" and len(lines) == 1 + len(zoo.CELLS)
-    assert [line.split()[0] for line in lines[1:]] == list(zoo.CELLS)
-    assert all(line.endswith("equal") for line in lines[1:])
-    assert "F           real      4 states, 7 arcs  2 " in lines[4]
+    rows = {line.split()[0]: line for line in lines[1:] if not line.startswith("[")}
+    head = ["model", "recurrence", "semiring", "automaton", "states", "max", "error", "verdict"]
+    assert lines[0].split() == head
+    assert list(rows) == list(zoo.MODELS)
+    for name, model in zoo.MODELS.items():
+        assert ("open [" in rows[name]) == bool(model.open) and "DIFFERENT" not in rows[name]
+        assert rows[name].endswith("]" if model.open else "rational")
+    assert "cₜ = fₜ ⊙ cₜ₋₁ + uₜ " in rows["example"] and " B  " in rows["example"]
+    notes = [line for line in lines if line.startswith("[")]
+    assert len(notes) == len({model.open for model in zoo.MODELS.values()} - {""})
+    assert any("hypothesises" in note for note in notes) and any("not obviously" in note for note in notes)
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
-    code, lines, _ = run(capsys, "B", "F+o", "--json", "--seed", "3", "--backend", "reference")
-    found = [json.loads(line) for line in lines]
-    assert code == 0 and [each["model"] for each in found] == ["B", "F+o"]
-    assert all(each["holds"] and each["max_error"] < 1e-13 for each in found)
+    names = ("B", "F+o", "QRNN2", "ISAN", "LSTM")
+    code, lines, _ = run(capsys, *names, "--json", "--seed", "3", "--backend", "reference")
+    rows = json.loads("\n".join(lines))["rows"]
+    assert code == 0 and [row["model"] for row in rows] == list(names)
+    assert [row["verdict"] for row in rows] == ["rational"] * 4 + ["open"]
+    assert [row["automaton"] for row in rows] == ["B", "F", "B over histories of 1", "D", "none known"]
+    assert [row["states"] for row in rows] == [2, 4, 9, 6, None]
+    assert all(row["holds"] and row["recurrence"] for row in rows)
+    assert all(row["max_error"] < 1e-13 for row in rows[:4]) and rows[4]["max_error"] is None
 
 
 def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,7 +57,8 @@ def test_a_mismatch_is_an_error(capsys: pytest.CaptureFixture[str], monkeypatch:
     code, lines, _ = run(capsys, "B", "C")
     assert code == 1 and all(line.endswith("DIFFERENT") for line in lines[1:])
     code, lines, _ = run(capsys, "B", "--json")
-    assert code == 1 and json.loads(lines[0])["holds"] is False
+    (row,) = json.loads("\n".join(lines))["rows"]
+    assert code == 1 and row["holds"] is False and row["verdict"] == "open"
     assert run(capsys, "B", "--tolerance", "1e-5")[0] == 0
 
 

@@ -9,18 +9,61 @@ import torch
 from calls import ALL_CELLS, cell
 from torch import Tensor
 
-from rrnn import theory
+from rrnn import theory, zoo
 from rrnn.automata import Cell, linear, one, step
 from rrnn.nn import RationalRNN
-from rrnn.theory import verify_cell
+from rrnn.theory import verify_cell, verify_model
 
 
 @pytest.mark.parametrize("name", ALL_CELLS)
 def test_layers_are_rational(name: str) -> None:
     verdict = verify_cell(cell(name), name=name)
-    assert verdict.holds and verdict.max_error < 1e-13
+    assert verdict.holds and verdict.max_error is not None and verdict.max_error < 1e-13
     assert verdict.model == name and verdict.semiring == cell(name).semiring_name
     assert verdict.compared == 144 and verdict.as_dict()["holds"] is True
+
+
+@pytest.mark.parametrize("name", zoo.MODELS)
+def test_the_zoo(name: str) -> None:
+    """A model is here by being in the registry."""
+    verdict = verify_model(name, seed=1)
+    assert verdict.model == name and verdict.holds and verdict.recurrence
+    if zoo.MODELS[name].open:
+        assert (verdict.verdict, verdict.max_error, verdict.states) == ("open", None, None)
+        assert verdict.note == zoo.MODELS[name].open
+    else:
+        assert verdict.verdict == "rational" and verdict.max_error is not None and verdict.max_error < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("name", "recurrence", "automaton", "states"),
+    [
+        ("example", "cₜ = fₜ ⊙ cₜ₋₁ + uₜ", "B", 2),
+        ("C", "c¹ₜ = f¹ₜ ⊙ c¹ₜ₋₁ + u¹ₜ; c²ₜ = f²ₜ ⊙ c²ₜ₋₁ + u²ₜ ⊙ c¹ₜ₋₁", "C", 3),
+        ("RCNN5", None, "chain of 6", 6),
+        ("F", None, "F", 4),
+        ("QRNN3", "cₜ = fₜ ⊙ cₜ₋₁ + uₜ", "B over histories of 2", 2 * (4 + 16) + 1),
+        ("T-LSTM", None, "B over histories of 1", 9),
+        ("CNN3", None, "chain of 4", 4),
+        ("ISAN", "cₜ = W_x cₜ₋₁ + b_x", "D", 6),
+        ("linear-Elman", "cₜ = W cₜ₋₁ + U vₜ + b", "D", 6),
+        ("RNN", "hₜ = tanh(W hₜ₋₁ + U vₜ + b)", "none known", None),
+        ("isan", "cₜ = W_x cₜ₋₁ + b_x", "D", 6),
+    ],
+)
+def test_rows_of_the_paper_s_table(
+    name: str, recurrence: str | None, automaton: str, states: int | None
+) -> None:
+    verdict = verify_model(name)
+    assert (verdict.automaton, verdict.states) == (automaton, states)
+    assert recurrence is None or verdict.recurrence == recurrence
+
+
+def test_nothing_is_called_not_rational_without_a_proof() -> None:
+    verdicts = {
+        verify_model(name).verdict for name in ("LSTM", "GRU", "RNN", "SRU-v2", "RCNN2-state", "SCRN")
+    }
+    assert verdicts == {"open"}
 
 
 @pytest.mark.parametrize("semiring", ["boolean", "counting"])
@@ -45,7 +88,8 @@ def test_what_differs_is_seen(change, error: float, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr("rrnn.theory.verify.scores", wrong)
     verdict = verify_cell(cell("ngram4"))  # small scores: only a relative error shows
-    assert not verdict.holds
+    assert not verdict.holds and verdict.verdict == "open" and verdict.max_error is not None
+    assert verdict.as_dict()["max_error"] == (verdict.max_error if math.isfinite(error) else None)
     assert verdict.max_error == error or 0.01 * error < verdict.max_error <= 1.01 * error
 
 

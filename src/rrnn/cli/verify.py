@@ -1,14 +1,17 @@
-"""`rrnn verify`: is every hidden unit the score of its automaton? Checked on random layers, in float64."""
+"""`rrnn verify`: the paper's Table 1, run: layers against the automata of their units, on random weights."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from rrnn.cli.tables import table
+
+if TYPE_CHECKING:
+    from rrnn.theory import Verdict
 
 
 @dataclass
@@ -27,35 +30,42 @@ class Verify:
     backend: str = "auto"
     """Which backend runs the layers: auto, reference, native or triton."""
     json: bool = False
-    """Print one JSON object a line instead of a table."""
+    """Print one JSON object, {"rows": [...]}, instead of a table."""
 
 
 def verify(options: Verify) -> int:
     from rrnn import zoo  # here, so that --help does not wait for torch
     from rrnn.backends import use_backend
-    from rrnn.theory import verify_cell
+    from rrnn.theory import verify_model
 
     verdicts = []
     with use_backend(options.backend):
-        for name in options.models or tuple(zoo.CELLS):
-            verdicts.append(
-                verify_cell(zoo.get_cell(name), name=name, seed=options.seed, tolerance=options.tolerance)
-            )
+        for name in options.models or tuple(zoo.MODELS):
+            verdicts.append(verify_model(name, seed=options.seed, tolerance=options.tolerance))
     if options.json:
-        for verdict in verdicts:
-            print(json.dumps(verdict.as_dict()))
+        print(json.dumps({"rows": [verdict.as_dict() for verdict in verdicts]}, indent=1, ensure_ascii=False))
     else:
-        rows = [
-            (
-                v.model,
-                v.semiring,
-                f"{v.states} states, {v.arcs} arcs",
-                str(v.stored_states),
-                f"{v.forward_error:.1e}",
-                f"{v.path_error:.1e}",
-                "equal" if v.holds else "DIFFERENT",
-            )
-            for v in verdicts
-        ]
-        print(table(("model", "semiring", "automaton", "stored", "vs Forward", "vs paths", "verdict"), rows))
+        print(_table(verdicts))
     return 0 if all(v.holds for v in verdicts) else 1
+
+
+def _table(verdicts: list[Verdict]) -> str:
+    notes = list(dict.fromkeys(v.note for v in verdicts if v.note))
+    rows = [
+        (
+            v.model,
+            _short(v.recurrence),
+            v.semiring,
+            v.automaton,
+            "" if v.states is None else str(v.states),
+            "" if v.max_error is None else f"{v.max_error:.1e}",
+            (v.verdict if v.holds else "DIFFERENT") + (f" [{notes.index(v.note) + 1}]" if v.note else ""),
+        )
+        for v in verdicts
+    ]
+    head = ("model", "recurrence", "semiring", "automaton", "states", "max error", "verdict")
+    return "\n".join([table(head, rows), *(f"[{i}] {note}" for i, note in enumerate(notes, 1))])
+
+
+def _short(text: str, width: int = 56) -> str:
+    return text if len(text) <= width else text[: width - 1].rstrip() + "…"

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from rrnn.errors import ShapeError
+from rrnn import zoo
+from rrnn.errors import AutomatonError, ShapeError
 from rrnn.ir import Program
 from rrnn.nn import RationalRNN
+from rrnn.nn.dense import AffineRNN
 from rrnn.nn.layer import RationalLayer
-from rrnn.wfsa import WFSA, instantiate
+from rrnn.theory.histories import History, Values, unit_wfsa
+from rrnn.wfsa import WFSA, automaton_d
+from rrnn.zoo.elman import LinearElman
+from rrnn.zoo.isan import ISAN
+
+Alphabet = Mapping[Any, Any] | Tensor | Sequence[Hashable] | None
 
 
 @lru_cache(maxsize=256)
@@ -24,8 +32,14 @@ def score_program(program: Program) -> Program:
     return replace(program, name=f"{program.name}.score", outputs=outputs)
 
 
-def scores(rnn: RationalRNN, x: Tensor) -> Tensor:
-    """The scores c_t of the first layer's units on x (T, B, I), or (T, I): what its output expression reads."""
+def scores(model: nn.Module, x: Tensor) -> Tensor:
+    """The scores c_t of the first layer's units on x (T, B, I), or (T, I): what its output expression reads. ISAN
+    takes symbols, (T, B) or (T,)."""
+    if isinstance(model, AffineRNN):
+        swap = model.batch_first and x.dim() == model.features + 2
+        out = model(x.transpose(0, 1) if swap else x)[0]
+        return out.transpose(0, 1) if swap else out
+    rnn = _rational(model)
     if x.dim() not in (2, 3) or x.shape[-1] != rnn.input_size:
         raise ShapeError(
             f"expected input with {rnn.input_size} features, (time, features) or (time, batch, features); "
@@ -37,30 +51,138 @@ def scores(rnn: RationalRNN, x: Tensor) -> Tensor:
     return out if x.dim() == 3 else out.squeeze(1)
 
 
-def to_wfsa(rnn: RationalRNN, unit: int, alphabet: Mapping[Hashable, Tensor] | Tensor) -> WFSA:
+def to_wfsa(model: nn.Module, unit: int, alphabet: Alphabet = None, *, layer: int = 0) -> WFSA:
     """One hidden unit of the first layer (forwards) as the automaton it is.
 
-    `alphabet` maps each symbol to its input vector, or is a matrix of vectors, whose symbols are 0, 1, 2, …. The
-    machine's prefix scores on a string are the unit's scores on the vectors of that string, up to rounding."""
-    layer = _first(rnn)
-    if not isinstance(unit, int) or isinstance(unit, bool) or not 0 <= unit < layer.hidden_size:
-        raise ShapeError(f"units are numbered from 0 to {layer.hidden_size - 1}; got {unit!r}")
-    vectors = alphabet if isinstance(alphabet, Mapping) else dict(enumerate(alphabet))
-    for symbol, vector in vectors.items():
-        if not isinstance(vector, Tensor) or vector.shape != (rnn.input_size,):
-            came = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
-            raise ShapeError(f"the vector of {symbol!r} must have shape ({rnn.input_size},); got {came}")
+    `alphabet` maps each symbol to its input vector, or is a matrix of vectors, whose symbols are 0, 1, 2, …. Of an
+    ISAN, which reads symbols itself, it names them: a mapping from name to number, the names of 0, 1, 2, … in this
+    order, or None to call them by their numbers. The machine's prefix scores on a string are the unit's scores on that
+    string, up to rounding.
+
+    Projections that see K > 1 inputs need states for histories: the machine grows with |alphabet|^(K − 1)."""
+    if not isinstance(model, AffineRNN):
+        _rational(model)
+    if layer != 0:
+        raise AutomatonError(
+            f"an automaton reads symbols, and so does the first layer, number 0; layer {layer!r} reads the "
+            "hidden states below it, real numbers that depend on the whole string so far. No finite alphabet stands "
+            "for them."
+        )
+    size = model.hidden_size
+    assert isinstance(size, int)
+    if not isinstance(unit, int) or isinstance(unit, bool) or not 0 <= unit < size:
+        raise ShapeError(f"units are numbered from 0 to {size - 1}; got {unit!r}")
+    with torch.no_grad():
+        if isinstance(model, ISAN):
+            return _isan_unit(model, unit, alphabet)
+        assert isinstance(model, (RationalRNN, LinearElman))
+        vectors = _vectors(alphabet, model.input_size)
+        if isinstance(model, LinearElman):
+            return _elman_unit(model, unit, vectors)
+        return _cell_unit(_first(model), unit, vectors)
+
+
+# ---- units that mix: the paper's D ----------------------------------------------------------------------------------
+
+
+def _isan_unit(model: ISAN, unit: int, alphabet: Alphabet) -> WFSA:
+    count = model.num_symbols
+    if alphabet is None:
+        numbers: dict[Any, Any] = {i: i for i in range(count)}
+    elif isinstance(alphabet, Mapping):
+        numbers = dict(alphabet)
+    elif isinstance(alphabet, Tensor) or len(alphabet) != count:
+        came = f"a tensor {tuple(alphabet.shape)}" if isinstance(alphabet, Tensor) else f"{len(alphabet)}"
+        raise ShapeError(
+            f"an ISAN reads symbols, not vectors: its alphabet is the names of its {count} symbols, or a mapping from "
+            f"name to number; got {came}"
+        )
+    else:
+        numbers = {name: i for i, name in enumerate(alphabet)}
+    for name, number in numbers.items():
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < count:
+            raise ShapeError(f"symbols are numbered from 0 to {count - 1}; {name!r} has {number!r}")
+    weight, bias = model.weight.double().cpu(), model.bias.double().cpu()
+    (machine,) = automaton_d(numbers, lambda a: weight[numbers[a]], lambda a: bias[numbers[a]], units=[unit])
+    return machine
+
+
+def _elman_unit(model: LinearElman, unit: int, vectors: dict[Any, Tensor]) -> WFSA:
+    w, u = model.weight_hh.double().cpu(), model.weight_ih.double().cpu()
+    b = torch.zeros(len(w), dtype=torch.float64) if model.bias is None else model.bias.double().cpu()
+    (machine,) = automaton_d(vectors, lambda a: w, lambda a: u @ vectors[a] + b, units=[unit])
+    return machine
+
+
+# ---- units that are cells -------------------------------------------------------------------------------------------
+
+
+def _cell_unit(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor]) -> WFSA:
     cell, inside = 0, unit
     while inside >= layer.widths[cell]:
         cell, inside = cell + 1, inside - layer.widths[cell]
-    with torch.no_grad():
-        symbols = {
-            symbol: _preactivations(layer, cell, inside, unit, vector.double())
-            for symbol, vector in vectors.items()
-        }
-        learned = layer.numbers(cell).parameter.named_parameters()
-        numbers = {name: value[inside].item() for name, value in learned}
-    return instantiate(layer.cell_types[cell], symbols, numbers)
+    learned = layer.numbers(cell).parameter.named_parameters()
+    numbers = {name: value[inside].item() for name, value in learned}
+    values = _preactivations(layer, cell, inside, unit, vectors)
+    return unit_wfsa(layer.cell_types[cell], list(vectors), values, numbers)
+
+
+def _preactivations(
+    layer: RationalLayer, cell: int, inside: int, unit: int, vectors: dict[Any, Tensor]
+) -> Values:
+    """W·v + b of each projection of one unit after any history, and what input() is there."""
+    matrix = torch.stack(list(vectors.values()))
+
+    def products(row: Tensor) -> dict[Any, float]:
+        return dict(zip(vectors, (matrix @ row.double().cpu()).tolist(), strict=True))
+
+    numbers, reads_input = layer.numbers(cell), layer.programs[cell].uses_input
+    at_once: dict[
+        str, dict[Any, float]
+    ] = {}  # projection → symbol → what the input itself adds, bias included
+    before: dict[str, list[dict[Any, float]]] = {}  # projection → lag − 1 → symbol → what that input adds
+    if reads_input and matrix.shape[1] == layer.hidden_size:
+        at_once["input"] = {a: v[unit].item() for a, v in vectors.items()}
+    for r in layer.rows:
+        if r.cell == cell:
+            bias = numbers.of(f"{r.name}.bias")
+            constant = 0.0 if bias is None else bias[inside].item()
+            here = products(layer.weight[r.start + inside])
+            at_once[r.name] = {a: value + constant for a, value in here.items()}
+            lags = [layer.lag_rows(k) for k in range(1, r.window)]
+            starts = [sum(s.stop - s.start for s in rows[: rows.index(r)]) for rows in lags]
+            before[r.name] = [
+                products(layer.lagged[str(k)][start + inside]) for k, start in enumerate(starts, 1)
+            ]
+        elif reads_input and (r.cell, r.name) == (-1, "input"):  # what stands in for it where sizes differ
+            at_once["input"] = products(layer.weight[r.start + unit])
+
+    def values(history: History, symbol: Hashable) -> dict[str, float]:
+        """Before the first symbol a window holds zeros, which add nothing."""
+        found = {}
+        for name, here in at_once.items():
+            earlier = zip(before.get(name, ()), reversed(history), strict=False)
+            found[name] = here[symbol] + sum(by_symbol[a] for by_symbol, a in earlier)
+        return found
+
+    return values
+
+
+# ---- what comes in --------------------------------------------------------------------------------------------------
+
+
+def _vectors(alphabet: Alphabet, size: int) -> dict[Any, Tensor]:
+    if alphabet is None:
+        raise ShapeError(
+            "alphabet is missing: a mapping from symbol to input vector, or a matrix with a vector a row. A layer "
+            "that reads vectors has no alphabet of its own."
+        )
+    vectors: dict[Any, Any] = dict(alphabet) if isinstance(alphabet, Mapping) else dict(enumerate(alphabet))
+    for symbol, vector in vectors.items():
+        if not isinstance(vector, Tensor) or vector.shape != (size,):
+            came = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__
+            raise ShapeError(f"the vector of {symbol!r} must have shape ({size},); got {came}")
+    return {symbol: vector.detach().double().cpu() for symbol, vector in vectors.items()}
 
 
 def _first(rnn: RationalRNN) -> RationalLayer:
@@ -69,17 +191,26 @@ def _first(rnn: RationalRNN) -> RationalLayer:
     return layer
 
 
-def _preactivations(
-    layer: RationalLayer, cell: int, inside: int, unit: int, vector: Tensor
-) -> dict[str, float]:
-    """W·v + b of each projection of one unit, and what input() is there."""
-    weight, numbers, reads_input = layer.weight.double(), layer.numbers(cell), layer.programs[cell].uses_input
-    values = {"input": vector[unit].item()} if reads_input and len(vector) == layer.hidden_size else {}
-    for r in layer.rows:
-        if r.cell == cell:
-            bias = numbers.of(f"{r.name}.bias")
-            product = weight[r.start + inside] @ vector
-            values[r.name] = product.item() + (0.0 if bias is None else bias[inside].item())
-        elif reads_input and (r.cell, r.name) == (-1, "input"):  # what stands in for it where sizes differ
-            values["input"] = (weight[r.start + unit] @ vector).item()
-    return values
+def _rational(model: Any) -> RationalRNN:
+    """The model, if its units are cells; otherwise an error that says what is known of it."""
+    if isinstance(model, RationalRNN):
+        return model
+    known = why_open(model)
+    if known is not None:
+        raise AutomatonError(
+            f"{type(model).__name__} is not shown to be rational, so it has no automaton. {known}"
+        )
+    raise AutomatonError(
+        f"an automaton is read from a RationalRNN, an ISAN or a LinearElman layer; got {type(model).__name__}"
+    )
+
+
+def why_open(model: Any) -> str | None:
+    """What is said of the recurrence of a model that is not shown to be rational; None for other models."""
+    for name, entry in zoo.MODELS.items():
+        kinds = (
+            [entry.factory, getattr(nn, name, None)] if entry.open else []
+        )  # torch's own LSTM is the zoo's, too
+        if any(isinstance(kind, type) and isinstance(model, kind) for kind in kinds):
+            return entry.open
+    return None

@@ -3,6 +3,8 @@
 A layer with random weights reads random strings over a random alphabet of vectors. Each unit is turned into the WFSA
 it claims to be. Its scores are compared with Forward on that WFSA, and on short strings with the sum over all paths,
 the definition of a WFSA's score word by word.
+
+Models that are not shown to be rational have nothing to compare: they are "open", with what the paper says of them.
 """
 
 from __future__ import annotations
@@ -11,15 +13,20 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import torch
+from torch import Tensor, nn
 
+from rrnn import zoo
 from rrnn.automata import Cell
-from rrnn.ir import lower
+from rrnn.errors import CellError
 from rrnn.nn import RationalRNN
+from rrnn.theory.describe import automaton, layer_recurrence, recurrence
 from rrnn.theory.layers import scores, to_wfsa
 from rrnn.wfsa import WFSA
+from rrnn.zoo.isan import ISAN
 
 TOLERANCE = 1e-10
 SYMBOLS, UNITS, INPUTS = 4, 3, 5  # of the random layers
@@ -32,47 +39,105 @@ class Verdict:
     and absolute below one where ⊗ is +."""
 
     model: str
+    recurrence: str
+    automaton: str
+    """The paper's name for it, or its shape."""
     semiring: str
-    states: int
-    arcs: int
-    stored_states: int
-    compared: int
+    states: int | None
+    """Of one unit's WFSA; None where no automaton is known, as for all that follows."""
+    arcs: int | None = None
+    compared: int = 0
     """How many scores were compared with Forward."""
-    forward_error: float
-    path_error: float
-    tolerance: float
+    forward_error: float | None = None
+    path_error: float | None = None
+    tolerance: float = TOLERANCE
+    note: str = ""
+    """What is said of a recurrence that is not shown to be rational."""
 
     @property
-    def max_error(self) -> float:
-        return max(self.forward_error, self.path_error)
+    def max_error(self) -> float | None:
+        errors = [e for e in (self.forward_error, self.path_error) if e is not None]
+        return max(errors) if errors else None
 
     @property
     def holds(self) -> bool:
-        return self.max_error <= self.tolerance
+        """False where a layer differs from the automata of its units."""
+        return self.max_error is None or self.max_error <= self.tolerance
+
+    @property
+    def verdict(self) -> Literal["rational", "open"]:
+        """ "rational" where the automaton was found equal. Nothing here is proved *not* to be rational: what is said of
+        such models are hypotheses, so they are open, and so is a claim that did not hold."""
+        return "rational" if self.max_error is not None and self.holds else "open"
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"max_error": self.max_error, "holds": self.holds}
+        """For JSON. An error that is no number (one side infinite, or NaN) is null, and holds is false."""
+        fields = asdict(self) | {"max_error": self.max_error}
+        fields = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
+        return fields | {"holds": self.holds, "verdict": self.verdict}
+
+
+def verify_model(name: str | Path, *, seed: int = 0, tolerance: float = TOLERANCE) -> Verdict:
+    """Compare a layer of this model of the zoo (or of a `.cell` file) with the automata of its units."""
+    model = _layer(name)
+    if model is None:
+        return verify_cell(zoo.get_cell(name), name=str(name), seed=seed, tolerance=tolerance)
+    text = layer_recurrence(model)
+    if model.open:
+        return Verdict(str(name), text, "none known", "real", None, note=model.open)
+    switched = model.factory is ISAN
+    layer = model.factory(SYMBOLS if switched else INPUTS, UNITS, dtype=torch.float64)
+    return verify_layer(layer, str(name), text, "D", seed=seed, tolerance=tolerance)
+
+
+def _layer(name: str | Path) -> zoo.Model | None:
+    """The model of this name, if it is no cell."""
+    try:
+        model = zoo.get_model(str(name))
+    except CellError:  # a file, or an unknown name: get_cell says which
+        return None
+    return None if isinstance(name, Path) or model.is_cell else model
 
 
 def verify_cell(
     cell: Cell, *, name: str | None = None, seed: int = 0, tolerance: float = TOLERANCE
 ) -> Verdict:
     """Compare a layer of this cell with the automata of its units."""
+    layer = RationalRNN(cell, INPUTS, UNITS, dtype=torch.float64)
+    words = (name or cell.name, recurrence(cell), automaton(cell))
+    return verify_layer(layer, *words, seed=seed, tolerance=tolerance)
+
+
+def verify_layer(
+    layer: nn.Module,
+    name: str,
+    recurrence: str,
+    automaton: str,
+    *,
+    seed: int = 0,
+    tolerance: float = TOLERANCE,
+) -> Verdict:
+    """Compare one layer, of float64, with the automata of its units, after filling it with random numbers. The words
+    go into the verdict."""
     g, rng = torch.Generator().manual_seed(seed), random.Random(seed)
-    rnn = RationalRNN(cell, INPUTS, UNITS, dtype=torch.float64)
     with torch.no_grad():
-        for p in rnn.parameters():
+        for p in layer.parameters():
             p.copy_(torch.randn(p.shape, generator=g, dtype=torch.float64) * (0.5 if p.dim() > 1 else 1.0))
+    switched = isinstance(layer, ISAN)
     vectors = torch.randn(SYMBOLS, INPUTS, generator=g, dtype=torch.float64)
     long = [tuple(rng.choices(range(SYMBOLS), k=LONG)) for _ in range(4)]
     short = [tuple(rng.choices(range(SYMBOLS), k=SHORT)) for _ in range(2)]
+
+    def read(strings: list[tuple[int, ...]]) -> list[Any]:
+        """[time][string][unit]"""
+        x: Tensor = torch.tensor(strings).T
+        return scores(layer, x if switched else vectors[x]).tolist()
+
     with torch.no_grad():
-        of_long, of_short = (
-            scores(rnn, vectors[torch.tensor(strings)].transpose(0, 1)).tolist() for strings in (long, short)
-        )  # [time][string][unit]
+        of_long, of_short = read(long), read(short)
+    machines = [to_wfsa(layer, unit, None if switched else vectors) for unit in range(UNITS)]
     forward, paths, compared = [], [], 0
-    for unit in range(UNITS):
-        machine = to_wfsa(rnn, unit, vectors)
+    for unit, machine in enumerate(machines):
         for b, string in enumerate(long):
             ours = [row[b][unit] for row in of_long]
             forward += _errors(ours, machine.prefix_scores(string).tolist()[1:], _sizes(machine, string))
@@ -81,13 +146,13 @@ def verify_cell(
             ours = [row[b][unit] for row in of_short]
             by_paths = [float(machine.score_by_paths(string[:n])) for n in range(1, SHORT + 1)]
             paths += _errors(ours, by_paths, _sizes(machine, string))
-    program = lower(cell).program
     return Verdict(
-        model=name or cell.name,
-        semiring=cell.semiring_name,
-        states=len(cell.states),
-        arcs=len(cell.arcs),
-        stored_states=len(program.states),
+        model=name,
+        recurrence=recurrence,
+        automaton=automaton,
+        semiring=machines[0].semiring.name,
+        states=machines[0].num_states,
+        arcs=machines[0].num_arcs,
         compared=compared,
         forward_error=max(forward),
         path_error=max(paths),

@@ -18,17 +18,21 @@ def instantiate(
     cell: Cell,
     symbols: Mapping[Any, Mapping[str, float]],
     parameters: Mapping[str, float] | None = None,
+    *,
+    whole_windows: bool = False,
 ) -> WFSA:
     """The WFSA of one hidden unit of a cell.
 
     `symbols[a]["f1"]` is the pre-activation W·v + b of the projection f1 at the symbol a, `symbols[a]["input"]`
     the value of `input()` there, and `parameters["r"]` the number the unit has learned for r. What only the
-    output expression uses need not be given: a machine ends at the score.
+    output expression uses need not be given: a machine ends at the score. `whole_windows` says that symbols stand
+    for whole windows of inputs; without it, a weight that sees more than one input is an error.
 
     The machine's states are the cell's. Under an `epsilon_limit` a state becomes several, (q, j), where j counts
     the ε-arcs taken since the last symbol.
     """
-    constants, at = _values(cell.check(), symbols, {} if parameters is None else parameters)
+    given = {} if parameters is None else parameters
+    constants, at = _values(cell.check(), symbols, given, whole_windows)
 
     def weight(expr: ex.Expr, values: Mapping[str, float] = constants) -> float:
         return evaluate(expr, values, cell.semiring)
@@ -77,16 +81,17 @@ def _copies(cell: Cell) -> list[tuple[str, int]]:
 
 
 def _values(
-    cell: Cell, symbols: Any, parameters: Any
+    cell: Cell, symbols: Any, parameters: Any, whole_windows: bool
 ) -> tuple[dict[str, float], dict[Any, dict[str, float]]]:
     """The values of the parameters, and for each symbol those of the parameters and projections."""
     nodes = [node for expr in cell.expressions() for node in ex.walk(expr)]
     needed = [node for _, expr in cell.weights() for node in ex.walk(expr)]
     for node in needed:
-        if isinstance(node, ex.Linear) and node.window > 1:
+        if isinstance(node, ex.Linear) and node.window > 1 and not whole_windows:
             raise CellError(
                 f"an arc of a WFSA weighs one symbol, but the projection {node.name!r} of cell {cell.name!r} sees "
-                f"a window of {node.window}. Use window=1, or symbols that stand for whole windows."
+                f"a window of {node.window}. Use window=1, or symbols that stand for whole windows "
+                "(and whole_windows=True)."
             )
     if not isinstance(symbols, Mapping):
         raise AutomatonError(

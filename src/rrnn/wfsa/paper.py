@@ -102,9 +102,15 @@ def automaton_f(
 
 
 def automaton_d(
-    alphabet: Iterable[Symbol], W: Any, b: Any, semiring: str | Semiring = "real"
+    alphabet: Iterable[Symbol],
+    W: Any,
+    b: Any,
+    semiring: str | Semiring = "real",
+    *,
+    units: Iterable[int] | None = None,
 ) -> tuple[WFSA, ...]:
-    """D₁ … D_d, whose prefix scores are ISAN's c_t = W_{x_t} c_{t−1} + b_{x_t}, one machine a dimension.
+    """D₁ … D_d, whose prefix scores are ISAN's c_t = W_{x_t} c_{t−1} + b_{x_t}, one machine a dimension; or only those
+    of the `units`, counted from 0.
 
     `W` and `b` give each symbol a (d, d) matrix and a (d,) vector (callables or mappings). The machines share
     their 2d states: q₁ … q_d hold c, and q_{d+1} … q_{2d} are initial and feed it with b; D_i ends in q_i.
@@ -132,7 +138,7 @@ def automaton_d(
     weight = torch.cat(weights)
     initial = torch.cat([ring.zeros(d), ring.ones(d)]).to(weight.device)
     machines: list[WFSA] = []
-    for dimension in range(d):
+    for dimension in range(d) if units is None else units:
         final = ring.zeros(2 * d).index_fill(0, torch.tensor([dimension]), ring.one).to(weight.device)
         names = [f"q{k}" for k in range(1, 2 * d + 1)]
         machines.append(

@@ -1,0 +1,63 @@
+"""Rows of the paper's Table 1: a model's recurrence, and which of the paper's automata it is."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from rrnn import zoo
+from rrnn.automata import Cell
+from rrnn.ir import lower
+from rrnn.ir.equations import Equations, state_symbols
+from rrnn.ir.notation import PLAIN
+from rrnn.theory.histories import reach
+
+_RECURRENCES = {
+    "ISAN": "cₜ = W_x cₜ₋₁ + b_x",
+    "linear-Elman": "cₜ = W cₜ₋₁ + U vₜ + b",
+    "SCRN": "hₜ = σ(P sₜ + A vₜ + R hₜ₋₁)",
+    "RCNN2-state": "cʲₜ = λₜ ⊙ cʲₜ₋₁ + (1 − λₜ) ⊙ cʲ⁻¹ₜ₋₁ ⊙ W_j vₜ, λₜ = σ(W_c cₜ₋₁ + W_λ vₜ + b_λ)",
+    "SRU-v2": "cₜ = fₜ ⊙ cₜ₋₁ + (1 − fₜ) ⊙ W vₜ, fₜ = σ(W_f vₜ + v_f ⊙ cₜ₋₁ + b_f)",
+    "LSTM": "cₜ = fₜ ⊙ cₜ₋₁ + iₜ ⊙ gₜ, gates of vₜ and hₜ₋₁ = oₜ₋₁ ⊙ tanh(cₜ₋₁)",
+    "GRU": "hₜ = zₜ ⊙ hₜ₋₁ + (1 − zₜ) ⊙ nₜ, gates of vₜ and hₜ₋₁",
+    "RNN": "hₜ = tanh(W hₜ₋₁ + U vₜ + b)",
+}
+"""Of the models that are no cells. A cell's recurrence is derived; a new layer's is what its docstring says."""
+
+
+def layer_recurrence(model: zoo.Model) -> str:
+    """The recurrence of a model that is no cell."""
+    name = next((name for name, known in zoo.MODELS.items() if known is model), "")
+    return _RECURRENCES.get(name) or " ".join((model.factory.__doc__ or "").split())
+
+
+def recurrence(cell: Cell) -> str:
+    """The updates of the stored states, and the score where it is none of them."""
+    lines = Equations(lower(cell), PLAIN).lines()
+    states = {f"{symbol}ₜ" for symbol in state_symbols(cell).values()}
+    return "; ".join(
+        f"{left} = {right}"
+        for left, right in lines
+        if left in states or (left == "cₜ" and right not in states)
+    )
+
+
+def automaton(cell: Cell) -> str:
+    """The paper's name for the automaton, or its shape. Over histories, if weights see earlier inputs."""
+    over = "" if not reach(cell) else f" over histories of {reach(cell)}"
+    return f"{_shape(cell)}{over}"
+
+
+def _shape(cell: Cell) -> str:
+    arcs = {(a.source, a.target, a.epsilon) for a in cell.arcs}
+    names = cell.states
+    chain = {(a, b, False) for a, b in pairwise(names)}
+    loops = {(q, q, False) for q in names}
+    ends = [q for q, _ in cell.initials] == [names[0]] and [q for q, _ in cell.finals] == [names[-1]]
+    if ends and arcs == chain | loops:
+        return {2: "B", 3: "C"}.get(len(names), f"chain of {len(names)}")
+    if ends and arcs == chain | {(q, q, False) for q in (names[0], names[-1])}:
+        return f"chain of {len(names)}"
+    f = zoo.get_cell("F")
+    if arcs == {(a.source, a.target, a.epsilon) for a in f.arcs} and names == f.states:
+        return "F"
+    return f"{len(names)} states, {len(arcs)} arcs"
