@@ -16,7 +16,7 @@ STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    set up, then draw and score the paper's automata"
+	@echo "make demo    set up, then show it all, from the paper's automata to layers and back"
 	@echo "make test    set up, then check format, lint, types and tests"
 	@echo "make setup   only the environment in $(VENV)"
 	@echo "make format  rewrite the sources in the project's style"

@@ -126,6 +126,56 @@ def semirings() -> None:
     console.print(table)
 
 
+def learn(out: Path) -> None:
+    console.rule("[bold]5. From an automaton to a layer, and back")
+    cell = rrnn.get_cell("F")
+    console.print("What the compiler makes of F:")
+    console.print(Panel(rrnn.equations(cell).rstrip(), expand=False))
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)  # so small a layer gains nothing from a second one
+    vectors = dict(zip(WORDS, torch.eye(len(WORDS)), strict=True))
+    layer = rrnn.RationalRNN(cell, input_size=len(WORDS), hidden_size=8)
+    judge = torch.nn.Linear(8, 1)
+    optimizer = torch.optim.Adam([*layer.parameters(), *judge.parameters()], lr=0.03)
+    teacher = negation()  # the automaton of part 2 says which reviews are kind
+    ids = torch.randint(len(WORDS), (512, 8))
+    lengths = torch.randint(1, 9, (512,))
+    reviews = [tuple(WORDS[i] for i in row[:n]) for row, n in zip(ids, lengths, strict=True)]
+    kind = (teacher.score(reviews) > 0).float()
+    inputs = torch.stack(list(vectors.values()))[ids].transpose(0, 1)  # (time, batch, features)
+    rows = torch.arange(512)
+    for step in range(151):
+        hidden, _ = layer(inputs, lengths=lengths)
+        logits = judge(hidden[lengths - 1, rows]).squeeze(1)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, kind)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 50 == 0:
+            right = ((logits > 0) == (kind > 0)).float().mean().item()
+            console.print(
+                f"step {step:3}: loss {loss.item():.3f}, {right:.1%} of {len(reviews)} reviews right"
+            )
+
+    unit = int(judge.weight.detach().abs().argmax())
+    machine = rrnn.to_wfsa(layer, unit=unit, alphabet=vectors)
+    words = tuple(REVIEWS[1].split())
+    hidden, _ = layer(torch.stack([vectors[word] for word in words]))
+    exact = machine.prefix_scores(words)[1:].tanh()
+    console.print(f"\nThe unit that counts most, {unit}, as an automaton: {machine}")
+    table = Table("prefix", "the layer's output", "tanh of the automaton's score", box=None)
+    for i, (left, right) in enumerate(zip(hidden[:, unit].tolist(), exact.tolist(), strict=True)):
+        table.add_row(" ".join(words[: i + 1]), f"{left:+.6f}", f"{right:+.6f}")
+    console.print(table)
+    path = machine.best_path(words)
+    assert path is not None
+    console.print(f"Its heaviest path: {path}")
+    steps = [(arc.source, arc.target) for arc in path.arcs]
+    saved = rrnn.to_svg(machine, highlight=[*steps, *path.states]).save(out / "learned.svg")
+    console.print(f"Its picture: {saved}. `rrnn verify` checks all models of the zoo in this way.")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo-output"), help="the folder for pictures")
@@ -136,7 +186,8 @@ def main() -> None:
     score(out)
     recur()
     semirings()
-    console.rule(f"[bold]done in {time.perf_counter() - start:.1f} s: open {out}/F.svg")
+    learn(out)
+    console.rule(f"[bold]done in {time.perf_counter() - start:.1f} s: open {out}/learned.svg")
 
 
 if __name__ == "__main__":
