@@ -50,6 +50,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         which, of = map(int, shard.split("/"))
         config.hook.pytest_deselected(items=[item for n, item in enumerate(items) if n % of != which])
         items[:] = items[which::of]
+    for item in items:
+        if item.get_closest_marker("gpu"):  # there the versions of torch and triton are not ours to pin
+            item.add_marker(pytest.mark.filterwarnings("default"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

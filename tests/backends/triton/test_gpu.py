@@ -15,8 +15,7 @@ from rrnn.backends import get_backend, resolve
 from rrnn.backends.triton.backend import Plan
 from rrnn.ops import initial_state, rational
 
-# Warnings of torch's own differ from version to version.
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
+pytestmark = pytest.mark.gpu
 
 SERIAL, CHUNKED = Schedule(8, 0, 8), Schedule(8, 64, 8)
 
