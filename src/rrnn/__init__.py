@@ -30,8 +30,10 @@ _EXPORTS: dict[str, str] = {
     "input": "automata",
     "instantiate": "wfsa",
     "interpolate": "automata",
+    "ISAN": "zoo.isan",
     "latex": "ir.equations",
     "linear": "automata",
+    "LinearElman": "zoo.elman",
     "log": "automata",
     "log_sigmoid": "automata",
     "ngram_chain": "wfsa",
@@ -109,6 +111,8 @@ if TYPE_CHECKING:
     from rrnn.wfsa import ngram_chain as ngram_chain
     from rrnn.zoo import get_cell as get_cell
     from rrnn.zoo import read_cell as read_cell
+    from rrnn.zoo.elman import LinearElman as LinearElman
+    from rrnn.zoo.isan import ISAN as ISAN
 
 # All but `input`: `from rrnn import *` should not hide the built-in one.
 __all__ = ["__version__", *(name for name in _EXPORTS if name != "input")]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -34,7 +34,8 @@ def get_cell(name: str | Path, **options: Any) -> Cell:
         raise CellError(_unknown(name, CELLS))
     key, model, given = found
     if not model.is_cell:
-        raise CellError(f"{key} is no cell: {model.open} rrnn.zoo.layer({key!r}, …) builds the layer.")
+        why = model.open or "its units mix."
+        raise CellError(f"{key} is no cell: {why} rrnn.zoo.layer({key!r}, …) builds the layer.")
     return _made(key, model, given | options)
 
 
