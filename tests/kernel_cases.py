@@ -279,7 +279,9 @@ def schedule_options(case: Case) -> dict[str, Any]:
     """Options of the Triton backend that pin the case's schedule."""
     from rrnn.backends.triton.backend import Plan
 
-    return {"schedule": Plan(case.block, 1, case.schedule.unroll, case.schedule.chunk)}
+    return {
+        "schedule": Plan(block=case.block, warps=1, unroll=case.schedule.unroll, chunk=case.schedule.chunk)
+    }
 
 
 def run_triton(case: Case, a: Arguments) -> Results:

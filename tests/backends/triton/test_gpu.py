@@ -84,7 +84,7 @@ def test_more_than_two_to_the_31_elements(schedule: Schedule) -> None:
     if torch.cuda.mem_get_info()[0] < 50 * 2**30:
         pytest.skip("needs 50 GiB of GPU memory")
     program, backend = program_of("unfused"), get_backend("triton")
-    options = {"schedule": Plan(64, 1, schedule.unroll, schedule.chunk)}
+    options = {"schedule": Plan(block=64, warps=1, unroll=schedule.unroll, chunk=schedule.chunk)}
     g = torch.Generator("cuda").manual_seed(0)
     x = torch.empty(steps, batch, 2, units, dtype=torch.bfloat16, device="cuda")
     for part in x.split(300):
