@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from calls import CORE
 
 from rrnn.cli import main
 from rrnn.ir import Program, adjoint, lower
 from rrnn.ir.equations import equations, latex
-from rrnn.zoo import CELLS, get_cell
+from rrnn.zoo import get_cell
 
 Capture = pytest.CaptureFixture[str]
 
@@ -38,7 +39,7 @@ def test_the_recurrence_of_f(capsys: Capture) -> None:
     )
 
 
-@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("name", CORE)
 def test_zoo(name: str, capsys: Capture, golden: Callable[[str, str], None]) -> None:
     golden(f"derive/{name}.txt", derive(capsys, name))
     golden(f"derive/{name}.scan.txt", derive(capsys, name, "--scan"))

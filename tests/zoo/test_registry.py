@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rrnn.automata import Cell, linear, score, sigmoid, tanh
+from rrnn.draw import to_svg
 from rrnn.errors import CellError, FormatError
-from rrnn.zoo import CELLS, get_cell, ngram, read_cell
+from rrnn.ir.equations import equations, latex
+from rrnn.ir.scan_text import scan_text
+from rrnn.zoo import CELLS, MODELS, b_max_plus, get_cell, get_model, layer, ngram, read_cell, sru
+from rrnn.zoo.patterns import cnn, sopa
+from rrnn.zoo.qrnn import qrnn
+from rrnn.zoo.rcnn import rcnn
+from rrnn.zoo.recent import hgrn
+from rrnn.zoo.scrn import scrn
 
 GATED = ["B+o", "B-max-plus+o", "C+o", "F+o", "ngram4+o", "ngram2+o"]
 NAMES = [*CELLS, *GATED, "ngram1", "ngram64"]
@@ -49,15 +60,18 @@ def test_short_chains_are_b_and_c() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("G", "no cell is called 'G': the zoo has B, B-max-plus, C, F"),
+        ("G", "no cell is called 'G': the zoo has B, B-max-plus, B-max-plus-gated"),
         ("SRUU", "Did you mean 'SRU'"),
         ("b_max_plus", "Did you mean 'B-max-plus'"),
-        ("ngram", "Did you mean 'ngram4'"),
+        ("ngrm", "Did you mean 'ngram4'"),
         ("ngram0", "n from 1 to 64; got 0"),
         ("ngram65", "n from 1 to 64; got 65"),
         ("ngram1000", "no cell is called 'ngram1000'"),
         ("ngram٣", "no cell is called"),
-        ("SRU+o", "SRU has no variant with an output gate; B, B-max-plus, C, F, ngramN have"),
+        (
+            "SRU+o",
+            "SRU has no variant with an output gate; B, B-max-plus, B-max-plus-gated, B-max-plus-coupled, C, F, ngramN",
+        ),
         ("+o", "no cell is called"),
         ("", "no cell is called ''"),
         ("x" * 100_000, "no cell is called 'xxx"),
@@ -68,7 +82,7 @@ def test_short_chains_are_b_and_c() -> None:
 def test_unknown_names(name: str, message: str) -> None:
     with pytest.raises(CellError, match=message) as caught:
         get_cell(name)
-    assert len(str(caught.value)) < 500
+    assert len(str(caught.value)) < 600
 
 
 def test_names_are_text() -> None:
@@ -100,3 +114,80 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         get_cell("huge.cell")
     Path("B").write_text("not a cell")
     assert get_cell("B").name == "B"  # the zoo comes first
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_every_cell_can_be_drawn_and_derived(name: str) -> None:
+    cell = get_cell(name)
+    assert equations(cell).count("=") >= 2 and latex(cell).isascii()
+    assert cell.name in to_svg(cell)
+    assert scan_text(cell)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "same"),
+    [
+        ("QRNN3-ifo", {}, qrnn(3, "ifo")),
+        ("qrnn", {}, qrnn()),
+        ("QRNN2", {"window": 5, "pooling": "f"}, qrnn(5, "f")),
+        ("RCNN3-additive", {"decay": "constant"}, rcnn(3, "constant", True)),
+        ("sopa6-max-times", {}, sopa(6, "max-times")),
+        ("CNN5", {}, cnn(5)),
+        ("SRU", {"activation": "relu"}, sru("relu")),
+        ("SCRN-context", {"alpha": 0.5}, scrn(0.5)),
+        ("HGRN", {"gamma": 0.25}, hgrn(0.25)),
+        ("B-max-plus-coupled+o", {}, b_max_plus(True, "coupled")),
+    ],
+)
+def test_numbers_and_options(name: str, given: dict[str, object], same: Cell) -> None:
+    assert get_cell(name, **given) == same
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: get_cell("LSTM"), "LSTM is no cell: The paper hypothesises"),
+        (lambda: get_cell("RCNN3-state"), "may not be rational"),
+        (lambda: get_cell("B", n=3), "B has the options gate; got 'n'"),
+        (lambda: get_cell("T-RNN", n=3), "T-RNN has no options; got 'n'"),
+        (lambda: get_cell("QRNN", pooling="of"), "pooling is 'f', 'fo' or 'ifo'; got 'of'"),
+        (lambda: get_cell("QRNN0"), "window must be a whole number from 1"),
+        (lambda: get_cell("SoPa", semiring="log"), "SoPa's semiring is"),
+        (lambda: get_cell("SoPa0"), "length from 1 to 64; got 0"),
+        (lambda: get_cell("CNN65"), "1 to 64 words wide; got 65"),
+        (lambda: get_cell("RCNN0"), "n from 1 to 64; got 0"),
+        (lambda: get_cell("RCNN2", decay="none"), "'input' or 'constant'; got 'none'"),
+        (lambda: get_cell("SRU", activation="selu"), "'tanh', 'relu' or 'identity'; got 'selu'"),
+        (lambda: get_cell("B-max-plus", inputs="half"), "'plain', 'gated' or 'coupled'; got 'half'"),
+        (lambda: layer("RCNN0-state", 3, 4), "n from 1 to 64; got 0"),
+        (lambda: layer("LSTMM", 3, 4), "no model is called 'LSTMM'.*Did you mean 'LSTM'"),
+        (lambda: layer("LSTM+o", 3, 4), "LSTM has no variant with an output gate"),
+        (lambda: get_model("nothing"), "no model is called 'nothing'"),
+    ],
+)
+def test_mistakes_are_named(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(CellError, match=message):
+        call()
+
+
+def test_what_is_known_of_models() -> None:
+    assert get_model("QRNN7-f").rational and get_model("F+o").kind == "cell"
+    assert not get_model("LSTM").rational and get_model("lstm").kind == "layer"
+    assert {name for name, model in MODELS.items() if not model.rational} == {
+        *("SCRN", "RCNN2-state", "SRU-v2", "LSTM", "GRU", "RNN")
+    }
+
+
+def test_layers_take_options_of_their_cells(tmp_path: Path) -> None:
+    rnn = layer("QRNN2", 4, 3, 2, pooling="ifo", zoneout=0.1, dropout=0.5)
+    assert rnn.cells == ((qrnn(2, "ifo"), 3),) and rnn.zoneout == 0.1 and rnn.num_layers == 2
+    assert layer([("SoPa2", 3), ("SoPa3-real", 2)], 4).hidden_size == 5
+    assert layer("RCNN3-state", 4, 3).layers[0].states == 3
+    path = tmp_path / "mine.cell"
+    path.write_text(get_cell("B").to_text(), encoding="utf-8")
+    assert layer(str(path), 4, 3).cells == ((get_cell("B"), 3),)
+
+
+def test_cells_do_not_wait_for_torch() -> None:
+    code = "import sys, rrnn.zoo; rrnn.zoo.get_cell('QRNN3'); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -118,7 +118,7 @@ def _made(key: str, model: Model, options: dict[str, Any]) -> Cell:
 
 def _unknown(name: str, table: dict[str, Any]) -> str:
     words = {n.lower(): n for n in table}
-    near = difflib.get_close_matches(name.lower()[:64].removesuffix("+o"), words, 1, cutoff=0.4)
+    near = difflib.get_close_matches(name.lower()[:64].removesuffix("+o"), words, 1, cutoff=0.5)
     hint = f" Did you mean {words[near[0]]!r}?" if near else ""
     what = "cell" if table is CELLS else "model"
     return (

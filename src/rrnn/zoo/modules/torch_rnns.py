@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from rrnn.errors import ShapeError
 from rrnn.zoo.modules.recurrent import Recurrent
 
 
@@ -25,8 +26,11 @@ class _Torch(Recurrent):
         return (h, torch.zeros_like(h)) if isinstance(self, nn.LSTM) else h
 
     def forward(self, input: Any, hx: Any = None, **padding: Any) -> tuple[Any, Any]:
-        packed = isinstance(input, PackedSequence) and not padding
-        return self._torch(input, hx) if packed else super().forward(input, hx, **padding)
+        if not isinstance(input, PackedSequence):
+            return super().forward(input, hx, **padding)
+        if padding:
+            raise ShapeError("a PackedSequence has its own lengths: leave out lengths= and mask=")
+        return self._torch(input, hx)
 
     def run(self, x: Tensor, state: Any, mask: Tensor | None) -> tuple[Tensor, Any]:
         if not x.shape[0]:

@@ -1,0 +1,130 @@
+"""Weights of public implementations, loaded into layers of ours that compute the same.
+
+`from_sru` reads state dicts of the public SRU (version 1), `from_qrnn` those of salesforce's pytorch-qrnn. Both return
+a `RationalRNN` in evaluation's terms: dropout and zoneout of the original are given anew, as options.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rrnn.errors import FormatError
+from rrnn.nn import RationalLayer, RationalRNN
+from rrnn.zoo.qrnn import qrnn
+from rrnn.zoo.sru import sru
+
+
+def from_sru(
+    state: Mapping[str, Tensor], *, bidirectional: bool = False, activation: str = "tanh", **options: Any
+) -> RationalRNN:
+    """A `RationalRNN` with the weights of a public SRU of version 1: `rnn_lst.I.weight` and `rnn_lst.I.bias`.
+
+    A weight is (inputs, directions · units · k), multiplied from the right; its columns are ordered by direction, then
+    unit, then x̃, f, r and, if k = 4, the input's projection for the highway. A bias is (2 · directions · units): those
+    of f, then those of r. With k = 3 the highway carries the input itself, which has as many numbers as the output.
+    """
+    layers = _layers(state, r"(?:.*\.)?rnn_lst\.(\d+)\.(weight|bias)")
+    n = 2 if bidirectional else 1
+    units = layers[0]["bias"].numel() // (2 * n)
+    inputs = layers[0]["weight"].shape[0]
+    rnn = _rnn(sru(activation), inputs, units, len(layers), layers[0]["weight"], bidirectional, options)
+    for depth, layer in enumerate(layers):
+        weight, bias = layer["weight"], layer["bias"].view(2, n, units)
+        k, rest = divmod(weight.shape[1], n * units)
+        if rest or k not in (3, 4) or (k == 3 and weight.shape[0] != n * units):
+            raise FormatError(
+                f"layer {depth}: SRU's weight is (inputs, {n} · {units} · k) with k = 4, or 3 where inputs and outputs "
+                f"have equal sizes; got {tuple(weight.shape)}. Check bidirectional=."
+            )
+        columns = weight.view(-1, n, units, k).permute(1, 3, 2, 0)  # (direction, k, unit, input)
+        for d in range(n):
+            ours = _direction(rnn, depth, d)
+            x, f, r, *carried = columns[d]
+            if k == 3 and n == 2:  # each direction carries its own half of the input
+                carried = [torch.eye(n * units, dtype=weight.dtype)[d * units : (d + 1) * units]]
+            _write(ours, "x", [x])
+            _write(ours, "f", [f], bias[0, d])
+            _write(ours, "r", [r], bias[1, d])
+            if any(row.name == "input" for row in ours.rows):
+                _write(ours, "input", carried)
+    return rnn
+
+
+def from_qrnn(
+    state: Mapping[str, Tensor], *, window: int | Sequence[int] = 1, output_gate: bool = True, **options: Any
+) -> RationalRNN:
+    """A `RationalRNN` with the weights of a QRNN of salesforce's pytorch-qrnn: `layers.I.linear.weight` and `….bias`.
+
+    A weight is (3 · units, window · inputs), without an output gate (2 · units, …): rows of Z, F and O; columns of the
+    input, then of the one before it. `window` is one for all layers, or a list (a public QRNN may have another in its
+    first layer: the lesser ones get zeros here). Its F is the *input* gate, c = F ⊙ Z + (1 − F) ⊙ c': since
+    1 − σ(a) = σ(−a), its rows and biases change their sign. What was trained with zoneout p scales F by 1 − p in
+    evaluation there, which no weights of f can express: such a model is not the same here.
+    """
+    layers = _layers(state, r"(?:.*\.)?layers\.(\d+)\.linear\.(weight|bias)")
+    windows = [window] * len(layers) if isinstance(window, int) else list(window)
+    if len(windows) != len(layers):
+        raise FormatError(f"one window for each of the {len(layers)} layers, or one for all; got {windows}")
+    first, gates, pooling = layers[0]["weight"], 3 if output_gate else 2, "fo" if output_gate else "f"
+    inputs, units = first.shape[1] // windows[0], first.shape[0] // gates
+    rnn = _rnn(qrnn(max(windows), pooling), inputs, units, len(layers), first, False, options)
+    for depth, (layer, reach) in enumerate(zip(layers, windows, strict=True)):
+        weight, bias, ours = layer["weight"], layer["bias"], _direction(rnn, depth, 0)
+        size = ours.input_size
+        if weight.shape != (gates * units, reach * size) or bias.shape != (gates * units,):
+            raise FormatError(
+                f"layer {depth}: QRNN's weight is ({gates} · {units}, {reach} · {size}), its bias ({gates * units},); "
+                f"got {tuple(weight.shape)} and {tuple(bias.shape)}. Check window= and output_gate=."
+            )
+        for i, name in enumerate("zfo"[:gates]):
+            rows = slice(i * units, (i + 1) * units)
+            sign = -1 if name == "f" else 1
+            lags = [sign * weight[rows, k * size : (k + 1) * size] for k in range(reach)]
+            lags += [torch.zeros_like(lags[0])] * (max(windows) - reach)
+            _write(ours, name, lags, sign * bias[rows])
+    return rnn
+
+
+def _layers(state: Mapping[str, Tensor], pattern: str) -> list[dict[str, Tensor]]:
+    """The tensors of each layer, by their last name."""
+    found: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in state.items():
+        if m := re.fullmatch(pattern, key):
+            found.setdefault(int(m[1]), {})[m[2]] = tensor.detach()
+    complete = sorted(found) == list(range(len(found))) and all(len(each) == 2 for each in found.values())
+    if not found or not complete:
+        raise FormatError(
+            f"expected a weight and a bias for each layer, under names like {pattern!r}; "
+            f"got {', '.join(list(state)[:6]) or 'nothing'}"
+        )
+    return [found[i] for i in range(len(found))]
+
+
+def _rnn(
+    cell: Any, inputs: int, units: int, depth: int, like: Tensor, both: bool, options: dict[str, Any]
+) -> RationalRNN:
+    options = {"dtype": like.dtype, "device": like.device, "bidirectional": both} | options
+    return RationalRNN(cell, inputs, units, depth, **options)
+
+
+def _direction(rnn: RationalRNN, depth: int, direction: int) -> RationalLayer:
+    layer = (rnn.reverse_layers if direction else rnn.layers)[depth]
+    assert isinstance(layer, RationalLayer)
+    return layer
+
+
+@torch.no_grad()
+def _write(layer: RationalLayer, name: str, weights: Sequence[Tensor], bias: Tensor | None = None) -> None:
+    """Set a projection's matrices (units, inputs), one per lag, and its bias."""
+    (row,) = (r for r in layer.rows if r.name == name)
+    layer.weight[row.start : row.stop].copy_(weights[0])
+    for k, weight in enumerate(weights[1:], 1):
+        start = sum(r.stop - r.start for r in layer.lag_rows(k) if r.start < row.start)
+        layer.lagged[str(k)][start : start + row.stop - row.start].copy_(weight)
+    if bias is not None:
+        layer.numbers(0).bias[name].copy_(bias)

@@ -1,0 +1,89 @@
+"""Weights of public layers: what we load computes what their code computes, written down here from its layouts."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from layers import inputs
+from torch import Tensor
+
+from rrnn.errors import FormatError
+from rrnn.zoo.convert import from_qrnn, from_sru
+
+
+def public_sru(state: dict[str, Tensor], x: Tensor, d: int, directions: int, g=torch.tanh) -> Tensor:
+    """SRU, version 1: u = x W is viewed as (time, batch, direction, unit, k)."""
+    depth = 0
+    while f"rnn_lst.{depth}.weight" in state:
+        weight, bias = state[f"rnn_lst.{depth}.weight"], state[f"rnn_lst.{depth}.bias"]
+        k = weight.shape[1] // d // directions
+        u = (x @ weight).view(x.shape[0], x.shape[1], directions, d, k)
+        forget_bias, reset_bias = bias.view(2, directions, d)
+        forget, reset = (u[..., 1] + forget_bias).sigmoid(), (u[..., 2] + reset_bias).sigmoid()
+        carried = x.view(x.shape[0], x.shape[1], directions, d) if k == 3 else u[..., 3]
+        h = torch.empty_like(forget)
+        for di in range(directions):
+            c = torch.zeros_like(forget[0, :, 0])
+            for t in range(x.shape[0]) if di == 0 else reversed(range(x.shape[0])):
+                f, r = forget[t, :, di], reset[t, :, di]
+                c = (c - u[t, :, di, :, 0]) * f + u[t, :, di, :, 0]
+                h[t, :, di] = g(c) * r + carried[t, :, di] * (1 - r)
+        x, depth = h.reshape(x.shape[0], x.shape[1], -1), depth + 1
+    return x
+
+
+@pytest.mark.parametrize(("size", "directions"), [(3, 1), (4, 1), (4, 2), (6, 2)])
+def test_sru(size: int, directions: int) -> None:
+    d, state = 3, {}
+    for depth in range(2):
+        n_in = size if depth == 0 else d * directions
+        k = 3 if n_in == d * directions else 4
+        state[f"rnn_lst.{depth}.weight"] = inputs(n_in, directions * d * k, seed=depth)
+        state[f"rnn_lst.{depth}.bias"] = inputs(2 * directions * d, seed=7 + depth)
+    x = inputs(5, 2, size, seed=3)
+    layer = from_sru(state, bidirectional=directions == 2)
+    torch.testing.assert_close(layer(x)[0], public_sru(state, x, d, directions))
+    plain = from_sru(state, bidirectional=directions == 2, activation="identity")
+    torch.testing.assert_close(plain(x)[0], public_sru(state, x, d, directions, lambda c: c))
+
+
+def public_qrnn(state: dict[str, Tensor], x: Tensor, windows: list[int], output_gate: bool = True) -> Tensor:
+    """pytorch-qrnn: the source is [x_t, x_{t−1}], F the input gate."""
+    for depth, window in enumerate(windows):
+        weight, bias = state[f"layers.{depth}.linear.weight"], state[f"layers.{depth}.linear.bias"]
+        before = torch.cat([torch.zeros_like(x[:1]), x[:-1]])
+        y = (x if window == 1 else torch.cat([x, before], 2)) @ weight.T + bias
+        z, f, *o = y.chunk(3 if output_gate else 2, dim=2)
+        z, f, outputs = z.tanh(), f.sigmoid(), []
+        c = torch.zeros_like(z[0])
+        for t in range(x.shape[0]):
+            c = f[t] * z[t] + (1 - f[t]) * c
+            outputs.append(o[0][t].sigmoid() * c if output_gate else c)
+        x = torch.stack(outputs)
+    return x
+
+
+@pytest.mark.parametrize("windows", [[1, 1], [2, 2], [2, 1], [2]])
+@pytest.mark.parametrize("output_gate", [True, False])
+def test_qrnn(windows: list[int], output_gate: bool) -> None:
+    units, size, state = 3, 4, {}
+    rows = (3 if output_gate else 2) * units
+    for depth, window in enumerate(windows):
+        n_in = units if depth else size
+        state[f"layers.{depth}.linear.weight"] = inputs(rows, window * n_in, seed=depth)
+        state[f"layers.{depth}.linear.bias"] = inputs(rows, seed=7 + depth)
+    x = inputs(5, 2, size, seed=3)
+    window = windows if len(set(windows)) > 1 else windows[0]
+    layer = from_qrnn(state, window=window, output_gate=output_gate)
+    torch.testing.assert_close(layer(x)[0], public_qrnn(state, x, windows, output_gate))
+
+
+def test_what_cannot_be_read() -> None:
+    with pytest.raises(FormatError, match="a weight and a bias for each layer"):
+        from_sru({"weight": inputs(3, 9)})
+    with pytest.raises(FormatError, match="Check bidirectional="):
+        from_sru({"rnn_lst.0.weight": inputs(4, 9), "rnn_lst.0.bias": inputs(6)})
+    with pytest.raises(FormatError, match="Check window="):
+        from_qrnn({"layers.0.linear.weight": inputs(9, 5), "layers.0.linear.bias": inputs(8)}, window=2)
+    with pytest.raises(FormatError, match="one window for each of the 1 layers"):
+        from_qrnn({"layers.0.linear.weight": inputs(9, 4), "layers.0.linear.bias": inputs(9)}, window=[2, 1])
