@@ -198,6 +198,7 @@ def run(
     device: str = "cuda",
     backend: str = "triton",
     roof: float,
+    save: Callable[[list[Row]], None] = lambda rows: None,
 ) -> list[Row]:
     rows: list[Row] = []
 
@@ -217,8 +218,9 @@ def run(
                     bench = Bench.make(name, shape, getattr(torch, dtype), device, backend)
                     add((peer_rows if others else our_rows)(bench, roof, clock))
                     del bench
+        compare(rows)
+        save(rows)  # now already: what comes after may take the process with it
     print()
-    compare(rows)
     return rows
 
 
@@ -239,9 +241,12 @@ def main(arguments: argparse.Namespace) -> None:
     clock = CudaClock()
     roof, floor = copy_bandwidth(clock), least_kernel(clock)
     print(f"{hardware()['gpu']}: copy {roof:.0f} GB/s, least kernel {1e3 * floor:.1f} µs", flush=True)
-    rows = run(cells, shapes, dtypes, arguments.peers, clock, roof=roof)
+
+    def save(rows: list[Row]) -> None:
+        if arguments.json:
+            write(arguments.json, rows, copy_gb_per_s=roof, least_kernel_ms=floor, device=hardware())
+
+    rows = run(cells, shapes, dtypes, arguments.peers, clock, roof=roof, save=save)
     print_table(table(rows))
     print()
     print_table(goals(rows))
-    if arguments.json:
-        write(arguments.json, rows, copy_gb_per_s=roof, least_kernel_ms=floor, device=hardware())
