@@ -69,16 +69,14 @@ def test_zoneout_keeps_states(backend: str) -> None:
         plain = zoo.layer("QRNN2-f", 4, 50, dtype=torch.float64)
         plain.load_state_dict(layer.state_dict())
         torch.testing.assert_close(layer.eval()(x)[0], plain(x)[0])
-        (always,) = {
-            zoo.layer(name, 4, 3, zoneout=1.0)(inputs(5, 2, 4).float())[0].abs().max().item()
-            for name in "BCF"
-        }
-    assert always == 0
+        for name in "BCF":  # whatever else they have, their new input is weighted 1 − f
+            always, _ = zoo.layer(name, 4, 3, zoneout=1.0, dtype=torch.float64)(x)
+            assert not always.any()
     assert "zoneout=0.3" in repr(layer)
 
 
 def test_zoneout_needs_forget_gates() -> None:
-    with pytest.raises(CellError, match="zoneout=0.1 opens forget gates.*minGRU has none"):
+    with pytest.raises(CellError, match=r"zoneout=0.1 opens forget gates.*minGRU has none"):
         zoo.layer("minGRU", 4, 3, zoneout=0.1)
     with pytest.raises(ShapeError, match="zoneout is a probability"):
         zoo.layer("B", 4, 3, zoneout=2)
@@ -104,35 +102,6 @@ def test_variational_dropout() -> None:
     assert not torch.equal(out, again)
     layer.eval()
     torch.testing.assert_close(layer(x)[0], x.tanh())
-
-
-@pytest.mark.parametrize("backend", ["reference", "auto"])
-def test_zoneout_keeps_states(backend: str) -> None:
-    """In training a forget gate is 1 at random, exactly: the state stays, to the last bit. In evaluation nothing is."""
-    torch.manual_seed(0)
-    layer, x = zoo.layer("QRNN2-f", 4, 50, zoneout=0.3, dtype=torch.float64), inputs(40, 2, 4)
-    with use_backend(backend):
-        out, _ = layer(x)
-        kept = out[1:] == out[:-1]
-        assert 0.27 < kept.double().mean() < 0.33
-        assert not (kept == kept[:, :1]).all() and not (kept == kept[..., :1]).all()  # per sequence, per unit
-        assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), list(layer.parameters())))
-        plain = zoo.layer("QRNN2-f", 4, 50, dtype=torch.float64)
-        plain.load_state_dict(layer.state_dict())
-        torch.testing.assert_close(layer.eval()(x)[0], plain(x)[0])
-        (always,) = {
-            zoo.layer(name, 4, 3, zoneout=1.0)(inputs(5, 2, 4).float())[0].abs().max().item()
-            for name in "BCF"
-        }
-    assert always == 0
-    assert "zoneout=0.3" in repr(layer)
-
-
-def test_zoneout_needs_forget_gates() -> None:
-    with pytest.raises(CellError, match="zoneout=0.1 opens forget gates.*minGRU has none"):
-        zoo.layer("minGRU", 4, 3, zoneout=0.1)
-    with pytest.raises(ShapeError, match="zoneout is a probability"):
-        zoo.layer("B", 4, 3, zoneout=2)
 
 
 def test_variational_dropout_reaches_remembered_inputs() -> None:

@@ -21,7 +21,7 @@ class Derive:
     """Derive a recurrence from an automaton, and print it as a person would write it."""
 
     cell: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|FILE")]
-    """A cell of the zoo (B, B-max-plus, C, F, ngram4, SRU; +o adds an output gate), or a .cell file."""
+    """A cell of the zoo (B, F+o, SRU, QRNN3, …: docs/zoo.md lists them), or a .cell file."""
     latex: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print the equations as a LaTeX align environment."""
     ir: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False

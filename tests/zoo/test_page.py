@@ -1,0 +1,37 @@
+"""docs/zoo.md shows every model, prints the equations that cells have, and its code runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rrnn.ir.equations import equations
+from rrnn.zoo import CELLS, MODELS, get_cell
+
+PAGE = (Path(__file__).parents[2] / "docs" / "zoo.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(name: str) -> None:
+    (row,) = re.findall(rf"^\| `{re.escape(name)}` \|.*$", PAGE, flags=re.MULTILINE)
+    _, _, paper, _, automaton, options, recurrence, _ = (part.strip() for part in row.split("|"))
+    model = MODELS[name]
+    assert paper == model.paper and recurrence == ("rational" if model.rational else "open")
+    if name in CELLS:
+        cell = get_cell(name)
+        assert automaton == f"{len(cell.states)} states, {cell.semiring_name}"
+        assert options == ", ".join(f"`{option}`" for option in model.options)
+
+
+@pytest.mark.parametrize("name", [n for n in CELLS if n not in ("SoPa4-real", "SoPa4-max-times")])
+def test_equations(name: str) -> None:
+    assert f"### {name}\n\n```\n{equations(get_cell(name))}```\n" in PAGE
+
+
+def test_code() -> None:
+    names: dict[str, object] = {}
+    for code in re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL):
+        exec(code, names)
+    assert tuple(names["scores"].shape) == (35, 8, 40)  # type: ignore[attr-defined]
