@@ -127,6 +127,16 @@ def test_mistakes(combine: Callable[..., Cell], change: Callable[[Cell], Cell], 
         combine(b(), change(b("C")))
 
 
+@pytest.mark.parametrize("combine", [union, concatenate, interpolate])
+def test_only_cells_make_cells(combine: Callable[..., Cell]) -> None:
+    for given in ((b(), "C"), (object(), b())):
+        with pytest.raises(CellError, match=r"makes a cell from cells; got (str|object).*get_cell"):
+            combine(*given)
+    for call in (lambda: scale("B", one), lambda: relabel("B", prefix="b_")):  # pyright: ignore[reportArgumentType]
+        with pytest.raises(CellError, match="makes a cell from cells; got str"):
+            call()
+
+
 def test_a_limit_on_epsilon() -> None:
     limited = b().limit_epsilon(1, after_last=False)
     assert union(limited, limited).epsilon_limit == 1 and not union(limited, limited).epsilon_after_last

@@ -70,6 +70,7 @@ def state(**changes: Any) -> Any:
             lambda: LAYER(X.float()),
             "expected input of torch.float64, as the layer's weights are; got torch.float32",
         ),
+        (lambda: LAYER(X.long()), "got torch.int64. Embed ids first"),
         (lambda: LAYER(pack_sequence([inputs(3, 5)])), "expected input with 4 features, got 5"),
         (lambda: LAYER(pack_sequence([inputs(3, 4)]), lengths=[3]), "a PackedSequence has its own lengths"),
         (lambda: LAYER(X, lengths=[1, 2], mask=torch.ones(5, 2).bool()), "both lengths= and mask= are given"),

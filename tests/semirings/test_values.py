@@ -45,7 +45,8 @@ def test_membership(name: str) -> None:
         assert semiring.numbers(semiring.tensor([value])) == [value]
     for value in OUTSIDE[name]:
         assert not semiring.contains(value)
-        with pytest.raises(SemiringError, match="start weight"):
+        fix = "Find what made it" if value != value else "Use a number of that set"
+        with pytest.raises(SemiringError, match=f"start weight .* is outside .* {fix}|must be a number"):
             semiring.check(value, "start weight")
         with pytest.raises(SemiringError, match=f"{name} semiring's set"):
             semiring.tensor([semiring.one, float(value)])

@@ -11,6 +11,7 @@ import pytest
 import torch
 from machines import all_strings, close, random_machine, scores
 
+from rrnn.automata import Cell
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.semirings import SEMIRINGS
 from rrnn.wfsa import EPSILON, WFSA
@@ -298,6 +299,12 @@ def test_errors() -> None:
     for operation in BINARY.values():
         with pytest.raises(AutomatonError, match="one semiring; got real and log"):
             operation(a, b)
+        with pytest.raises(AutomatonError, match="needs two WFSAs; got int"):
+            operation(a, 3)
+        with pytest.raises(AutomatonError, match=r"needs two WFSAs; got Cell. Turn a cell into one"):
+            operation(a, Cell("X"))
+    with pytest.raises(AutomatonError, match="needs two WFSAs; got NoneType"):
+        a.equivalent(None)  # pyright: ignore[reportArgumentType]
     with pytest.raises(SemiringError, match="factor"):
         scale(a, float("nan"))
     with pytest.raises(SemiringError, match="shape"):

@@ -84,6 +84,9 @@ def test_cycles_that_lead_nowhere_but_round() -> None:
     bad = machine.map_weights(lambda w: w + 0.1)
     with pytest.raises(AutomatonError, match="cycle"):
         bad.best_path("a")
+    for k in (0, -1, 1.5):
+        with pytest.raises(AutomatonError, match=f"whole number of them; got k = {k}"):
+            bad.k_best("a", k)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_path_tells_all() -> None:

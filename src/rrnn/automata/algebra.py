@@ -30,6 +30,7 @@ def times(semiring: Semiring, a: ex.Expr, b: ex.Expr) -> ex.Expr:
 
 def scale(cell: Cell, weight: ex.Operand) -> Cell:
     """Every score ⊗ weight (a constant weight: it multiplies the final weights)."""
+    _are_cells("scale", cell)
     w = ex.as_expr(weight)
     scaled = cell._with(finals=())
     for q, rho in cell.finals:
@@ -39,12 +40,14 @@ def scale(cell: Cell, weight: ex.Operand) -> Cell:
 
 def union(a: Cell, b: Cell, name: str | None = None, *, output: ex.Operand | None = None) -> Cell:
     """score = score of `a` ⊕ score of `b`."""
+    _are_cells("union", a, b)
     both, a, b = _side_by_side(a, b, name or f"{a.name}_or_{b.name}"[:64], output)
     return both._with(initials=a.initials + b.initials, finals=a.finals + b.finals)
 
 
 def concatenate(a: Cell, b: Cell, name: str | None = None, *, output: ex.Operand | None = None) -> Cell:
     """score of a string = ⊕ over its splits of (a of the head) ⊗ (b of the tail)."""
+    _are_cells("concatenate", a, b)
     if a.epsilon_limit is not None or b.epsilon_limit is not None:
         raise CellError(
             "cells are concatenated by ε-arcs from the ends of the first to the starts of the second, and an "
@@ -72,6 +75,7 @@ def interpolate(
     By default two learned weights in (0, 1), their logarithms where ⊗ is +, their costs −log in min-plus: σ of
     the first two parameters among p1, p2, … that the cells do not use.
     """
+    _are_cells("interpolate", a, b)
     used = {n.name for c in (a, b) for n in _nodes(c) if isinstance(n, (ex.Linear, ex.Parameter))}
     free = (f"p{i}" for i in count(1) if f"p{i}" not in used)
     gate = _gate(a.semiring)
@@ -83,6 +87,15 @@ def interpolate(
     )
 
 
+def _are_cells(what: str, *given: object) -> None:
+    for each in given:
+        if not isinstance(each, Cell):
+            raise CellError(
+                f"{what} makes a cell from cells; got {type(each).__name__}. (A name of the zoo becomes a cell by "
+                "get_cell; WFSAs have methods of their own, as in machine.union(other).)"
+            )
+
+
 def _gate(semiring: Semiring) -> Callable[[ex.Expr], ex.Expr]:
     if semiring.name == "min-plus":
         return lambda p: -ex.log_sigmoid(p)
@@ -92,6 +105,7 @@ def _gate(semiring: Semiring) -> Callable[[ex.Expr], ex.Expr]:
 def relabel(cell: Cell, states: Mapping[str, str] | None = None, prefix: str = "") -> Cell:
     """The cell with states renamed and `prefix` put before every projection's, parameter's and expression's
     name."""
+    _are_cells("relabel", cell)
     new = {q: ex.check_name((states or {}).get(q, q), "a state's name") for q in cell.states}
     unknown = [q for q in states or {} if q not in new]
     if unknown:

@@ -64,7 +64,7 @@ def _inside(expr: ex.Expr, place: str, semiring: Semiring) -> None:
     if low == high and not semiring.contains(low):
         raise CellError(
             f"{place} is {low:g}, outside the {semiring.name} semiring's set {semiring.set_description}. "
-            f"Its zero is {semiring.zero:g} and its one {semiring.one:g}."
+            f"Its zero is {semiring.zero:g} and its one {semiring.one:g}. Use a number of that set, or `zero` or `one`."
         )
     if semiring.name == "max-times" and low < 0:
         raise CellError(

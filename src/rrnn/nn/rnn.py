@@ -274,9 +274,11 @@ class RationalRNN(nn.Module):
             )
         weight = first.weight
         if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            fix = f"Convert one: input.to({weight.dtype}), or layer.to({x.dtype})."
+            if not x.is_floating_point():
+                fix = f"Embed ids first (torch.nn.Embedding), convert numbers: input.to({weight.dtype})."
             raise ShapeError(
-                f"expected input of {weight.dtype}, as the layer's weights are; got {x.dtype}. "
-                f"Convert one: input.to({weight.dtype}), or layer.to({x.dtype})."
+                f"expected input of {weight.dtype}, as the layer's weights are; got {x.dtype}. {fix}"
             )
 
     def extra_repr(self) -> str:

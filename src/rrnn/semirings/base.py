@@ -91,11 +91,20 @@ class Semiring(ABC):
                 f"a {what} must be a number in {self.set_description} ({self.name}); got {a!r}"
             ) from None
         if not self.contains(value):
-            raise SemiringError(
-                f"{what} {a!r} is outside the {self.name} semiring's set {self.set_description}. "
-                f"Its zero is {self.zero!r} and its one {self.one!r}."
-            )
+            raise self.outside(a, what)
         return value
+
+    def outside(self, a: Any, what: str = "weight") -> SemiringError:
+        """The error about a number that is not in the set."""
+        fix = (
+            "Find what made it: 0/0, ∞ − ∞, the logarithm of a negative number."
+            if a != a
+            else "Use a number of that set, or a semiring that has this one."
+        )
+        return SemiringError(
+            f"{what} {a!r} is outside the {self.name} semiring's set {self.set_description}. "
+            f"Its zero is {self.zero!r} and its one {self.one!r}. {fix}"
+        )
 
     def _convert(self, a: Any) -> float:
         return float(a)
@@ -155,11 +164,7 @@ class Semiring(ABC):
             out = out.to(dtype)  # before the check: 1e300 is no float32
         bad = ~self.t_contains(out.detach())
         if bool(bad.any()):
-            first = out.detach()[bad].flatten()[0].item()
-            raise SemiringError(
-                f"weight {first!r} is outside the {self.name} semiring's set {self.set_description}. "
-                f"Its zero is {self.zero!r} and its one {self.one!r}."
-            )
+            raise self.outside(out.detach()[bad].flatten()[0].item())
         if dtype is None and out.is_floating_point() == self.dtype.is_floating_point:
             return out
         return out.to(dtype or self.dtype)

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrnn.automata import Cell
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.semirings import BOOLEAN
 from rrnn.wfsa.closure import Closure
@@ -220,6 +221,7 @@ def remove_epsilon(a: WFSA) -> WFSA:
 
 def _merged(a: WFSA, b: WFSA, what: str) -> tuple[list[Symbol], Tensor]:
     """The merged alphabet, and b's symbol indices in it (ε, index −1, stays −1)."""
+    both_machines(a, b, what)
     if a.semiring is not b.semiring:
         raise AutomatonError(
             f"{what} needs two machines over one semiring; got {a.semiring.name} and {b.semiring.name}. "
@@ -228,6 +230,14 @@ def _merged(a: WFSA, b: WFSA, what: str) -> tuple[list[Symbol], Tensor]:
     index = {symbol: i for i, symbol in enumerate(dict.fromkeys((*a.alphabet, *b.alphabet)))}
     # indexing with −1 reads the last entry
     return list(index), torch.tensor([*(index[s] for s in b.alphabet), -1], device=b.arc_symbol.device)
+
+
+def both_machines(a: Any, b: Any, what: str) -> None:
+    """Raise where one of two arguments is no machine."""
+    for other in (a, b):
+        if not isinstance(other, WFSA):
+            hint = " Turn a cell into one with instantiate()." if isinstance(other, Cell) else ""
+            raise AutomatonError(f"{what} needs two WFSAs; got {type(other).__name__}.{hint}")
 
 
 def _numbered(a: WFSA, b: WFSA) -> list[State]:

@@ -30,8 +30,8 @@ _START = -1  # the option that begins the path here instead of coming over an ar
 
 def k_best(machine: WFSA, string: Any, k: int) -> list[Path]:
     """The k best distinct paths, best first, none of weight 0̄. See `WFSA.k_best` for what best means."""
-    if k < 1:
-        raise AutomatonError(f"k_best lists at least one path; got k = {k!r}")
+    if not isinstance(k, int) or k < 1:
+        raise AutomatonError(f"k_best lists at least one path, a whole number of them; got k = {k!r}")
     ids = encode(machine, string)
     ranked = machine.cached("ranked", lambda: _Ranked(machine))
     found = paths_of(machine, _search(ranked, ids, k))

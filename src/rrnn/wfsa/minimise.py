@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from rrnn.errors import SemiringError
-from rrnn.wfsa.algebra import remove_epsilon, trim, union
+from rrnn.wfsa.algebra import both_machines, remove_epsilon, trim, union
 from rrnn.wfsa.machine import WFSA, Symbol
 
 Dense = tuple[Tensor, Tensor, Tensor]
@@ -66,6 +66,7 @@ def equivalent(a: WFSA, b: WFSA, tolerance: float = 1e-9) -> Equivalence:
     Scores count as different when they differ by more than `tolerance` times the sum of the absolute weights
     of all paths of both machines, that is, by more than rounding can explain.
     """
+    both_machines(a, b, "equivalence")
     _over_the_reals(a, "equivalence")
     _over_the_reals(b, "equivalence")
     a, b = (remove_epsilon(m).detach() for m in (a, b))
