@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -213,6 +214,35 @@ def test_threads_change_no_bit() -> None:
     finally:
         torch.set_num_threads(threads)
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("backend", ["auto", "triton"])
+def test_five_times_an_eager_loop(backend: str) -> None:
+    """A character-level model's shape, forwards and backwards; with torch ops alone about three times is safe to ask
+    on a busy machine. `benchmarks/isan.py` has the figures."""
+    compiled = backend == "auto" and isinstance(find_compiler(), Compiler)
+    layer, x = ISAN(28, 64), torch.randint(28, (128, 64), generator=torch.Generator().manual_seed(0))
+
+    def eager() -> Tensor:
+        c, states = layer.init_state(64), []
+        for x_t in x:
+            c = torch.bmm(layer.weight[x_t], c.unsqueeze(-1)).squeeze(-1) + layer.bias[x_t]
+            states.append(c)
+        return torch.stack(states)
+
+    times: dict[str, list[float]] = {"eager": [], "ours": []}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with use_backend(backend):
+            for turn in range(3):
+                for name, run in (("eager", eager), ("ours", lambda: layer(x)[0])):
+                    began = time.process_time()
+                    run().sum().backward()
+                    times[name] += [time.process_time() - began] if turn else []  # the first may compile
+    finally:
+        torch.set_num_threads(threads)
+    assert min(times["eager"]) > (5 if compiled else 3) * min(times["ours"])
 
 
 @pytest.mark.parametrize(
