@@ -12,6 +12,7 @@ training does it.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from rivals import Case, cases
 from torch import Tensor
 
 from rrnn.backends import chosen, resolve, use_backend
+from rrnn.backends.native.compiler import find_compiler
+from rrnn.backends.native.render import render_backward, render_forward
 from rrnn.ops import rational
 
 SHAPES = [(35, 32, 650), (512, 16, 512), (2048, 4, 512)]
@@ -109,6 +112,26 @@ class Bench:
             }
 
 
+def compile_rows(case: Case, dtype: torch.dtype) -> Iterator[Row]:
+    """How long the first use of a cell waits for its kernels, when no cache has them."""
+    compiler = find_compiler()
+    if isinstance(compiler, str):
+        return
+    for name, render in (("forward", render_forward), ("backward", render_backward)):
+        began = time.perf_counter()
+        compiler.compile(render.__wrapped__(case.program, dtype), compiler.flags)
+        yield {
+            "name": f"first compile of {case.name}",
+            "cell": case.program.name,
+            "semiring": case.program.semiring_name,
+            "shape": [],
+            "dtype": str(dtype).removeprefix("torch."),
+            "backend": "native",
+            "pass": name,
+            "ms": 1e3 * (time.perf_counter() - began),
+        }
+
+
 def cpu_timer(rounds: int) -> Timer:
     return lambda functions: best_of(functions, rounds=rounds, warm_up=2)
 
@@ -119,6 +142,7 @@ def run(arguments: argparse.Namespace) -> list[Row]:
     for case in cases():
         if arguments.cells and case.name not in arguments.cells:
             continue
+        rows += compile_rows(case, dtype)
         for shape in shapes:
             bench = Bench.make(case, shape, arguments.device, dtype)
             bench.check()
@@ -134,6 +158,9 @@ def run(arguments: argparse.Namespace) -> list[Row]:
 def table(rows: list[Row]) -> list[list[str]]:
     out = [["cell", "shape", "threads", "pass", "ms", "eager ms", "ratio", "GB/s", "% of copy"]]
     for row in rows:
+        if "ratio" not in row:
+            out.append([row["name"], *[""] * 2, row["pass"], f"{row['ms']:.0f}", *[""] * 4])
+            continue
         out.append(
             [
                 row["name"].split(",")[0],
@@ -176,7 +203,7 @@ def main() -> None:
     with use_backend(arguments.backend), Watch() as watch:
         rows = run(arguments)
     print_table(table(rows))
-    print(f"least ratio: {min(row['ratio'] for row in rows):.2f}×; {watch.note}")
+    print(f"least ratio: {min(row['ratio'] for row in rows if 'ratio' in row):.2f}×; {watch.note}")
     if arguments.json:
         write(arguments.json, rows, others_used_cores=round(watch.others, 3))
 
