@@ -87,7 +87,7 @@ def test_rivals_of_equal_parameters() -> None:
     from layers import of_equal_parameters, parameters
 
     for kind in (torch.nn.LSTM, torch.nn.GRU):
-        for wanted in (5_000, 50_000, 500_000):
+        for wanted in (50_000, 500_000):
             assert abs(parameters(of_equal_parameters(kind, 100, wanted)) - wanted) < 0.02 * wanted
 
 
