@@ -336,6 +336,18 @@ def test_training_a_graph_made_for_inference_is_refused() -> None:
         out.sum().backward()
 
 
+@pytest.mark.parametrize("constant", [True, False], ids=["sum", "squares"])
+def test_second_gradients_of_kernels_are_refused(constant: bool) -> None:
+    """Also where the incoming gradient is a constant, where torch's once_differentiable would give wrong numbers."""
+    call = make_call("F")
+    with use_backend("native"):
+        out, *_ = run(call)
+    loss = out.sum() if constant else out.square().sum()
+    (gradient,) = torch.autograd.grad(loss, call.x, create_graph=True)
+    with pytest.raises(BackendError, match=r'use_backend\("reference"\)'):
+        torch.autograd.grad(gradient.sum(), call.x, allow_unused=True)
+
+
 def test_transforms_of_torch_func_see_torch_ops_by_default() -> None:
     call = make_call("B", grad=False)
     with use_backend("auto"):

@@ -237,6 +237,23 @@ def _only_biases(tail: Program) -> bool:
 # ---- eager autograd ----------------------------------------------------------------------------------------------
 
 
+class _Once(torch.autograd.Function):
+    """Gradients that cannot be differentiated again, and say so. (torch's once_differentiable keeps quiet, and second
+    derivatives are silently wrong, where the incoming gradient is a constant, as that of `out.sum()` is.)"""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
+        """The first `count` tensors are the gradients; the others are what they depend on."""
+        return tensors[:count]
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise BackendError(
+            "gradients of compiled kernels have no gradients of their own; a second derivative was asked for. Run the "
+            'forward pass under `with rrnn.use_backend("reference"):`.'
+        )
+
+
 class _Rational(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -258,18 +275,22 @@ class _Rational(torch.autograd.Function):
         return out, *finals
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, grad_out: Tensor, *grad_finals: Tensor
     ) -> tuple[Any, ...]:
         backend, programs, widths, every, dtypes = ctx.call
         x, inp, mask, *rest = ctx.saved_tensors
         params, saved = rest[: len(programs)], rest[len(programs) :]
-        gx, gp, gs, gi = _backward(
-            backend, x, params, mask, inp, saved, grad_out, grad_finals, programs, widths, every
-        )
+        with torch.no_grad():
+            gx, gp, gs, gi = _backward(
+                backend, x, params, mask, inp, saved, grad_out, grad_finals, programs, widths, every
+            )
         gs = [g.to(d) for g, d in zip(gs, dtypes, strict=True)]
-        return None, None, None, None, None, gx, None if inp is None else gi, None, *gp, *gs
+        grads = (gx, None if inp is None else gi, *gp, *gs)
+        if torch.is_grad_enabled():  # create_graph=True
+            grads = _Once.apply(len(grads), *grads, x, inp, *params, *saved, grad_out, *grad_finals)
+        gx, gi, *rest = grads  # pyright: ignore[reportGeneralTypeIssues]
+        return None, None, None, None, None, gx, gi, None, *rest
 
 
 # ---- registered ops, for torch.compile and torch.export ------------------------------------------------------------
