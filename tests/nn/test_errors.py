@@ -139,6 +139,10 @@ def state(**changes: Any) -> Any:
         (lambda: LAYER.step(X), "expected input with 1 or 2 dimensions; got shape (5, 2, 4)"),
         (lambda: LAYER.step(X[0], LAYER.init_state(3)), "expected state[0].states[0] of shape (2, 2, 3)"),
         (
+            lambda: make_layer("F", bidirectional=True)(X, make_layer("F", bidirectional=True).init_state(2)),
+            "pieces of a sequence are not the whole: call the layer with the whole sequence and no state",
+        ),
+        (
             lambda: make_layer("F", bidirectional=True).step(X[0]),
             "a bidirectional layer reads its input from the end as well",
         ),

@@ -134,18 +134,24 @@ class TestEveryCell:
     def test_packed_sequences(self, name: str) -> None:
         layer = make_layer(name, num_layers=2, bidirectional=True)
         x, lengths = inputs(6, 4, 4), [3, 6, 1, 5]
-        expected, end = layer(x, layer.init_state(4), lengths=lengths)
+        expected, end = layer(x, lengths=lengths)
         packed = pack_padded_sequence(x, torch.tensor(lengths), enforce_sorted=False)
-        out, state = layer(packed, layer.init_state(4))
+        out, state = layer(packed)
         assert torch.equal(out.batch_sizes, packed.batch_sizes)
         torch.testing.assert_close(pad_packed_sequence(out)[0], expected)
         same_state(state, end)
-        # Sorted by hand, so that the packing has no order to undo; the state's order matters.
+        # With a state, whose order is that of the sequences.
+        layer = make_layer(name, num_layers=2)
+        _, end = layer(x, lengths=lengths)
+        expected, after = layer(x, end, lengths=lengths)
+        again, state = layer(packed, end)
+        torch.testing.assert_close(pad_packed_sequence(again)[0], expected)
+        same_state(state, after)
+        # Sorted by hand, so that the packing has no order to undo.
         order = [1, 3, 0, 2]
         packed = pack_sequence([x[: lengths[b], b] for b in order])
         start = sequences(end, order)
         again, _ = layer(packed, start)
-        expected, _ = layer(x, end, lengths=lengths)
         torch.testing.assert_close(pad_packed_sequence(again)[0], expected[:, order])
 
     def test_batch_first(self, name: str) -> None:

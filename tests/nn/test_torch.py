@@ -191,11 +191,10 @@ def test_nothing_to_do() -> None:
     """No steps, no sequences."""
     layer = make_layer("mixed", num_layers=2, bidirectional=True)
     for steps, batch in ((0, 2), (3, 0)):
-        state = layer.init_state(batch)
-        out, end = layer(inputs(steps, batch, 4), state, lengths=[steps] * batch)
+        out, end = layer(inputs(steps, batch, 4), lengths=[steps] * batch)
         assert out.shape == (steps, batch, 2 * layer.hidden_size)
         out.sum().backward()
-        same_state(end, state)
+        same_state(end, layer.init_state(batch))
 
 
 def test_written_for_lstm() -> None:
@@ -204,9 +203,12 @@ def test_written_for_lstm() -> None:
     layer.flatten_parameters()
     out, hidden = layer(inputs(2, 5, 4))
     assert out.shape == (2, 5, 6) and len(hidden) == 4
-    out, hidden = layer(inputs(2, 5, 4), hidden)
     assert (layer.input_size, layer.hidden_size, layer.num_layers) == (4, 3, 2)
     assert (layer.bidirectional, layer.batch_first, layer.bias, layer.dropout) == (True, True, True, 0.0)
+    layer = make_layer("F", num_layers=2)
+    out, hidden = layer(inputs(5, 2, 4))
+    out, hidden = layer(inputs(5, 2, 4), hidden)
+    assert out.shape == (5, 2, 3) and len(hidden) == 2
 
 
 def test_data_parallel_training(tmp_path: Path) -> None:

@@ -157,11 +157,18 @@ class RationalRNN(nn.Module):
     ) -> tuple[Tensor | PackedSequence, State]:
         """(output, state) of a sequence (T, I), a batch (T, B, I), or (B, T, I) with batch_first, or a PackedSequence.
 
-        `hx` is a state that an earlier call returned: feeding a sequence in pieces equals feeding it whole. `lengths`
+        `hx` is a state that an earlier call returned: feeding a sequence in pieces equals feeding it whole (in one
+        direction: a bidirectional layer refuses a state, for its backward half would begin in the middle). `lengths`
         (B) or `mask` (the input's leading shape, True at valid steps) say what is padding: it changes no state,
         outputs zeros, and nothing depends on what it holds. State and output follow `nn.LSTM`: outputs of both
         directions side by side; states (…, batch, units) whatever batch_first is, without a batch for (T, I).
         """
+        if hx is not None and self.bidirectional:
+            raise ShapeError(
+                "a state stands for the past alone, and a bidirectional layer reads its input from the end as well, so "
+                "that pieces of a sequence are not the whole: call the layer with the whole sequence and no state, or "
+                "build it with bidirectional=False"
+            )
         if isinstance(input, PackedSequence):
             if lengths is not None or mask is not None:
                 raise ShapeError("a PackedSequence has its own lengths: leave out lengths= and mask=")
