@@ -203,7 +203,7 @@ def test_a_folder_where_programs_may_not_run(
 def test_errors_of_the_compiler_are_shown() -> None:
     found = find_compiler()
     assert isinstance(found, Compiler)
-    with pytest.raises(BackendError, match=r"cc failed on a generated kernel[\s\S]*nonsense"):
+    with pytest.raises(BackendError, match=r"cc failed on a generated kernel [\s\S]*nonsense"):
         found.compile("int nonsense", found.flags)
 
 

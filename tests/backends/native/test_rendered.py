@@ -79,3 +79,11 @@ def test_equal_lines_are_one() -> None:
     assert lines.add("-{0}", a) == lines.add("-{0}", a)
     assert lines.lines[lines.number(-0.5)].text == "(-0.5)" and Lines("f").number(1.0) == 0
     assert lines.lines[lines.number(float("-inf"))].text == "(-INFINITY)"
+
+
+def test_long_chains_are_no_recursion() -> None:
+    lines = Lines("f")
+    total = lines.add("a[i]")
+    for k in range(5000):
+        total = lines.add("{0} + {1}", total, lines.number(float(k + 1)))
+    assert len(Loops(lines, [Store("o[i]", total)]).bodies[0]) == 5002

@@ -59,7 +59,8 @@ class Compiler:
             done = _run([*self.command, *flags, str(text), "-o", str(library), "-lm"])
             if done.returncode:
                 raise BackendError(
-                    f"{shlex.join(self.command)} failed on a generated kernel: {done.stderr.strip()[:2000]}"
+                    f"{shlex.join(self.command)} failed on a generated kernel (use_backend('reference') does "
+                    f"without): {done.stderr.strip()[:2000]}"
                 )
             return library.read_bytes()
 

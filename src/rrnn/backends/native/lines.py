@@ -142,9 +142,7 @@ class Loops:
 
     def __init__(self, lines: Lines, stores: list[Store], given: Mapping[int, str] | None = None) -> None:
         self.lines, self.given = lines, dict(given or {})
-        self.depth: dict[int, int] = {}
-        for store in stores:
-            self._depth(store.value)
+        self.depth = self._depths()
         self.count = max([0, *(self.stage(store.value) for store in stores)]) + 1
         self.used: list[set[int]] = [set() for _ in range(self.count)]  # computed or loaded, per stage
         for store in stores:
@@ -158,29 +156,33 @@ class Loops:
     def _simple(self, n: int) -> bool:
         return n in self.given or not self.lines.lines[n].args
 
-    def _depth(self, n: int) -> int:
-        """Exponentials on the longest way to a line, its own included."""
-        if n not in self.depth:
-            line = self.lines.lines[n]
-            before = 0 if self._simple(n) else max(self._depth(a) for a in line.args)
-            self.depth[n] = before + (line.heavy and n not in self.given)
-        return self.depth[n]
+    def _depths(self) -> list[int]:
+        """Per line the exponentials on the longest way to it, its own included."""
+        depth: list[int] = []
+        for n, line in enumerate(self.lines.lines):  # arguments come first
+            light = 0 if self._simple(n) else max(depth[a] for a in line.args)
+            depth.append(light + (line.heavy and n not in self.given))
+        return depth
 
     def stage(self, n: int) -> int:
-        return max(0, self._depth(n) - 1)
+        return max(0, self.depth[n] - 1)
 
     def _use(self, n: int, stage: int) -> None:
         """Line n is read in this stage: compute it here, or earlier and carry it over."""
-        if n in self.used[stage]:
-            return
-        self.used[stage].add(n)
-        if self._simple(n):
-            return
-        if self.stage(n) == stage or not self.depth[n]:  # light lines are computed again rather than carried
-            for a in self.lines.lines[n].args:
-                self._use(a, stage)
-        else:
-            self._use(n, self.stage(n))
+        todo = [(n, stage)]
+        while todo:
+            n, stage = todo.pop()
+            if n in self.used[stage]:
+                continue
+            self.used[stage].add(n)
+            if self._simple(n):
+                continue
+            if (
+                self.stage(n) == stage or not self.depth[n]
+            ):  # light lines are computed again rather than carried
+                todo += [(a, stage) for a in self.lines.lines[n].args]
+            else:
+                todo.append((n, self.stage(n)))
 
     def _place(self, stores: list[Store]) -> list[int]:
         """Per store its stage: where its value is computed, or later, where its place's old value is last read.

@@ -199,17 +199,18 @@ def _kept(lines: Lines, states: Iterable[int], gradients: list[int]) -> list[int
     forward, everything = _closure(lines, states), _closure(lines, gradients)
     back = everything - forward
     read = {a for n in back for a in lines.lines[n].args} | set(gradients)
-    depth = Loops(lines, [Store("", n) for n in states]).depth
+    depth = Loops(lines, []).depth
     frontier = {n for n in read & forward if lines.lines[n].args and depth[n]}
-
-    def light(n: int) -> bool:
-        """Follows from kept values, states and leaves without an exponential."""
+    light = frontier | states  # what follows from these, and from leaves, without an exponential
+    kept = []
+    for n in sorted(forward):  # arguments come first
         line = lines.lines[n]
-        return not line.heavy and all(
-            not lines.lines[a].args or a in frontier | states or light(a) for a in line.args
-        )
-
-    return [n for n in sorted(frontier - states) if not light(n)]
+        follows = not line.heavy and all(a in light or not lines.lines[a].args for a in line.args)
+        if n in frontier - states and not follows:
+            kept.append(n)
+        if follows:
+            light.add(n)
+    return kept
 
 
 def _closure(lines: Lines, wanted: Iterable[int]) -> set[int]:
