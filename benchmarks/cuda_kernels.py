@@ -83,7 +83,7 @@ class Bench:
             name,
             program,
             get_backend(backend),
-            save_every(len(program.instructions), dtype.itemsize),
+            save_every(len(program.instructions)),
             x,
             torch.randn(len(program.parameters), units, device=device),
             torch.full(states, program.semiring.zero, device=device),

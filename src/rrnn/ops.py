@@ -57,11 +57,7 @@ def rational(
     if grad and save_every is not None:
         every = save_every
     elif grad:
-        every = (
-            min(gpu_interval(len(p.instructions), x.element_size()) for p in programs)
-            if x.is_cuda
-            else SAVE_EVERY
-        )
+        every = min(gpu_interval(len(p.instructions)) for p in programs) if x.is_cuda else SAVE_EVERY
     if torch.compiler.is_compiling():
         texts = [p.text for p in programs]
         out, final, _ = torch.ops.rrnn.forward(

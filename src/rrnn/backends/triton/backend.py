@@ -77,7 +77,7 @@ class Triton(Backend):
             return final, saved
         chunk, chunks = how.cut(steps, every, bool(program.states))
         grid = (-(-units // how.block), batch, chunks)
-        common = {"BLOCK": how.block, "num_warps": how.warps}
+        common = how.options()
         sizes = (steps, batch, units, chunk)
         strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1)]
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
@@ -142,7 +142,7 @@ class Triton(Backend):
         chunk, chunks = how.cut(steps, every, bool(program.states))
         partial = first.new_empty(chunks, sums, batch, units)
         grid = (-(-units // how.block), batch, chunks)
-        common = {"BLOCK": how.block, "num_warps": how.warps}
+        common = how.options()
         sizes = (steps, batch, units, chunk)
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
         strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1), *_strides(go, 0, 1)]

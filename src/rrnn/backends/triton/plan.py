@@ -24,6 +24,10 @@ class Plan(NamedTuple):
     unroll: int
     chunk: int
 
+    def options(self) -> dict[str, int | bool]:
+        """What every launch is given. Fusing a·b + c is asked for: Triton's default for it is about to change."""
+        return {"BLOCK": self.block, "num_warps": self.warps, "enable_fp_fusion": True}
+
     def cut(self, steps: int, every: int, stateful: bool) -> tuple[int, int]:
         """(steps of a chunk, number of chunks); a chunk starts where a state is saved."""
         if not self.chunk or not stateful or self.chunk >= steps:
@@ -32,13 +36,9 @@ class Plan(NamedTuple):
         return chunk, -(-steps // chunk)
 
 
-def save_every(instructions: int, size: int) -> int:
-    """Steps between saved states: the backward kernel holds that many in registers, `size` bytes a number read."""
-    if instructions > 48:
-        return 2
-    if instructions > 20:
-        return 4 if size > 2 else 8
-    return 16 if instructions <= 10 else 8
+def save_every(instructions: int) -> int:
+    """Steps between saved states: the backward kernel holds that many in registers."""
+    return 16 if instructions <= 10 else 8 if instructions <= 20 else 4 if instructions <= 48 else 2
 
 
 def plan(steps: int, lanes: int, size: int, instructions: int, *, backward: bool = False) -> Plan:
@@ -51,5 +51,5 @@ def plan(steps: int, lanes: int, size: int, instructions: int, *, backward: bool
         chunk = max(MIN_CHUNK, -(-wanted // MIN_CHUNK) * MIN_CHUNK)
         chunk = 0 if chunk >= steps else chunk
     if chunk:
-        return Plan(128 if small and size == 2 else 64, 1, unroll, chunk)
+        return Plan(128 if small and size == 2 and not backward else 64, 1, unroll, chunk)
     return Plan(64 if small or (size == 2 and not backward) else 32, 1, unroll, 0)

@@ -50,17 +50,17 @@ from rrnn.backends.triton.math import log_sigmoid, logaddexp, share, softplus, t
 # (The parameters are called theta: Triton's own launcher uses the name `params`.)
 _JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "c0"])'
 
-# Strides are in elements; `wide` turns them into int64, so that no offset overflows: one that fits 32 bits may not
-# when multiplied, as that of projections laid out one after another.
+# Offsets are 64 bits wide: a stride that fits 32 bits may not when multiplied, as that of projections laid out one
+# after another. By a cast, which keeps what Triton knows of a stride's divisibility and so its wide loads; adding a
+# wide zero would lose it.
 _STRIDES = re.compile(r"\b(?:g?x[tbk]|g?i[tb]|[mog][tb])\b")
 _FRAME = """\
-    wide = tl.program_id(0).to(tl.int64) * 0
     d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    b = tl.program_id(1) + wide
-    c = tl.program_id(2) + c0 + wide
+    b = tl.program_id(1).to(tl.int64)
+    c = tl.program_id(2).to(tl.int64) + c0
     ok = d < D
     lane = b * D + d
-    lanes = (B + wide) * D
+    lanes = tl.cast(B, tl.int64) * D
 """
 
 
@@ -120,7 +120,7 @@ class _Kernel:
 
     def text(self, name: str, arguments: str) -> str:
         head = [f"\n\n{_JIT}", f"def {name}({arguments}):", _FRAME.rstrip("\n")]
-        strides = [f"    {stride} += wide" for stride in _STRIDES.findall(arguments)]
+        strides = [f"    {stride} = tl.cast({stride}, tl.int64)" for stride in _STRIDES.findall(arguments)]
         return "\n".join([*head, *strides, *self.lines]) + "\n"
 
 
@@ -203,7 +203,7 @@ class _Renderer:
         def advance(names: Iterable[str]) -> None:
             for name in names:
                 by = 1 if name == "sp" else steps
-                k(f"{name} {move} {by} * ({places[name][1]} + wide)")
+                k(f"{name} {move} {by} * ({places[name][1]})")
 
         self._loads(k, program, range(steps), "a", "turns > 0", grad=grad)
         k("for turn in range(0, turns):")
@@ -253,7 +253,7 @@ class _Renderer:
         def turn(steps: int) -> Callable[[], None]:
             def run() -> None:
                 body(steps)
-                k(*(f"{name} += {steps} * ({stride} + wide)" for name, (_, stride) in more.items()))
+                k(*(f"{name} += {steps} * {stride}" for name, (_, stride) in more.items()))
 
             return run
 
@@ -263,7 +263,7 @@ class _Renderer:
             k.depth += 1
             self._loads(k, program, [0], "a")
             turn(1)()
-            k(*(f"{name} += {stride} + wide" for name, (_, stride) in self._pointers().items()), "t += 1")
+            k(*(f"{name} += {stride}" for name, (_, stride) in self._pointers().items()), "t += 1")
             k.depth -= 1
 
     def forward(self) -> str:
@@ -422,19 +422,14 @@ class _Renderer:
             k(*(f"w0_{s} = tl.load(sp + {s} * lanes, mask=ok, other=0.0)" for s in range(self.S)))
             k("for i in range(0, j):")
             k.depth += 1
-            self._loads(k, program, ["(i + wide)"], "a")
+            self._loads(k, program, ["i"], "a")
             self._renew(k, program, 0, "w0_", "w1_")
             k(*(f"w0_{s} = w1_{s}" for s in range(self.S)), *([] if self.S else ["pass"]))
             k.depth -= 1
             self._loads(k, program, ["j"], "a", grad=True)
             step(0, "j")
             k.depth -= 1
-            k(
-                *(
-                    f"{name} -= {1 if name == 'sp' else E} * ({stride} + wide)"
-                    for name, (_, stride) in places.items()
-                )
-            )
+            k(*(f"{name} -= {1 if name == 'sp' else E} * {stride}" for name, (_, stride) in places.items()))
             k(f"t -= {E}")
             k.depth -= 1
         k(f"turns = (t - begin + {E}) // {E}")
