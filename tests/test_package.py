@@ -36,6 +36,8 @@ def test_contents(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "rrnn/py.typed" in names
     assert "rrnn/cli/__init__.py" in names
+    sources = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.[ch]")}
+    assert sources and sources <= set(names)  # the C that kernels are made of
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"rrnn"}  # no tests, docs or examples
 
@@ -71,3 +73,5 @@ def test_clean_environment(wheel: Path, tmp_path: Path) -> None:
     assert run(scripts / "rrnn", "--version", cwd=tmp_path) == run(
         python, "-m", "rrnn", "--version", cwd=tmp_path
     )
+    # Cells, compiler, kernels and automata together, none of it from the source tree.
+    assert "DIFFERENT" not in run(scripts / "rrnn", "verify", "F", "B-max-plus", cwd=tmp_path)
