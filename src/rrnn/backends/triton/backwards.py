@@ -1,0 +1,152 @@
+"""Kernels that run backwards: the gradient, its chunks summarised and joined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rrnn.backends.triton.kernel import Kernel, is_const, whole
+from rrnn.backends.triton.walk import Walk
+from rrnn.ir import Program, adjoint, reverse_scan_form
+from rrnn.ir.adjoint import unit_values
+
+
+class Backwards(Walk):
+    def _renew(self, k: Kernel, program: Program, j: int, before: str, after: str) -> None:
+        """States after step j from those before it."""
+        units, new = unit_values(program), program.of_kind("new_state")
+        k.step(program, new.values(), units, self._leaf(j, before), f"f{j}_")
+        for s, n in new.items():
+            self._select(k, f"{after}{s}", whole(f"f{j}_v{n}", is_const(program, n)), f"{before}{s}", j)
+
+    def _backwards(
+        self, k: Kernel, program: Program, step: Callable[[int, object], None], *, store: bool
+    ) -> None:
+        """Walk the chunk's segments of `every` steps from its end: load everything, recompute the states between the
+        saved ones (w{j}_{s}: before step j), then take `step(j, offset)` from last to first. A last segment that T
+        cuts off is walked step by step, each time from the saved state: little code, run once."""
+        E, places = self.every, self._pointers(grad=True, store=store)
+        k("begin = c * C", "end = tl.minimum(begin + C, T)", f"t = begin + (end - begin - 1) // {E} * {E}")
+        k(*(f"{name} = {start}" for name, (start, _) in places.items()))
+        if E > 1:
+            k(f"if t + {E} > end:")
+            k.depth += 1
+            k("for past in range(0, end - t):", "    j = end - t - 1 - past")
+            k.depth += 1
+            k(*(f"w0_{s} = tl.load(sp + {s} * lanes, mask=ok, other=0.0)" for s in range(self.S)))
+            k("for i in range(0, j):")
+            k.depth += 1
+            self._loads(k, program, ["i"], "a")
+            self._renew(k, program, 0, "w0_", "w1_")
+            k(*(f"w0_{s} = w1_{s}" for s in range(self.S)), *([] if self.S else ["pass"]))
+            k.depth -= 1
+            self._loads(k, program, ["j"], "a", grad=True)
+            step(0, "j")
+            k.depth -= 1
+            k(*(f"{name} -= {1 if name == 'sp' else E} * {stride}" for name, (_, stride) in places.items()))
+            k(f"t -= {E}")
+            k.depth -= 1
+        k(f"turns = (t - begin + {E}) // {E}")
+
+        def body() -> None:
+            k(*(f"w0_{s} = aw{s}" for s in range(self.S)))
+            for j in range(E - 1):
+                self._renew(k, program, j, f"w{j}_", f"w{j + 1}_")
+            for j in reversed(range(E)):
+                step(j, j)
+
+        self._turns(k, program, E, back=True, grad=True, store=store, body=body)
+
+    def backward(self) -> str:
+        p, k = adjoint(self.program).step, Kernel()
+        units, sums = unit_values(p), p.of_kind("grad_unit")
+        results, preacts, inputs = p.of_kind("grad_state"), p.of_kind("grad_preact"), p.of_kind("grad_input")
+        k.units(p, units)
+        k(
+            *(
+                f"g{s} = tl.load(ends + (c * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
+                for s in range(self.S)
+            )
+        )
+        k(*(f"acc{u} = tl.zeros([BLOCK], tl.float32)" for u in sums))
+
+        def step(j: int, at: object) -> None:
+            tag = f"b{j}_"
+            k.step(
+                p, [o.value for o in p.outputs if o.kind != "new_state"], units, self._leaf(j, f"w{j}_"), tag
+            )
+
+            def value(n: int) -> str:
+                return whole(f"{tag}v{n}", is_const(p, n))
+
+            for i, n in preacts.items():
+                self._select(k, "r", value(n), "0.0", j)
+                k(f"tl.store(xo + {at} * gxt + {i} * gxk, r.to(gx.dtype.element_ty), mask=ok)")
+            for n in inputs.values():
+                self._select(k, "r", value(n), "0.0", j)
+                k(f"tl.store(io + {at} * git, r.to(gi.dtype.element_ty), mask=ok)")
+            for u, n in sums.items():
+                self._select(k, "r", value(n), "0.0", j)
+                k(f"acc{u} += r")
+            for s, n in results.items():
+                self._select(k, f"h{s}", value(n), f"g{s}", j)
+            k(*(f"g{s} = h{s}" for s in results))
+
+        self._backwards(k, p, step, store=True)
+        k("if c == 0:")
+        k(
+            *(f"    tl.store(gfirst + {s} * lanes + lane, g{s}, mask=ok)" for s in range(self.S)),
+            *([] if self.S else ["    pass"]),
+        )
+        k(*(f"tl.store(partial + (c * {len(sums)} + {u}) * lanes + lane, acc{u}, mask=ok)" for u in sums))
+        arguments = (
+            "x, theta, mask, inp, saved, go, ends, gx, gi, gfirst, partial, xt, xb, xk, mt, mb, it, ib, gt, gb,\n"
+            "    gxt, gxb, gxk, git, gib, T, B, D, C, c0, MASKED: tl.constexpr, BLOCK: tl.constexpr,"
+        )
+        return k.text("backward", arguments)
+
+    def _reverse_keys(self) -> list[tuple[int, int]]:
+        """(i, j): what state i's gradient before the chunk gets from state j's after it; j = S: the constant part."""
+        form = reverse_scan_form(self.program)
+        return sorted(form.carried) + [(i, self.S) for i in range(self.S)]
+
+    def reverse_summary(self) -> str:
+        form, k = reverse_scan_form(self.program), Kernel()
+        p, size = form.program, form.size
+        jacobian = {divmod(i, size): n for i, n in p.of_kind("jacobian").items()}
+        direct, units, keys = p.of_kind("direct"), unit_values(p), self._reverse_keys()
+        k.units(p, units)
+        for i, j in keys:
+            k(f"m_{i}_{j} = tl.full([BLOCK], {1.0 if i == j else 0.0}, tl.float32)")
+
+        def step(s: int, at: object) -> None:
+            tag = f"b{s}_"
+            k.step(p, [*jacobian.values(), *direct.values()], units, self._leaf(s, f"w{s}_"), tag)
+            for i, j in keys:
+                terms = []
+                for (old, via), n in sorted(jacobian.items()):
+                    if old == i and j == size:
+                        terms.append(f"{tag}v{n} * (m_{via}_{j} + {tag}v{direct[via]})")
+                    elif old == i and (via, j) in keys:
+                        terms.append(f"{tag}v{n} * m_{via}_{j}")
+                k(f"n_{i}_{j} = {whole(' + '.join(terms) or '0.0', not terms)}")
+            for i, j in keys:
+                self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", s)
+
+        self._backwards(k, p, step, store=False)
+        for e, (i, j) in enumerate(keys):
+            k(f"tl.store(entries + (c * {len(keys)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
+        arguments = (
+            "x, theta, mask, inp, saved, go, entries, xt, xb, xk, mt, mb, it, ib, gt, gb, T, B, D, C, c0,\n"
+            "    MASKED: tl.constexpr, BLOCK: tl.constexpr,"
+        )
+        return k.text("reverse_summary", arguments)
+
+    def reverse_join(self) -> str:
+        keys = self._reverse_keys()
+
+        def renew(k: Kernel, entry: Callable[[int, int], str]) -> None:
+            for i in range(self.S):
+                terms = [f"z{j} * {entry(i, j)}" for j in range(self.S) if (i, j) in keys]
+                k(f"n{i} = {' + '.join([*terms, entry(i, self.S)])}")
+
+        return self._join("reverse_join", keys, renew)

@@ -1,0 +1,124 @@
+"""The text of one Triton kernel: ops as strings, numbers, the frame that all kernels share."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+
+from rrnn.ir import Op, Program
+
+OPS = {
+    Op.ADD: "{0} + {1}",
+    Op.SUB: "{0} - {1}",
+    Op.MUL: "{0} * {1}",
+    Op.DIV: "{0} / {1}",
+    Op.NEG: "-{0}",
+    Op.MAX: "tl.where({0} >= {1}, {0}, {1})",
+    Op.MIN: "tl.where({0} <= {1}, {0}, {1})",
+    Op.LOGADDEXP: "logaddexp({0}, {1})",
+    Op.EXP: "tl.exp({0})",
+    Op.LOG: "tl.log({0})",
+    Op.SQRT: "tl.sqrt({0})",
+    Op.SIGMOID: "tl.sigmoid({0})",
+    Op.TANH: "tanh({0})",
+    Op.RELU: "tl.maximum({0}, 0.0)",
+    Op.LOG_SIGMOID: "log_sigmoid({0})",
+    Op.SOFTPLUS: "softplus({0})",
+    Op.STEP: "tl.where({0} > 0.0, 1.0, 0.0)",
+    Op.GE: "tl.where({0} >= {1}, 1.0, 0.0)",
+    Op.GT: "tl.where({0} > {1}, 1.0, 0.0)",
+    Op.SHARE: "share({0}, {1})",
+}
+
+HEAD = """\
+import triton
+import triton.language as tl
+
+from rrnn.backends.triton.math import log_sigmoid, logaddexp, share, softplus, tanh
+"""
+
+# (The parameters are called theta: Triton's own launcher uses the name `params`.)
+_JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "c0"])'
+
+# Offsets are 64 bits wide: a stride that fits 32 bits may not when multiplied, as that of projections laid out one
+# after another. By a cast, which keeps what Triton knows of a stride's divisibility and so its wide loads; adding a
+# wide zero would lose it.
+_STRIDES = re.compile(r"\b(?:g?x[tbk]|g?i[tb]|[mog][tb])\b")
+_FRAME = """\
+    d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    b = tl.program_id(1).to(tl.int64)
+    c = tl.program_id(2).to(tl.int64) + c0
+    ok = d < D
+    lane = b * D + d
+    lanes = tl.cast(B, tl.int64) * D
+"""
+
+
+def number(value: float) -> str:
+    return f'float("{value}")' if math.isinf(value) else repr(value)
+
+
+class Kernel:
+    """Lines of one kernel, indented."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def __call__(self, *lines: str) -> None:
+        self.lines += [("    " * self.depth + line) if line else "" for line in lines]
+
+    def units(self, program: Program, units: tuple[int, ...]) -> None:
+        """Per-unit values, once."""
+        for n in sorted(program.needed_for(units)):
+            op, args, attr = program.instructions[n]
+            if op is Op.CONST:
+                text = number(float(attr or 0.0))
+            elif op is Op.PARAM:
+                text = f"tl.load(theta + {attr} * D + d, mask=ok, other=0.0)"
+            else:
+                text = OPS[op].format(*(f"u{a}" for a in args))
+            self(f"u{n} = {text}")
+
+    def step(
+        self,
+        program: Program,
+        values: Iterable[int],
+        units: tuple[int, ...],
+        leaf: Callable[[Op, int], str],
+        tag: str,
+    ) -> None:
+        """The instructions that `values` need, as {tag}v{n}; numbers and per-unit values keep their own names."""
+        live: set[int] = set()
+        todo = list(values)
+        while todo:
+            n = todo.pop()
+            if n not in live:
+                live.add(n)
+                todo += [] if n in units else program.instructions[n].args
+        for n in sorted(live):
+            op, args, attr = program.instructions[n]
+            if op is Op.CONST:
+                text = number(float(attr or 0.0))
+            elif n in units:
+                text = f"u{n}"
+            elif op.arity == 0:
+                text = leaf(op, int(attr or 0))
+            else:
+                text = OPS[op].format(*(f"{tag}v{a}" for a in args))
+            self(f"{tag}v{n} = {text}")
+
+    def text(self, name: str, arguments: str) -> str:
+        head = [f"\n\n{_JIT}", f"def {name}({arguments}):", _FRAME.rstrip("\n")]
+        strides = [f"    {stride} = tl.cast({stride}, tl.int64)" for stride in _STRIDES.findall(arguments)]
+        return "\n".join([*head, *strides, *self.lines]) + "\n"
+
+
+def whole(value: str, constant: bool) -> str:
+    """A number as a block."""
+    return f"tl.full([BLOCK], {value}, tl.float32)" if constant else value
+
+
+def is_const(program: Program, n: int) -> bool:
+    return program.instructions[n].op is Op.CONST

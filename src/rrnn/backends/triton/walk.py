@@ -1,0 +1,147 @@
+"""How kernels walk along time: pointers, loads a turn ahead, selection by the mask, chunks joined one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from rrnn.backends.triton.kernel import Kernel
+from rrnn.ir import Op, Program
+
+
+class Walk:
+    def __init__(self, program: Program, unroll: int, every: int) -> None:
+        self.program, self.unroll, self.every = program, unroll, every
+        self.S, self.K = len(program.states), len(program.projections)
+
+    # ---- pieces ------------------------------------------------------------------------------------------------
+
+    def _pointers(self, *, grad: bool = False, store: bool = False) -> dict[str, tuple[str, str]]:
+        """name → (where it starts, its stride in time) of the tensors that a kernel walks along."""
+        places = {"xp": ("x + t * xt + b * xb + d", "xt"), "mp": ("mask + t * mt + b * mb", "mt")}
+        if self.program.uses_input:
+            places["ip"] = ("inp + t * it + b * ib + d", "it")
+        if grad:
+            places["gp"] = ("go + t * gt + b * gb + d", "gt")
+            places["sp"] = (f"saved + t // {self.every} * {self.S} * lanes + lane", f"{self.S} * lanes")
+        if store:
+            places["xo"] = ("gx + t * gxt + b * gxb + d", "gxt")
+            if self.program.uses_input:
+                places["io"] = ("gi + t * git + b * gib + d", "git")
+        return places
+
+    def _loads(
+        self,
+        k: Kernel,
+        program: Program,
+        offsets: Iterable[object],
+        into: str,
+        when: str = "",
+        *,
+        grad: bool = False,
+    ) -> None:
+        """All loads of some steps (at the pointers plus offset·stride), before any arithmetic. `when`: a condition of
+        the whole program under which there is anything to load."""
+        used = {(i.op, i.attr) for i in program.instructions}
+        ok = f"mask=d < tl.where({when}, D, 0), other=0.0" if when else "mask=ok, other=0.0"
+        for j, at in enumerate(offsets):
+            for p in range(self.K):
+                if (Op.PREACT, p) in used:
+                    k(f"{into}{j}_{p} = tl.load(xp + {at} * xt + {p} * xk, {ok})")
+            if (Op.INPUT, None) in used:
+                k(f"{into}i{j} = tl.load(ip + {at} * it, {ok})")
+            if grad:
+                k(f"{into}q{j} = tl.load(gp + {at} * gt, {ok})")
+            k(
+                "if MASKED:",
+                f"    {into}m{j} = tl.load(mp + {at} * mt" + (f", mask={when}, other=0)" if when else ")"),
+            )
+        if grad:
+            k(*(f"{into}w{s} = tl.load(sp + {s} * lanes, {ok})" for s in range(self.S)))
+
+    def _turns(
+        self,
+        k: Kernel,
+        program: Program,
+        steps: int,
+        back: bool,
+        grad: bool,
+        store: bool,
+        body: Callable[[], None],
+    ) -> None:
+        """A loop over turns of `steps` steps that loads the next turn before it computes the current one."""
+        places = self._pointers(grad=grad, store=store)
+        read = {
+            name: stride for name, (_, stride) in places.items() if name in ("xp", "mp", "ip", "gp", "sp")
+        }
+        move = "-=" if back else "+="
+
+        def advance(names: Iterable[str]) -> None:
+            for name in names:
+                by = 1 if name == "sp" else steps
+                k(f"{name} {move} {by} * ({places[name][1]})")
+
+        self._loads(k, program, range(steps), "a", "turns > 0", grad=grad)
+        k("for turn in range(0, turns):")
+        k.depth += 1
+        advance(read)
+        first = len(k.lines)
+        self._loads(k, program, range(steps), "n", "turn + 1 < turns", grad=grad)
+        loaded = [line.strip() for line in k.lines[first:]]
+        body()
+        advance(name for name in places if name not in read)
+        k(f"t {move} {steps}")
+        for line in loaded:  # what was next is current now
+            name = line.split(" = ")[0]
+            if name == "if MASKED:":
+                k(line)
+            else:
+                k(("    " if name[1] == "m" else "") + f"a{name[1:]} = {name}")
+        k.depth -= 1
+
+    def _leaf(self, j: int, state: str) -> Callable[[Op, int], str]:
+        def leaf(op: Op, index: int) -> str:
+            return {
+                Op.PREACT: f"a{j}_{index}.to(tl.float32)",
+                Op.INPUT: f"ai{j}.to(tl.float32)",
+                Op.STATE: f"{state}{index}",
+                Op.GRAD_OUTPUT: f"aq{j}.to(tl.float32)",
+                Op.GRAD_STATE: f"g{index}",
+            }[op]
+
+        return leaf
+
+    @staticmethod
+    def _select(k: Kernel, name: str, new: str, old: str, j: int) -> None:
+        """name = new, or old on a padded step."""
+        k("if MASKED:", f"    {name} = tl.where(am{j} != 0, {new}, {old})", "else:", f"    {name} = {new}")
+
+    def _join(
+        self,
+        name: str,
+        keys: list[tuple[int, int]],
+        renew: Callable[[Kernel, Callable[[int, int], str]], None],
+    ) -> str:
+        """Walk chunks from `c0` by `step`, C of them; the state before each goes to `starts`, the last to `final`."""
+        k, group = Kernel(), 8
+        k(*(f"z{s} = tl.load(first + {s} * lanes + lane, mask=ok, other=0.0)" for s in range(self.S)))
+
+        def body(steps: int) -> None:
+            k.depth += 1
+            for g in range(steps):
+                for e, (i, j) in enumerate(keys):
+                    at = f"entries + ((c + {g} * step) * {len(keys)} + {e}) * lanes + lane"
+                    k(f"e{g}_{i}_{j} = tl.load({at}, mask=ok, other=0.0)")
+            for g in range(steps):
+                for s in range(self.S):
+                    k(f"tl.store(starts + ((c + {g} * step) * {self.S} + {s}) * lanes + lane, z{s}, mask=ok)")
+                renew(k, lambda i, j, g=g: f"e{g}_{i}_{j}")
+                k(*(f"z{s} = n{s}" for s in range(self.S)))
+            k(f"c += {steps} * step")
+            k.depth -= 1
+
+        k(f"for _ in range(0, C // {group}):")
+        body(group)
+        k(f"for _ in range(0, C % {group}):")
+        body(1)
+        k(*(f"tl.store(final + {s} * lanes + lane, z{s}, mask=ok)" for s in range(self.S)))
+        return k.text(name, "first, entries, starts, final, B, D, C, c0, T, step, BLOCK: tl.constexpr,")
