@@ -28,6 +28,9 @@ class Backend(ABC):
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
         """None when this backend can run here; otherwise why not, as the end of a sentence."""
 
+    def passed_over(self, device: torch.device, dtype: torch.dtype) -> None:  # noqa: B027  (most have nothing to say)
+        """`auto` has to do without this backend: the place to warn a user, once, who could have it."""
+
     @abstractmethod
     def forward(
         self,

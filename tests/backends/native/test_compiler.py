@@ -14,7 +14,7 @@ import pytest
 import torch
 from calls import make_call
 
-from rrnn.backends import cache, get_backend, resolve, use_backend
+from rrnn.backends import cache, get_backend, report, resolve, use_backend
 from rrnn.backends.native import Native, compiler
 from rrnn.backends.native.compiler import Compiler, find_compiler
 from rrnn.errors import BackendError
@@ -69,27 +69,34 @@ def test_cc_is_found_and_compiles_in_a_second(tmp_path: Path, monkeypatch: pytes
     assert time.process_time() - began < 1  # cc itself is measured by benchmarks/kernels.py
 
 
-def test_without_a_compiler_one_warning_and_the_reference(no_compiler: None) -> None:
-    backend = Native()
-    with pytest.warns(RuntimeWarning, match=r"slow reference.*no C compiler.*ziglang") as caught:
-        why = backend.why_not(CPU, torch.float32)
-    assert why is not None and len(caught) == 1
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert backend.why_not(CPU, torch.float32) == why  # said once
-
-
-def test_layers_work_without_a_compiler(no_compiler: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    native = get_backend("native")
-    monkeypatch.setattr(native, "_warned", False)
+def test_without_a_compiler_one_warning_and_the_reference(
+    no_compiler: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(get_backend("native"), "_warned", False)
     call = make_call("B", dtype=torch.float32)
-    with pytest.warns(RuntimeWarning, match="no C compiler"):
+    with pytest.warns(RuntimeWarning, match=r"slow reference.*no C compiler.*ziglang") as caught:
+        out = rational(call.x, call.params, call.states, call.programs).output
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # said once
         assert resolve("auto", CPU, torch.float32, call.programs).name == "reference"
-    out = rational(call.x, call.params, call.states, call.programs).output
     with use_backend("reference"):
         assert torch.equal(out, rational(call.x, call.params, call.states, call.programs).output)
+
+
+def test_asked_for_by_name_a_missing_compiler_is_an_error(no_compiler: None) -> None:
+    call = make_call("B", dtype=torch.float32)
     with use_backend("native"), pytest.raises(BackendError, match="no C compiler"):
         rational(call.x, call.params, call.states, call.programs)
+    assert "no C compiler" in str(dict(report(CPU))["native"])  # what `rrnn doctor` shows, without a warning
+
+
+def test_no_warning_where_nothing_is_missing() -> None:
+    """Dtypes that the backend does not serve go to the reference in silence."""
+    call = make_call("B", grad=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert resolve("auto", CPU, torch.float16, call.programs).name == "reference"
 
 
 def test_asking_is_cheap() -> None:

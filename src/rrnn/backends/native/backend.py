@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rrnn.backends.base import Backend
-from rrnn.backends.native.compiler import Compiler, find_compiler, load
+from rrnn.backends.native.compiler import find_compiler, load
 from rrnn.backends.native.memory import use_huge_pages
 from rrnn.backends.native.render import TYPES, render_backward, render_forward
 from rrnn.backends.native.threads import parallel_address, threads_for
@@ -61,14 +61,14 @@ class Native(Backend):
         if dtype not in TYPES:
             return f"it computes with float32, float64 and bfloat16, not {dtype}"
         compiler = find_compiler()
-        if isinstance(compiler, Compiler):
-            return None
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"rrnn uses its slow reference on the CPU: {compiler}", RuntimeWarning, stacklevel=2
-            )
-        return compiler
+        return compiler if isinstance(compiler, str) else None
+
+    def passed_over(self, device: torch.device, dtype: torch.dtype) -> None:
+        if self._warned or device.type != "cpu" or dtype not in TYPES:
+            return
+        self._warned = True
+        why = self.why_not(device, dtype)
+        warnings.warn(f"rrnn uses its slow reference on the CPU: {why}", RuntimeWarning, stacklevel=2)
 
     def forward(
         self,
