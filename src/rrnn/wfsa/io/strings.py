@@ -67,7 +67,11 @@ class StringsFile:
             found += 1
             yield StringLine(line, self._parse(fields, line))
         if self.count is not None and found != self.count:
-            raise self.error(f"the header promises {self.count} strings, but the file has {found}", end)
+            raise self.error(
+                f"the header promises {self.count} strings, but the file has {found}. If the first line is no header but "
+                "a string, say header=False (--header no).",
+                end,
+            )
 
     def _parse(self, fields: list[str], line: int) -> tuple[str, ...]:
         length = natural(fields[0])
