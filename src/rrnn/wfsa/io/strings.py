@@ -68,8 +68,8 @@ class StringsFile:
             yield StringLine(line, self._parse(fields, line))
         if self.count is not None and found != self.count:
             raise self.error(
-                f"the header promises {self.count} strings, but the file has {found}. If the first line is no header but "
-                "a string, say header=False (--header no).",
+                f"the header promises {self.count} strings, but the file has {found}. If the first line is no header "
+                "but a string, say header=False (--header no).",
                 end,
             )
 
