@@ -141,7 +141,7 @@ def test_one_string_where_one_is_needed() -> None:
     ):
         with pytest.raises(AutomatonError, match="batch"):
             call(["a"])
-    with pytest.raises(AutomatonError, match="at least one path; got k = 0"):
+    with pytest.raises(AutomatonError, match="at least one path, a whole number of them; got k = 0"):
         machine.k_best("a", 0)
 
 
