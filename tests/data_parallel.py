@@ -7,7 +7,7 @@ import sys
 
 import torch
 import torch.distributed as dist
-from layers import inputs, make_layer
+from layer_cases import inputs, make_layer
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 

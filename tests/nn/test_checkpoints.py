@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from calls import CORE
-from layers import CASES, inputs, make_layer
+from layer_cases import CASES, inputs, make_layer
 from safetensors import safe_open
 from safetensors.torch import save_file
 

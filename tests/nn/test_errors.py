@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from calls import cell
-from layers import inputs, make_layer
+from layer_cases import inputs, make_layer
 from torch.nn.utils.rnn import pack_sequence
 
 from rrnn.errors import CellError, RRNNError, ShapeError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from layers import CASES, inputs, make_layer
+from layer_cases import CASES, inputs, make_layer
 
 from rrnn.backends import use_backend
 from rrnn.nn import detach

@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 import torch
-from layers import CASES, inputs, make_layer, same_state, sequences, slow_layer
+from layer_cases import CASES, inputs, make_layer, same_state, sequences, slow_layer
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 

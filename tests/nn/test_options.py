@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from calls import cell
-from layers import inputs, make_layer, windowed
+from layer_cases import inputs, make_layer, windowed
 from torch import Tensor, nn
 
 from rrnn import zoo

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from data_parallel import gradients_of_one, train
-from layers import inputs, make_layer, same_state
+from layer_cases import inputs, make_layer, same_state
 from torch import Tensor, nn
 
 from rrnn.nn import RationalRNN, State, detach

@@ -10,7 +10,7 @@ import torch
 from calls import cell
 from hypothesis import given
 from hypothesis import strategies as st
-from layers import CASES, inputs, make_layer
+from layer_cases import CASES, inputs, make_layer
 from torch import nn
 
 from rrnn import zoo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from layers import inputs
+from layer_cases import inputs
 from torch import Tensor
 
 from rrnn.errors import FormatError

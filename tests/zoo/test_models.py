@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from layers import inputs, randomised
+from layer_cases import inputs, randomised
 from published import PUBLISHED
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
