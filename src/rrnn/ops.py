@@ -149,7 +149,7 @@ def _forward(
     every: int,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     dtype = compute_dtype(x.dtype)
-    out = x.new_empty(*x.shape[:2], sum(widths))
+    out = backend.empty((*x.shape[:2], sum(widths)), x)
     finals, saved = [], []
     rows = zip(
         programs,
@@ -184,8 +184,10 @@ def _backward(
     every: int,
 ) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
     dtype = compute_dtype(x.dtype)
-    grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    grad_inp = x.new_empty(0) if inp is None else torch.zeros_like(inp, memory_format=torch.contiguous_format)
+    grad_x = backend.empty(x.shape, x)
+    grad_inp = x.new_empty(0) if inp is None else backend.empty(inp.shape, inp)
+    if inp is not None and not all(program.uses_input for program in programs):
+        grad_inp.zero_()  # columns that no kernel writes
     into = _columns(None if inp is None else grad_inp, widths)
     grad_params, grad_states = [], []
     rows = zip(
@@ -206,7 +208,9 @@ def _backward(
         units, first = backend.backward(
             program, a, p.to(dtype), mask, i, every, kept, go, gs.to(dtype), ga, gi
         )
-        grad_params.append(_epilogue(program, p.to(dtype), units).to(p.dtype))
+        if not backend.gives_parameter_gradients:
+            units = _epilogue(program, p.to(dtype), units)
+        grad_params.append(units.to(p.dtype))
         grad_states.append(first)
     return grad_x, grad_params, grad_states, grad_inp
 

@@ -14,6 +14,7 @@ batch, (U, D); `rrnn.ops` turns them into gradients of parameters.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -23,6 +24,8 @@ from rrnn.ir import Program
 
 class Backend(ABC):
     name: str
+    gives_parameter_gradients = False
+    """Whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""
 
     @abstractmethod
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
@@ -30,6 +33,10 @@ class Backend(ABC):
 
     def passed_over(self, device: torch.device, dtype: torch.dtype) -> None:  # noqa: B027  (most have nothing to say)
         """`auto` has to do without this backend: the place to warn a user, once, who could have it."""
+
+    def empty(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        """Memory for a result, of the dtype and on the device of `like`."""
+        return like.new_empty(shape)
 
     @abstractmethod
     def forward(

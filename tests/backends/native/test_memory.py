@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,23 +106,31 @@ def test_backward_allocates_gradients_and_a_row_per_sequence(every: int) -> None
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="madvise is Linux's")
-def test_huge_pages_are_asked_for_inside_the_tensor_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_results_ask_for_whole_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
     monkeypatch.setattr(memory, "_madvise", lambda: lambda start, size, advice: asked.append((start, size)))
-    memory.use_huge_pages(None, torch.empty(1000))
-    assert asked == []
-    large = torch.empty(8 << 20, dtype=torch.uint8)
-    memory.use_huge_pages(large)
+    small = memory.empty((1000, 100), torch.float32)
+    assert asked == [] and small.untyped_storage().nbytes() == small.nbytes
+    large = memory.empty((5, 7, 41_000), torch.float32)
+    assert large.shape == (5, 7, 41_000) and large.is_contiguous() and not large._is_view()
+    assert large.untyped_storage().nbytes() == 6 << 20  # 5.5 MB
     ((start, size),) = asked
-    assert large.data_ptr() <= start and start + size <= large.data_ptr() + large.nbytes
-    assert start % memory.PAGE == size % memory.PAGE == 0 and size >= 4 << 20
-    asked.clear()
-    rows = torch.empty(4096, 2048)[:, :1024]  # every other half of a row is someone else's
-    memory.use_huge_pages(rows)
-    ((start, size),) = asked
-    assert start + size <= rows.data_ptr() + (4095 * 2048 + 1024) * 4
+    assert start <= large.data_ptr() and large.data_ptr() + large.nbytes <= start + size
+    assert start % memory.PAGE == size % memory.PAGE == 0 and size <= 8 << 20
 
 
-@pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage/enabled").exists(), reason="no huge pages")
-def test_advice_never_fails() -> None:
-    memory.use_huge_pages(torch.empty(16 << 20, dtype=torch.uint8))
+@pytest.mark.parametrize("grad", [False, True])
+def test_large_outputs_are_tensors_like_any_other(grad: bool) -> None:
+    """More memory than they need behind them, but no views: they may be changed in place."""
+    call = make_call("SRU", steps=200, batch=4, units=700, dtype=torch.float32, grad=grad)
+    with use_backend("native"):
+        out = rational(call.x, call.params, call.states, call.programs, inp=call.inp).output
+    with use_backend("reference"):
+        expected = rational(call.x, call.params, call.states, call.programs, inp=call.inp).output
+    out += 1.0
+    torch.testing.assert_close(out, expected + 1.0, rtol=1e-4, atol=1e-4)
+    if grad:
+        torch.testing.assert_close(
+            torch.autograd.grad(out.sum(), call.leaves), torch.autograd.grad(expected.sum(), call.leaves),
+            rtol=1e-3, atol=1e-3,
+        )  # fmt: skip

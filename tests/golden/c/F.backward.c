@@ -2,7 +2,7 @@
 
    As forward; go (T, B, D) the output's gradient; gx, gi the gradients of x and inp; gstate (S, B, D) comes in as the
    final state's gradient and leaves as the first state's; partial (B, U, D) holds, per batch row, sums over time of the
-   gradients of per-unit values, total (U, D) their sum in a fixed order.
+   gradients of per-unit values, which then are summed in a fixed order and turned into those of the parameters, gparams.
 
    Time runs in segments of `every` steps, the last one first: `again` runs a segment forward from its saved states and
    keeps the new states and whatever costs an exponential, `back` goes back through it. */
@@ -24,7 +24,7 @@ struct call {
     real *gstate;
     X *gx; long gxt, gxb, gxk;
     X *gi; long git, gib;
-    real *partial, *total;
+    real *partial, *gparams;
     long T, B, D, threads;
     parallel_t parallel;
 };
@@ -265,15 +265,60 @@ static void work(void *shared) {
     free(kept);
 }
 
-int rrnn_backward(const struct call *p) {
-    if (p->B && p->D) {
-        const long width = block_width(p->D, p->B, BLOCK, p->threads);
-        struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};
-        gather(work, &crew, p->parallel, p->threads);
-        if (crew.next < crew.jobs) return 1; /* no thread found memory */
+/* The gradients of parameters from those of per-unit values, n lanes. */
+static void epilogue(long n, const real *restrict params, const real *restrict total, long stride,
+                     real *restrict gparams) {
+    real row[ROWS + 1][STRIP] __attribute__((aligned(64)));
+    SIMD
+    for (long i = 0; i < n; i++) {
+        const real v1 = params[2 * stride + i];
+        const real v2 = decay_f(v1);
+        const real v3 = half_f(v2);
+        const real v4 = sigmoid_f(v1, v2, v3);
+        const real v5 = params[3 * stride + i];
+        const real v6 = decay_f(v5);
+        const real v7 = half_f(v6);
+        const real v8 = sigmoid_f(v5, v6, v7);
+        const real v9 = params[4 * stride + i];
+        const real v10 = decay_f(v9);
+        const real v11 = half_f(v10);
+        const real v12 = sigmoid_f(v9, v10, v11);
+        const real v13 = total[0 * stride + i];
+        const real v14 = total[1 * stride + i];
+        const real v15 = total[2 * stride + i];
+        const real v16 = total[3 * stride + i];
+        const real v17 = total[4 * stride + i];
+        const real v18 = 1.0f - v12;
+        const real v19 = v12 * v18;
+        const real v20 = v17 * v19;
+        const real v21 = 1.0f - v8;
+        const real v22 = v8 * v21;
+        const real v23 = v16 * v22;
+        const real v24 = 1.0f - v4;
+        const real v25 = v4 * v24;
+        const real v26 = v13 * v25;
+        gparams[0 * stride + i] = v14;
+        gparams[1 * stride + i] = v15;
+        gparams[2 * stride + i] = v26;
+        gparams[3 * stride + i] = v23;
+        gparams[4 * stride + i] = v20;
     }
-    memset(p->total, 0, U * p->D * sizeof(real));
-    for (long b = 0; b < p->B; b++)
-        for (long i = 0; i < U * p->D; i++) p->total[i] += p->partial[b * U * p->D + i];
+    (void)params, (void)total, (void)stride, (void)row;
+}
+
+int rrnn_backward(const struct call *p) {
+    if (!p->B || !p->D) {
+        memset(p->gparams, 0, P * p->D * sizeof(real));
+        return 0;
+    }
+    const long width = block_width(p->D, p->B, BLOCK, p->threads), UD = U * p->D;
+    struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};
+    gather(work, &crew, p->parallel, p->threads);
+    if (crew.next < crew.jobs) return 1; /* no thread found memory */
+    real *total = p->partial; /* of the first row: the others are added to it */
+    for (long b = 1; b < p->B; b++)
+        for (long i = 0; i < UD; i++) total[i] += p->partial[b * UD + i];
+    for (long d = 0; d < p->D; d += STRIP)
+        epilogue(p->D - d < STRIP ? p->D - d : STRIP, p->params + d, total + d, p->D, p->gparams + d);
     return 0;
 }

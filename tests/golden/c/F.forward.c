@@ -134,7 +134,10 @@ static void block(const struct call *p, long b, long d0, long n) {
         for (long i = 0; i < whole; i += STRIP) {
             const long m = whole - i < STRIP ? whole - i : STRIP;
             if (t + 1 < p->T)
+            {
                 for (int k = 0; k < K; k++) soon(a + p->xt + k * p->xk + i, m * sizeof(X));
+                soon_written(o + p->ot + i, m * sizeof(X));
+            }
             step(m, a + i, p->xk, v ? v + i : 0, o + i, z + i, unit + i);
         }
         if (rest) {

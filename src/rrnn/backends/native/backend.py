@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import warnings
+from collections.abc import Sequence
 from ctypes import c_char_p, c_int
 from functools import lru_cache
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from rrnn.backends.base import Backend
 from rrnn.backends.native.compiler import find_compiler, load
-from rrnn.backends.native.memory import use_huge_pages
+from rrnn.backends.native.memory import empty
 from rrnn.backends.native.render import TYPES, render_backward, render_forward
 from rrnn.backends.native.threads import parallel_address, threads_for
 from rrnn.errors import BackendError
@@ -51,6 +52,7 @@ def _at2(t: Tensor | None) -> tuple[int, int, int]:
 
 class Native(Backend):
     name = "native"
+    gives_parameter_gradients = True
 
     def __init__(self) -> None:
         self._warned = False
@@ -70,6 +72,9 @@ class Native(Backend):
         why = self.why_not(device, dtype)
         warnings.warn(f"rrnn uses its slow reference on the CPU: {why}", RuntimeWarning, stacklevel=2)
 
+    def empty(self, shape: Sequence[int], like: Tensor) -> Tensor:
+        return empty(shape, like.dtype)
+
     def forward(
         self,
         program: Program,
@@ -86,9 +91,8 @@ class Native(Backend):
         x, params, state = _rows(x), params.contiguous(), state.contiguous()
         inp = None if inp is None else _rows(inp.to(x.dtype))
         final = torch.empty_like(state)
-        saved = state.new_empty((steps + every - 1) // every, *state.shape) if every else None
+        saved = empty(((steps + every - 1) // every, *state.shape), state.dtype) if every else None
         target = out if out.stride(-1) == 1 or units == 1 else torch.empty(out.shape, dtype=out.dtype)
-        use_huge_pages(target, saved)
         call = _FORWARD.pack(
             *(x.data_ptr(), *x.stride()[:3]),
             *(params.data_ptr(), state.data_ptr()),
@@ -123,9 +127,8 @@ class Native(Backend):
         x, params, saved = _rows(x), params.contiguous(), saved.contiguous()
         grad_out, inp = _rows(grad_out.to(x.dtype)), None if inp is None else _rows(inp.to(x.dtype))
         first = grad_state.clone(memory_format=torch.contiguous_format)
-        partial, total = first.new_empty(batch, count, units), first.new_empty(count, units)
+        partial, grad_params = first.new_empty(batch, count, units), torch.empty_like(params)
         into_x, into_inp = _rows(grad_x), None if grad_inp is None else _rows(grad_inp)
-        use_huge_pages(into_x, into_inp)
         call = _BACKWARD.pack(
             *(x.data_ptr(), *x.stride()[:3]),
             params.data_ptr(),
@@ -136,7 +139,7 @@ class Native(Backend):
             first.data_ptr(),
             *(into_x.data_ptr(), *into_x.stride()[:3]),
             *_at2(into_inp),
-            *(partial.data_ptr(), total.data_ptr()),
+            *(partial.data_ptr(), grad_params.data_ptr()),
             *(steps, batch, units, threads_for(x.numel())),
             parallel_address(),
         )
@@ -146,4 +149,4 @@ class Native(Backend):
             grad_x.copy_(into_x)
         if into_inp is not grad_inp and grad_inp is not None and into_inp is not None:
             grad_inp.copy_(into_inp)
-        return total, first
+        return grad_params, first

@@ -2,7 +2,7 @@
 
    As forward; go (T, B, D) the output's gradient; gx, gi the gradients of x and inp; gstate (S, B, D) comes in as the
    final state's gradient and leaves as the first state's; partial (B, U, D) holds, per batch row, sums over time of the
-   gradients of per-unit values, total (U, D) their sum in a fixed order.
+   gradients of per-unit values, which then are summed in a fixed order and turned into those of the parameters, gparams.
 
    Time runs in segments of `every` steps, the last one first: `again` runs a segment forward from its saved states and
    keeps the new states and whatever costs an exponential, `back` goes back through it. */
@@ -24,7 +24,7 @@ struct call {
     real *gstate;
     X *gx; long gxt, gxb, gxk;
     X *gi; long git, gib;
-    real *partial, *total;
+    real *partial, *gparams;
     long T, B, D, threads;
     parallel_t parallel;
 };
@@ -130,15 +130,27 @@ static void work(void *shared) {
     free(kept);
 }
 
+/* The gradients of parameters from those of per-unit values, n lanes. */
+static void epilogue(long n, const real *restrict params, const real *restrict total, long stride,
+                     real *restrict gparams) {
+    real row[ROWS + 1][STRIP] __attribute__((aligned(64)));
+@epilogue@
+    (void)params, (void)total, (void)stride, (void)row;
+}
+
 int rrnn_backward(const struct call *p) {
-    if (p->B && p->D) {
-        const long width = block_width(p->D, p->B, BLOCK, p->threads);
-        struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};
-        gather(work, &crew, p->parallel, p->threads);
-        if (crew.next < crew.jobs) return 1; /* no thread found memory */
+    if (!p->B || !p->D) {
+        memset(p->gparams, 0, P * p->D * sizeof(real));
+        return 0;
     }
-    memset(p->total, 0, U * p->D * sizeof(real));
-    for (long b = 0; b < p->B; b++)
-        for (long i = 0; i < U * p->D; i++) p->total[i] += p->partial[b * U * p->D + i];
+    const long width = block_width(p->D, p->B, BLOCK, p->threads), UD = U * p->D;
+    struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};
+    gather(work, &crew, p->parallel, p->threads);
+    if (crew.next < crew.jobs) return 1; /* no thread found memory */
+    real *total = p->partial; /* of the first row: the others are added to it */
+    for (long b = 1; b < p->B; b++)
+        for (long i = 0; i < UD; i++) total[i] += p->partial[b * UD + i];
+    for (long d = 0; d < p->D; d += STRIP)
+        epilogue(p->D - d < STRIP ? p->D - d : STRIP, p->params + d, total + d, p->D, p->gparams + d);
     return 0;
 }

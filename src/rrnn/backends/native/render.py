@@ -161,6 +161,7 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
     again = Loops(lines, keep)
     given = {store.value: store.place for store in keep if lines.lines[store.value].args}
     back = Loops(lines, stores, given)
+    epilogue = _epilogue(kind, whole.epilogue)
     rows = len(program.states) * 2 + len(units) + len(whole.units)
     return fill(
         "backward.c",
@@ -169,10 +170,22 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
         units=_units(kind, step, units),
         again=again.text(4),
         back=back.text(4),
-        rows=max(len(again.rows), len(back.rows)),
+        epilogue=epilogue.text(4),
+        rows=max(len(again.rows), len(back.rows), len(epilogue.rows)),
         kept=max(1, len(keep)),
         block=block_lanes(rows),
     )
+
+
+def _epilogue(kind: Type, tail: Program) -> Loops:
+    """From sums of the gradients of per-unit values to gradients of parameters."""
+    places = {Op.PARAM: "params[{0} * stride + i]", Op.GRAD_UNIT: "total[{0} * stride + i]"}
+    leaves = {
+        n: (places[op].format(attr), "") for n, (op, _, attr) in enumerate(tail.instructions) if op in places
+    }
+    results, lines = tail.of_kind("grad_param"), Lines(kind.suffix)
+    number = lines.expand(tail, results.values(), leaves)
+    return Loops(lines, [Store(f"gparams[{p} * stride + i]", number[n]) for p, n in results.items()])
 
 
 def _gradients(
