@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import NamedTuple
 
+from rrnn.ir.notation import GREEK
+
 
 class Span(NamedTuple):
     text: str
@@ -44,15 +46,6 @@ def join(parts: Iterable[Text], separator: Text = ()) -> Text:
 
 
 # ---- names -----------------------------------------------------------------------------------------------------
-
-_SMALL = (
-    "alpha α beta β gamma γ delta δ epsilon ϵ zeta ζ eta η theta θ iota ι kappa κ lambda λ mu μ nu ν xi ξ "
-    "pi π rho ρ sigma σ tau τ upsilon υ phi φ chi χ psi ψ omega ω"
-)
-_LARGE = "Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π Sigma Σ Phi Φ Psi Ψ Omega Ω"
-_WORDS = f"{_SMALL} {_LARGE}".split()
-GREEK: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
-"""Names of letters. A parameter called epsilon becomes ϵ: ε is the empty string's."""
 
 _NAME = re.compile(r"([^\W\d_]+)(\d*)((?:_+[^\W_]+)*)(_*)")
 

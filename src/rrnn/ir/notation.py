@@ -80,6 +80,15 @@ class Notation(ABC):
         return piece.text if piece.level >= level else self.brackets(piece.text)
 
 
+_SMALL = (
+    "alpha α beta β gamma γ delta δ epsilon ϵ zeta ζ eta η theta θ iota ι kappa κ lambda λ mu μ nu ν xi ξ "
+    "pi π rho ρ sigma σ tau τ upsilon υ phi φ chi χ psi ψ omega ω"
+)
+_LARGE = "Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π Sigma Σ Phi Φ Psi Ψ Omega Ω"
+_WORDS = f"{_SMALL} {_LARGE}".split()
+GREEK: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
+"""Names of letters, for equations and pictures. A parameter called epsilon becomes ϵ: ε is the empty string's."""
+
 _ABOVE = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PLAIN_TIMES = {"": "", "t": "ₜ", "t-1": "ₜ₋₁", "0": "₀"}
 
@@ -100,7 +109,9 @@ class Plain(Notation):
             end = "ₜ₋" + "".join("₀₁₂₃₄₅₆₇₈₉"[int(d)] for d in time[2:])
         else:
             end = _PLAIN_TIMES[time]
-        return prefix + joint + base + number.translate(_ABOVE) + end
+        word = base.rstrip("′")
+        letter = GREEK.get(word, word) + base[len(word) :]
+        return prefix + joint + letter + number.translate(_ABOVE) + end
 
     def number(self, value: float) -> str:
         if math.isinf(value):
@@ -133,12 +144,6 @@ class Plain(Notation):
         return "".join(f"{left:<{width}} = {right}\n" for left, right in equations)
 
 
-_GREEK = re.compile(
-    "alpha|beta|[Gg]amma|[Dd]elta|epsilon|zeta|eta|[Tt]heta|iota|kappa|[Ll]ambda|mu|nu|[Xx]i|[Pp]i|rho|[Ss]igma|tau|"
-    "[Uu]psilon|[Pp]hi|chi|[Pp]si|[Oo]mega"
-)
-
-
 class Latex(Notation):
     functions = {  # noqa: RUF012
         Op.SIGMOID: r"\sigma",
@@ -168,11 +173,11 @@ class Latex(Notation):
     def _letter(self, base: str) -> str:
         primes = len(base) - len(base.rstrip("′"))
         base = base.rstrip("′")
-        text = rf"\boldsymbol{{\{base}}}" if _GREEK.fullmatch(base) else rf"\mathbf{{{self._escape(base)}}}"
+        text = rf"\boldsymbol{{\{base}}}" if base in GREEK else rf"\mathbf{{{self._escape(base)}}}"
         return text + r"{}'" * primes
 
     def _word(self, base: str) -> str:
-        if _GREEK.fullmatch(base):
+        if base in GREEK:
             return "\\" + base
         return self._escape(base) if len(base) == 1 else rf"\mathrm{{{self._escape(base)}}}"
 
