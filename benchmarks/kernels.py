@@ -37,7 +37,7 @@ class Bench:
     """One case at one shape: tensors, and what to time."""
 
     case: Case
-    x: Tensor  # (T, B, K, D)
+    x: Tensor  # (T, B, K·D)
     params: Tensor
     state: Tensor
     grad: Tensor
@@ -47,15 +47,14 @@ class Bench:
         steps, batch, units = shape
         rng = torch.Generator(device).manual_seed(0)
         program, options = case.program, {"device": device, "generator": rng}
-        x = torch.randn(steps, batch, len(program.projections), units, **options)
+        x = torch.randn(steps, batch, len(program.projections) * units, **options)
         params = torch.randn(len(program.parameters), units, **options)
         state = torch.zeros(len(program.states), batch, units, device=device)
         grad = torch.randn(steps, batch, units, **options)
         return Bench(case, x.to(dtype).requires_grad_(), params.requires_grad_(), state, grad.to(dtype))
 
     def ours(self) -> Tensor:
-        x, (program,) = self.x.flatten(2), (self.case.program,)
-        return rational(x, [self.params], [self.state], [program]).output
+        return rational(self.x, [self.params], [self.state], [self.case.program]).output
 
     def eager(self) -> Tensor:
         return self.case.run_eager(self.x, self.params, self.state)

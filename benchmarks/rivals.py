@@ -95,9 +95,9 @@ class Case(NamedTuple):
     eager: Eager
 
     def run_eager(self, x: Tensor, params: Tensor, state: Tensor) -> Tensor:
-        """The rival on what `rrnn.ops.rational` takes, x split up into (T, B, K, D)."""
+        """The rival on what `rrnn.ops.rational` takes: x (T, B, K·D), as a matrix product leaves it."""
         names = self.program.projections, self.program.parameters, self.program.states
-        parts = x.unbind(2), params.unbind(0), state.unbind(0)
+        parts = x.chunk(len(self.program.projections), -1), params.unbind(0), state.unbind(0)
         return self.eager(*(dict(zip(n, t, strict=True)) for n, t in zip(names, parts, strict=True)))
 
 
