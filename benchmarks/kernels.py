@@ -131,8 +131,14 @@ def compile_rows(case: Case, dtype: torch.dtype) -> Iterator[Row]:
         }
 
 
+def settle() -> None:
+    """A large allocation makes malloc sort what has been freed. A loop over steps frees thousands of tensors, which
+    would else be sorted on the time of whoever runs next."""
+    torch.empty(1 << 23)
+
+
 def cpu_timer(rounds: int) -> Timer:
-    return lambda functions: best_of(functions, rounds=rounds, warm_up=2)
+    return lambda functions: best_of(functions, rounds=rounds, warm_up=2, before=settle)
 
 
 def run(arguments: argparse.Namespace) -> list[Row]:

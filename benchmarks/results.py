@@ -25,12 +25,18 @@ Row = dict[str, Any]
 
 
 def best_of(
-    functions: dict[str, Callable[[], object]], rounds: int = 5, warm_up: int = 1
+    functions: dict[str, Callable[[], object]],
+    rounds: int = 5,
+    warm_up: int = 1,
+    before: Callable[[], object] | None = None,
 ) -> dict[str, float]:
-    """The least time of each, in ms. Rivals take turns, so that a slow moment of the machine meets all of them."""
+    """The least time of each, in ms. Rivals take turns, so that a slow moment of the machine meets all of them;
+    `before` runs before each turn, outside the time."""
     best = dict.fromkeys(functions, float("inf"))
     for turn in range(-warm_up, rounds):
         for name, function in functions.items():
+            if before is not None:
+                before()
             began = time.perf_counter()
             function()
             if turn >= 0:

@@ -2,7 +2,7 @@
 
    The functions are straight-line code with selects instead of branches, so that a plain loop over lanes becomes vector
    code without -ffast-math (which would flush denormals in the whole process and break infinities). In float they are
-   good to 1e-6 relative (about 2e-7), in double to 1e-14; right at infinities; NaN in, NaN out. Most are built on
+   good to 5e-7 relative, in double to 1e-14; right at infinities; NaN in, NaN out. Most are built on
    decay(a) = exp(-|a|), which never overflows, and which functions of one argument share: sigmoid(x), log_sigmoid(x) and
    its gradient sigmoid(-x) all take decay(x). Below the smallest normal number decay is 0. */
 #include <math.h>
@@ -37,7 +37,9 @@ static inline float decay_f(float a) {
     c = c > 88.0f ? 88.0f : c;
     float t = c * 1.44269504f + MAGIC_F;
     float power = rr_float(0x3f800000u - (rr_uint(t) << 23)); /* 2^-n; 0 for n = 127 */
-    return (1.0f + rr_expm1_f(rr_reduce_f(t - MAGIC_F, c))) * power;
+    float r = rr_reduce_f(t - MAGIC_F, c), s = r * r; /* exp(r) - 1, good relative to exp(r): one term less */
+    float high = 8.3124303669e-3f * r + 4.1890987293e-2f, low = 1.6667118169e-1f * r + 4.9999225851e-1f;
+    return (s * (s * high + low) + r) * power + power;
 }
 
 static inline float tanh_f(float x) { /* -expm1(-2|x|) / (2 + expm1(-2|x|)): no cancellation near 0 */
@@ -51,14 +53,13 @@ static inline float tanh_f(float x) { /* -expm1(-2|x|) / (2 + expm1(-2|x|)): no 
 }
 
 static inline float rr_log1p_f(float y) { /* 0 <= y <= 1 */
-    float p = 5.3648227462e-3f;
-    p = p * y - 3.0065785960e-2f;
-    p = p * y + 7.9204525300e-2f;
-    p = p * y - 1.3753801476e-1f;
-    p = p * y + 1.9153654538e-1f;
-    p = p * y - 2.4857163567e-1f;
-    p = p * y + 3.3321322606e-1f;
-    p = p * y - 4.9999647963e-1f;
+    float p = -8.7789530246e-3f;
+    p = p * y + 4.4986633147e-2f;
+    p = p * y - 1.0902289806e-1f;
+    p = p * y + 1.7847207350e-1f;
+    p = p * y - 2.4536865861e-1f;
+    p = p * y + 3.3284063764e-1f;
+    p = p * y - 4.9998180347e-1f;
     return p * (y * y) + y;
 }
 
