@@ -42,8 +42,7 @@ from rrnn.backends.triton.math import log_sigmoid, logaddexp, share, softplus, t
 _JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "c0"])'
 
 # Offsets are 64 bits wide: a stride that fits 32 bits may not when multiplied, as that of projections laid out one
-# after another. By a cast, which keeps what Triton knows of a stride's divisibility and so its wide loads; adding a
-# wide zero would lose it.
+# after another. By a cast, which keeps what Triton knows of a stride's divisibility, and so its wide loads.
 _STRIDES = re.compile(r"\b(?:g?x[tbk]|g?i[tb]|[mog][tb])\b")
 _FRAME = """\
     d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
