@@ -74,3 +74,8 @@ class Backend(ABC):
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """What states and arithmetic use: float64 stays, everything else computes in float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def rows(t: Tensor) -> Tensor:
+    """The tensor with units side by side, as kernels read them; everything else is read where it is."""
+    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()

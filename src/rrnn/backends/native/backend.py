@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend
+from rrnn.backends.base import Backend, rows
 from rrnn.backends.native.compiler import find_compiler, load
 from rrnn.backends.native.memory import empty
 from rrnn.backends.native.render import TYPES, render_backward, render_forward
@@ -38,11 +38,6 @@ def _backward_kernel(program: Program, dtype: torch.dtype) -> tuple[Any, int]:
     kernel = load(render_backward(program, dtype)).rrnn_backward
     kernel.argtypes, kernel.restype = [c_char_p], c_int
     return kernel, len(adjoint(program).units)
-
-
-def _rows(t: Tensor) -> Tensor:
-    """Units must lie side by side; everything else is read where it is."""
-    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
 
 
 def _at2(t: Tensor | None) -> tuple[int, int, int]:
@@ -88,8 +83,8 @@ class Native(Backend):
     ) -> tuple[Tensor, Tensor | None]:
         steps, batch, _, units = x.shape
         kernel = _forward_kernel(program, x.dtype)
-        x, params, state = _rows(x), params.contiguous(), state.contiguous()
-        inp = None if inp is None else _rows(inp.to(x.dtype))
+        x, params, state = rows(x), params.contiguous(), state.contiguous()
+        inp = None if inp is None else rows(inp.to(x.dtype))
         final = torch.empty_like(state)
         saved = empty(((steps + every - 1) // every, *state.shape), state.dtype) if every else None
         target = out if out.stride(-1) == 1 or units == 1 else torch.empty(out.shape, dtype=out.dtype)
@@ -124,11 +119,11 @@ class Native(Backend):
     ) -> tuple[Tensor, Tensor]:
         steps, batch, _, units = x.shape
         kernel, count = _backward_kernel(program, x.dtype)
-        x, params, saved = _rows(x), params.contiguous(), saved.contiguous()
-        grad_out, inp = _rows(grad_out.to(x.dtype)), None if inp is None else _rows(inp.to(x.dtype))
+        x, params, saved = rows(x), params.contiguous(), saved.contiguous()
+        grad_out, inp = rows(grad_out.to(x.dtype)), None if inp is None else rows(inp.to(x.dtype))
         first = grad_state.clone(memory_format=torch.contiguous_format)
         partial, grad_params = first.new_empty(batch, count, units), torch.empty_like(params)
-        into_x, into_inp = _rows(grad_x), None if grad_inp is None else _rows(grad_inp)
+        into_x, into_inp = rows(grad_x), None if grad_inp is None else rows(grad_inp)
         call = _BACKWARD.pack(
             *(x.data_ptr(), *x.stride()[:3]),
             params.data_ptr(),

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend
+from rrnn.backends.base import Backend, rows
 from rrnn.backends.cache import cached
 from rrnn.backends.triton.plan import Plan, plan
 from rrnn.backends.triton.render import render
@@ -31,10 +31,6 @@ def _module(program: Program, unroll: int, every: int) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _rows(t: Tensor) -> Tensor:
-    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
 
 
 def _strides(t: Tensor | None, *dims: int) -> list[int]:
@@ -68,8 +64,8 @@ class Triton(Backend):
         steps, batch, _, units = x.shape
         how = schedule or plan(steps, batch * units, x.element_size(), len(program.instructions))
         kernels = _module(program, how.unroll, every)
-        x, params, state = _rows(x), params.contiguous(), state.contiguous()
-        inp = None if inp is None else _rows(inp.to(x.dtype))
+        x, params, state = rows(x), params.contiguous(), state.contiguous()
+        inp = None if inp is None else rows(inp.to(x.dtype))
         final = torch.empty_like(state)
         saved = state.new_empty((steps + every - 1) // every, *state.shape) if every else None
         if not x.numel() or not steps:
@@ -131,8 +127,8 @@ class Triton(Backend):
             steps, batch * units, x.element_size(), len(program.instructions), backward=True
         )
         kernels = _module(program, how.unroll, every)
-        x, params, saved, go = _rows(x), params.contiguous(), saved.contiguous(), _rows(grad_out.to(x.dtype))
-        inp = None if inp is None else _rows(inp.to(x.dtype))
+        x, params, saved, go = rows(x), params.contiguous(), saved.contiguous(), rows(grad_out.to(x.dtype))
+        inp = None if inp is None else rows(inp.to(x.dtype))
         grad_state = grad_state.contiguous()
         first = torch.empty_like(grad_state)
         sums = len(adjoint(program).units)
