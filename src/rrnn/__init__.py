@@ -21,6 +21,7 @@ _EXPORTS: dict[str, str] = {
     "Cell": "automata",
     "CellError": "errors",
     "concatenate": "automata",
+    "DataError": "errors",
     "EPSILON": "wfsa",
     "equations": "ir.equations",
     "Equivalence": "wfsa",
@@ -45,6 +46,7 @@ _EXPORTS: dict[str, str] = {
     "relabel": "automata",
     "relu": "automata",
     "RRNNError": "errors",
+    "RunError": "errors",
     "scale": "automata",
     "score": "automata",
     "SemiringError": "errors",
@@ -91,9 +93,11 @@ if TYPE_CHECKING:
     from rrnn.errors import AutomatonError as AutomatonError
     from rrnn.errors import BackendError as BackendError
     from rrnn.errors import CellError as CellError
+    from rrnn.errors import DataError as DataError
     from rrnn.errors import FormatError as FormatError
     from rrnn.errors import ProgramError as ProgramError
     from rrnn.errors import RRNNError as RRNNError
+    from rrnn.errors import RunError as RunError
     from rrnn.errors import SemiringError as SemiringError
     from rrnn.errors import ShapeError as ShapeError
     from rrnn.ir.equations import equations as equations

@@ -40,3 +40,11 @@ class ProgramError(RRNNError, ValueError):
 
 class BackendError(RRNNError, RuntimeError):
     """A backend that is unknown, does not work here, or cannot run this program."""
+
+
+class DataError(RRNNError, ValueError):
+    """A data set that is not at hand, a text, label or vector that cannot be used."""
+
+
+class RunError(RRNNError, RuntimeError):
+    """A training that cannot start, go on or be read back: its folder, its configuration, its checkpoints, its loss."""
