@@ -1,0 +1,1 @@
+"""Where texts come from: corpora, labelled texts, word vectors, downloads."""

@@ -1,0 +1,144 @@
+"""Corpora for language models: three lists of tokens, `</s>` after every line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from rrnn.errors import DataError
+from rrnn.tasks.data import sources
+from rrnn.tasks.data.cleaning import split_text
+from rrnn.tasks.data.python_reference import python_reference
+from rrnn.tasks.data.text import read_lines
+from rrnn.tasks.vocabulary import Vocabulary
+
+END = "</s>"
+UNKNOWN = "<unk>"
+SPLITS = ("train", "valid", "test")
+EMBEDDED = "python"
+
+Level = Literal["word", "char"]
+Tokens = Literal["space", "text"]
+Spec = str | Path | Mapping[str, str | Path]
+
+_NAMES = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Tokens of three splits. `test` is empty where a user's files have none."""
+
+    name: str
+    train: list[str]
+    valid: list[str]
+    test: list[str]
+
+    def vocabulary(
+        self, specials: tuple[str, ...] = ("<s>",), max_size: int | None = None, min_count: int | None = None
+    ) -> Vocabulary:
+        """The vocabulary of the training text, closed or open as the corpus is.
+
+        A prepared corpus (the Penn Treebank, WikiText) writes `<unk>` itself, and its vocabulary is what it holds. In
+        any other, rare words are made unknown ones, so that the model meets some: those seen once (`min_count=2`).
+        """
+        known = set(self.train)
+        closed = known.issuperset(self.valid) and known.issuperset(self.test)
+        if min_count is None:
+            min_count = 1 if closed else 2
+        unknown = UNKNOWN if UNKNOWN in known or not closed or max_size or min_count > 1 else None
+        return Vocabulary.build(self.train, specials, unknown, max_size, min_count)
+
+
+def load_corpus(spec: Spec = EMBEDDED, level: Level = "word", *, tokens: Tokens = "space") -> Corpus:
+    """Read a corpus.
+
+    `spec` is a name (`python`, the embedded default; `ptb`; `wikitext-2`), a folder with files for train, valid (or
+    dev) and test, one file, whose lines are cut 80/10/10 in their order, or a mapping split → file. Words of a file
+    are what white space separates; `tokens="text"` also cuts punctuation off, for texts nobody has tokenised.
+    At level `char` every character is a token, blanks included.
+    """
+    if isinstance(spec, Mapping):
+        lines, name = _read_mapping(spec), "files"
+        prepared = False
+    elif str(spec) == EMBEDDED:
+        lines, name = python_reference(), EMBEDDED
+        tokens, prepared = "text", False
+    elif str(spec) in ("ptb", "wikitext-2"):
+        name = str(spec)
+        lines = _read_mapping(_files_in(sources.find(name)))
+        prepared = True
+    else:
+        path = _existing(spec)
+        lines, name = _read_path(path), path.stem or str(path)
+        prepared = False
+    split = _splitter(level, tokens, prepared)
+    streams = {key: _stream(lines.get(key, []), split) for key in SPLITS}
+    return Corpus(name, **streams)
+
+
+def _splitter(level: Level, tokens: Tokens, prepared: bool) -> Callable[[str], list[str]]:
+    if level not in ("word", "char"):
+        raise DataError(f"a corpus is read by 'word' or by 'char', not by {level!r}")
+    if level == "word":
+        return split_text if tokens == "text" else str.split
+    # Prepared corpora pad their lines with blanks that mean nothing; in a user's text indentation may mean much.
+    return (lambda line: list(" ".join(line.split()))) if prepared else list
+
+
+def _stream(lines: list[str], split: Callable[[str], list[str]]) -> list[str]:
+    return list(chain.from_iterable((*split(line), END) for line in lines))
+
+
+def _existing(spec: str | Path) -> Path:
+    path = Path(spec).expanduser()
+    if not path.exists():
+        raise DataError(
+            f"a corpus is python, ptb, wikitext-2, a folder or a file, but {str(spec)!r} is none of them"
+        )
+    return path
+
+
+def _read_path(path: Path) -> dict[str, list[str]]:
+    if path.is_dir():
+        return _read_mapping(_files_in(path))
+    lines = read_lines(path)
+    if len(lines) < 10:
+        raise DataError(
+            f"{path} has {len(lines)} lines, too few to cut off 10 % for each of valid and test; "
+            "name three files, or a folder that has them"
+        )
+    tenth = len(lines) // 10
+    return {"train": lines[: -2 * tenth], "valid": lines[-2 * tenth : -tenth], "test": lines[-tenth:]}
+
+
+def _read_mapping(files: Mapping[str, str | Path]) -> dict[str, list[str]]:
+    if unknown := set(files) - set(SPLITS):
+        raise DataError(f"the splits of a corpus are {', '.join(SPLITS)}, not {', '.join(sorted(unknown))}")
+    if missing := {"train", "valid"} - set(files):
+        raise DataError(f"a corpus needs files for train and valid; {', '.join(sorted(missing))} is missing")
+    return {split: read_lines(path) for split, path in files.items()}
+
+
+def _files_in(folder: Path) -> dict[str, Path]:
+    """The file of each split, told by its name: ptb.train.txt, wiki.valid.tokens, dev.txt, …"""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        parts = re.split(r"[^a-z]+", path.name.lower())
+        for split, names in _NAMES.items():
+            if path.is_file() and not path.name.startswith(".") and any(name in parts for name in names):
+                if split in found:
+                    raise DataError(
+                        f"{folder} has two files for {split}, {found[split].name} and {path.name}: "
+                        "name the files instead of the folder"
+                    )
+                found[split] = path
+    if missing := {"train", "valid"} - set(found):
+        raise DataError(
+            f"{folder} has no file for {' and '.join(sorted(missing))}: its files must have train, valid (or dev) "
+            "and test in their names, as ptb.train.txt"
+        )
+    return found
