@@ -1,0 +1,250 @@
+"""The one training loop. What is trained is a `Task`; where it is kept, if at all, is a `Run`."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from torch import Tensor
+
+from rrnn.errors import RunError
+from rrnn.tasks.parallel import ALONE, Group
+from rrnn.tasks.runs import Run
+
+Record = dict[str, Any]
+
+
+class Task(Protocol):
+    @property
+    def metric(self) -> tuple[str, Literal["min", "max"]]:
+        """Which number of evaluate("dev") is to become small or large: what "best" means."""
+        ...
+
+    def begin_epoch(self, epoch: int) -> int:
+        """Its number of steps. Deterministic: random numbers are seeded from the task's seed, epoch and rank."""
+        ...
+
+    def step(self, index: int) -> None:
+        """One update. Losses are added up on the device: no waiting for it here."""
+        ...
+
+    def measure(self) -> dict[str, float]:
+        """Since the last call: the mean training "loss", the number of "tokens" or "examples" it is the mean of, and
+        what else is to be logged (as "lr"). May wait for the device; only of this process's share of the batches."""
+        ...
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        """With averaged weights, where averaging is on. Leaves the training's state and random numbers alone."""
+        ...
+
+    def end_epoch(self, epoch: int, dev: dict[str, float]) -> bool:
+        """Schedules. True: stop."""
+        ...
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that resuming needs, between any two steps: weights, optimiser, averages, carried state, random
+        numbers; and a JSON part."""
+        ...
+
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None: ...
+
+    def weights(self) -> dict[str, Tensor]:
+        """What "best" stores: the model as evaluated."""
+        ...
+
+
+class Progress:
+    """Who shows how it goes. This one shows nothing."""
+
+    def begin(self, epochs: int, history: list[Record]) -> None: ...
+    def step(self, epoch: int, done: int, steps: int, loss: float, speed: float) -> None: ...
+    def epoch(self, record: Record, is_best: bool) -> None: ...
+    def note(self, text: str) -> None: ...
+    def end(self) -> None: ...
+
+
+@dataclass
+class Best:
+    """The epoch with the best dev metric, and the model as it was evaluated then."""
+
+    epoch: int
+    value: float
+    weights: dict[str, Tensor]
+
+
+@dataclass
+class Outcome:
+    """What came of a training."""
+
+    history: list[Record] = field(default_factory=list)
+    best: Best | None = None
+
+
+def fit(
+    task: Task,
+    run: Run | None = None,
+    *,
+    epochs: int,
+    checkpoint_epochs: int | None = None,
+    checkpoint_seconds: float | None = 30.0,
+    progress: Progress | None = None,
+    group: Group = ALONE,
+) -> Outcome:
+    """Trains up to that epoch (they count from 1), or until the task says stop. Goes on from the run's last
+    checkpoint, if it has one.
+
+    Checkpoints are written at the end, after every `checkpoint_epochs` epochs, and when `checkpoint_seconds` have
+    passed, also in the middle of an epoch (in a group of processes: at its end). Without a run, nothing is written. In
+    a group each process calls this, and the first one evaluates and writes.
+    """
+    book = _Book(task, run, progress or Progress(), checkpoint_seconds)
+    book.open(epochs)
+    while book.epoch < epochs and not book.stopped:
+        epoch, first, meter = book.epoch + 1, book.index, book.meter
+        steps = task.begin_epoch(epoch)
+        if first:
+            book.restore()  # in the middle of this epoch, not where begin_epoch put it
+        meter.start()
+        for index in range(first, steps):
+            task.step(index)
+            if meter.is_time(checkpoint_seconds):
+                meter.read(task, epoch)
+                book.progress.step(epoch, index + 1, steps, meter.loss, meter.speed)
+                if group.size == 1 and book.is_due():
+                    book.write(index + 1)
+        meter.read(task, epoch)
+        meter.join(group)
+
+        dev = group.broadcast(task.evaluate("dev") if group.is_first else None)
+        book.enter(epoch, dev)
+        book.stopped = task.end_epoch(epoch, dev)
+        if (
+            book.stopped
+            or epoch == epochs
+            or book.is_due()
+            or (checkpoint_epochs and epoch % checkpoint_epochs == 0)
+        ):
+            book.write(0)
+    book.progress.end()
+    return book.outcome
+
+
+class _Book:
+    """What a training has to show: its records, its best epoch, how far it is. The run's checkpoints keep it."""
+
+    def __init__(self, task: Task, run: Run | None, progress: Progress, seconds: float | None) -> None:
+        self.task, self.run, self.progress, self.seconds = task, run, progress, seconds
+        self.outcome = Outcome()
+        self.epoch, self.index = 0, 0  # epochs done, and steps done in the next one
+        self.meter = _Meter()  # of that next one
+        self.stopped = False
+        self._state: tuple[dict[str, Tensor], dict[str, Any]] = ({}, {})
+        self._best_is_written = True
+        self._last_write = time.monotonic()
+
+    def open(self, epochs: int) -> None:
+        if self.run is not None and (last := self.run.load("last")):
+            meta = last.meta
+            self.epoch, self.index, self.stopped = meta["epoch"], meta["index"], meta["stopped"]
+            self.meter, self.outcome.history = _Meter(**meta["meter"]), meta["history"]
+            self._state = last.tensors, meta["task"]
+            self.restore()
+            if last.note:
+                self.progress.note(last.note)
+        if self.run is not None and (best := self.run.load("best", until=self.epoch)):
+            self.outcome.best = Best(best.meta["epoch"], best.meta["value"], best.tensors)
+        if self.run is not None and self.run.writable:
+            self.run.rewrite_log(self.outcome.history)
+        self.progress.begin(epochs, self.outcome.history)
+
+    def restore(self) -> None:
+        self.task.load_state(*self._state)
+
+    def enter(self, epoch: int, dev: dict[str, float]) -> None:
+        """The record of an epoch."""
+        name, aim = self.task.metric
+        value, best = dev[name], self.outcome.best
+        _check_finite(value, f"the dev {name}", epoch, self.meter)
+        is_best = best is None or (value < best.value if aim == "min" else value > best.value)
+        if is_best:
+            weights = {name: tensor.detach().clone() for name, tensor in self.task.weights().items()}
+            self.outcome.best, self._best_is_written = Best(epoch, value, weights), False
+        record = {"epoch": epoch, **self.meter.record(), **{f"dev_{key}": dev[key] for key in dev}}
+        self.outcome.history.append(record)
+        if self.run is not None and self.run.writable:
+            self.run.log(record)
+        self.progress.epoch(record, is_best)
+        self.epoch, self.index, self.meter = epoch, 0, _Meter()
+
+    def is_due(self) -> bool:
+        return self.seconds is not None and time.monotonic() - self._last_write >= self.seconds
+
+    def write(self, index: int) -> None:
+        """`best` before `last`: one that is newer than `last` when the process dies comes again."""
+        if self.run is not None and self.run.writable:
+            best = self.outcome.best
+            if best is not None and not self._best_is_written:
+                self.run.save("best", best.weights, {"epoch": best.epoch, "value": best.value})
+                self._best_is_written = True
+            tensors, state = self.task.state()
+            meta = {"epoch": self.epoch, "index": index, "stopped": self.stopped, "task": state}
+            meta |= {"history": self.outcome.history, "meter": asdict(self.meter)}
+            self.run.save("last", tensors, meta)
+        self._last_write = time.monotonic()
+
+
+@dataclass
+class _Meter:
+    """Loss and speed of one epoch, over the sittings it may take."""
+
+    loss_sum: float = 0.0
+    count: float = 0.0
+    unit: str = "tokens"
+    seconds: float = 0.0
+    extra: dict[str, float] = field(default_factory=dict)
+
+    def start(self) -> None:
+        self._last = time.monotonic()
+
+    def is_time(self, checkpoint_seconds: float | None) -> bool:
+        """To look, which may wait for the device: once a second, or as often as checkpoints are due."""
+        return time.monotonic() - self._last >= min(
+            1.0, 1.0 if checkpoint_seconds is None else checkpoint_seconds
+        )
+
+    def read(self, task: Task, epoch: int) -> None:
+        measured = task.measure()
+        now = time.monotonic()
+        self.seconds, self._last = self.seconds + now - self._last, now
+        self.unit = "examples" if "examples" in measured else "tokens"
+        loss, count = measured.pop("loss"), measured.pop(self.unit)
+        self.extra |= measured
+        _check_finite(loss, "the training loss", epoch, self)
+        self.loss_sum, self.count = self.loss_sum + loss * count, self.count + count
+
+    def join(self, group: Group) -> None:
+        self.loss_sum, self.count = group.sum([self.loss_sum, self.count])
+
+    @property
+    def loss(self) -> float:
+        return self.loss_sum / max(self.count, 1)
+
+    @property
+    def speed(self) -> float:
+        return self.count / max(self.seconds, 1e-9)
+
+    def record(self) -> Record:
+        speed = {f"{self.unit}_per_s": round(self.speed, 1)}
+        return {"train_loss": self.loss, **self.extra, "seconds": round(self.seconds, 3), **speed}
+
+
+def _check_finite(value: float, what: str, epoch: int, meter: _Meter) -> None:
+    if not math.isfinite(value):
+        rate = f" (it is {meter.extra['lr']:g})" if "lr" in meter.extra else ""
+        raise RunError(
+            f"{what} became {value} in epoch {epoch}, so the training stops; the checkpoints are from before. Try a "
+            f"smaller learning rate{rate}, stronger clipping of gradients, precision fp32 if it was not, another seed; "
+            "and look for extreme numbers in vectors or a cell whose state can grow without bound."
+        )
