@@ -1,0 +1,1 @@
+"""Text classifiers of any cell: the paper's section on text classification and its appendix."""

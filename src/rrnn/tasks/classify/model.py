@@ -1,0 +1,112 @@
+"""`TextClassifier`: embeddings, layers of any cell, pooling, read-out.
+
+ids (T, B) ── embedding ── dropout ──▶ layers ──▶ outputs (T, B, H) ── pooling ── read-out ──▶ logits (B, classes)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rrnn.automata import Cell
+from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.zoo import layer as build_layer
+
+
+class TextClassifier(nn.Module):
+    """The paper's classifier with any cell in it.
+
+    Dropout masks come from a generator of the model's own, `generator`, not from torch's global one: trainings side by
+    side do not disturb each other, and a resumed one goes on with the same masks.
+    """
+
+    def __init__(
+        self,
+        config: ClassifyConfig,
+        words: int,
+        classes: int,
+        *,
+        vectors: Tensor | None = None,
+        cell: Cell | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """`vectors` (words, numbers) are fixed unless config.fine_tune says otherwise; row 0 is the padding's. `cell`
+        stands in for config.cell, which may be a file's name."""
+        super().__init__()
+        self.config, self.classes = config, classes
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(config.seed)  # on the CPU, so that every device starts from the same weights
+            self._build(config, words, vectors, cell)
+        self.to(device)
+        self.generator = torch.Generator(device=device)
+        self.generator.manual_seed(config.seed)
+
+    def _build(self, config: ClassifyConfig, words: int, vectors: Tensor | None, cell: Cell | None) -> None:
+        size = config.embedding_size if vectors is None else vectors.shape[1]
+        self.trained = vectors is None or config.fine_tune
+        if vectors is None:
+            vectors = torch.randn(words, size) / math.sqrt(size)  # about unit length, as given vectors have
+            vectors[0] = 0
+        if self.trained:
+            self.embedding = nn.Parameter(vectors.clone())
+        else:  # not among the weights: every checkpoint would hold it again
+            self.register_buffer("embedding", vectors, persistent=False)
+        layers = []
+        for _ in range(config.layers):
+            layers.append(build_layer(cell or config.cell, size, config.hidden_size, **self._directions()))
+            size = config.hidden_size * (2 if config.bidirectional else 1)
+        self.layers = nn.ModuleList(layers)
+        if config.pooling == "attention":
+            self.attention = nn.Sequential(nn.Linear(size, size), nn.Tanh(), nn.Linear(size, 1, bias=False))
+        if config.readout == "linear":
+            self.readout: nn.Module = nn.Linear(size, self.classes)
+        else:
+            self.readout = nn.Sequential(nn.Linear(size, size), nn.Tanh(), nn.Linear(size, self.classes))
+
+    def _directions(self) -> dict[str, Any]:
+        """Only where asked for: not every model of the zoo has two."""
+        return {"bidirectional": True} if self.config.bidirectional else {}
+
+    def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
+        """(B, classes) of ids (T, B), whose first `lengths` (B) are text and whose other steps are padding, id 0."""
+        mask = torch.arange(ids.shape[0], device=ids.device).unsqueeze(1) < lengths
+        return self.readout(self.pool(self.outputs(ids, mask), mask, lengths))
+
+    def outputs(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """(T, B, H) of the last layer."""
+        c = self.config
+        x = self._dropped(F.embedding(ids, self.embedding), c.embedding_dropout)
+        # Padding comes last: what reads from left to right has seen no padding where there is text.
+        padding = {"mask": mask} if c.bidirectional else {}
+        for layer in self.layers:
+            if self.training and c.recurrent_dropout:
+                x = x * self._dropped(x.new_ones(x.shape[1:]), c.recurrent_dropout)
+            x, _ = layer(x, **padding)
+            x = self._dropped(x, c.vertical_dropout)
+        return x
+
+    def pool(self, h: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
+        """(B, H) of outputs (T, B, H): one vector a text."""
+        here, how = mask.unsqueeze(-1), self.config.pooling
+        if how == "mean":
+            return torch.where(here, h, 0.0).sum(0) / lengths.clamp_min(1).unsqueeze(-1)
+        if how == "max":
+            return torch.where(here | ~mask.any(0).view(1, -1, 1), h, -torch.inf).amax(0)
+        if how == "attention":
+            scores = torch.where(here, self.attention(h), torch.finfo(h.dtype).min)
+            return (scores.softmax(0) * torch.where(here, h, 0.0)).sum(0)
+        last = (lengths - 1).clamp_min(0).view(1, -1, 1).expand(1, -1, h.shape[-1])
+        if not self.config.bidirectional:
+            return h.gather(0, last).squeeze(0)
+        half = h.shape[-1] // 2  # the backward direction ends at the first word
+        return torch.cat([h.gather(0, last).squeeze(0)[:, :half], h[0, :, half:]], -1)
+
+    def _dropped(self, x: Tensor, p: float) -> Tensor:
+        if not self.training or not p:
+            return x
+        keep = torch.empty_like(x).bernoulli_(1 - p, generator=self.generator)
+        return x * keep.div_(1 - p)

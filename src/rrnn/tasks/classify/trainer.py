@@ -1,0 +1,172 @@
+"""What `rrnn.tasks.training.fit` drives: Adam on batches of like lengths, schedules by the development set."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rrnn.automata import Cell
+from rrnn.errors import RunError
+from rrnn.tasks.classify.batches import Texts
+from rrnn.tasks.classify.graphs import Graphs
+from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.classify.prepare import Prepared
+
+EVALUATION_BATCH, EVALUATION_TOKENS = 256, 2**15
+_OPTIMISER = "optimiser."
+_MODEL = "model."
+
+
+class ClassifyTask:
+    """One training of a text classifier."""
+
+    metric: tuple[str, Literal["min", "max"]] = ("accuracy", "max")
+
+    def __init__(
+        self,
+        data: Prepared,
+        *,
+        cell: Cell | None = None,
+        device: torch.device | str = "cpu",
+        capture: bool = True,
+    ) -> None:
+        """`capture`: on a GPU, training steps become CUDA graphs, one for each padded length."""
+        self.config, self.device = data.config, torch.device(device)
+        self.model = TextClassifier(
+            self.config,
+            len(data.vocabulary),
+            len(data.labels),
+            vectors=data.vectors,
+            cell=cell,
+            device=self.device,
+        )
+        self.splits = {name: Texts(*split, self.device) for name, split in data.splits.items()}
+        self.parameters = list(self.model.parameters())
+        self.lr = torch.tensor(self.config.lr, device=self.device)  # a tensor, so that graphs see its changes
+        self.optimiser = torch.optim.Adam(
+            self.parameters,
+            lr=self.lr,
+            weight_decay=self.config.l2,
+            fused=True,
+            capturable=self.device.type == "cuda",
+        )
+        self.totals = torch.zeros(2, device=self.device)  # loss, examples
+        self.rows = torch.empty(self.config.batch_size, dtype=torch.int64, device=self.device)
+        self.graphs = Graphs(self.device, self.model.generator, capture=capture and self._can_capture())
+        self._evaluation_totals = torch.zeros(2, device=self.device)  # loss, right answers
+        self._evaluation_rows = torch.empty(EVALUATION_BATCH, dtype=torch.int64, device=self.device)
+        self._evaluations = {
+            name: texts.in_order(EVALUATION_BATCH, EVALUATION_TOKENS) for name, texts in self.splits.items()
+        }
+        self.best, self.waited = float("-inf"), 0  # epochs since the last gain on the development set
+
+    def _can_capture(self) -> bool:
+        """A graph cannot wait for lengths on the host, as torch's own layers do where there is padding before text."""
+        return not (self.config.bidirectional and isinstance(self.model.layers[0], torch.nn.RNNBase))
+
+    # ---- an epoch ------------------------------------------------------------------------------------------------
+
+    def begin_epoch(self, epoch: int) -> int:
+        self.plan = self.splits["train"].epoch(self.config.batch_size, self.config.seed, epoch)
+        return len(self.plan)
+
+    def step(self, index: int) -> None:
+        rows, steps = self.plan[index]
+        with self.graphs.on_stream():
+            self.rows.copy_(rows)
+            self.graphs.run(("train", steps), lambda: self._update(steps))
+
+    def _update(self, steps: int) -> None:
+        """One step of Adam on the examples in `rows`. Only device work: the same function runs in a graph."""
+        ids, lengths, labels, weights = self.splits["train"].gather(self.rows, steps)
+        self.optimiser.zero_grad()
+        losses = F.cross_entropy(self.model(ids, lengths), labels, reduction="none") * weights
+        total, count = losses.sum(), weights.sum()
+        (total / count).backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+        self.optimiser.step()
+        self.totals.add_(torch.stack([total.detach(), count]))
+
+    def measure(self) -> dict[str, float]:
+        with self.graphs.on_stream():
+            loss, examples = self.totals.tolist()
+            self.totals.zero_()
+            return {"loss": loss / max(examples, 1), "examples": examples, "lr": float(self.lr)}
+
+    # ---- evaluation ----------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def evaluate(self, split: str) -> dict[str, float]:
+        """The mean loss and the accuracy, in per cent."""
+        texts, totals = self.splits[split], self._evaluation_totals
+        self.model.eval()
+        with self.graphs.on_stream():
+            totals.zero_()
+            for batch in self._evaluations[split]:
+                rows = self._evaluation_rows[: len(batch.rows)]
+                rows.copy_(batch.rows)
+                key = (split, batch.steps, len(rows))
+                self.graphs.run(key, lambda rows=rows, steps=batch.steps: self._add_up(texts, rows, steps))
+            loss, correct = totals.tolist()
+        self.model.train()
+        return {"loss": loss / len(texts), "accuracy": 100 * correct / len(texts)}
+
+    def _add_up(self, texts: Texts, rows: Tensor, steps: int) -> None:
+        ids, lengths, labels, weights = texts.gather(rows, steps)
+        logits = self.model(ids, lengths)
+        losses = F.cross_entropy(logits, labels, reduction="none")
+        right = (logits.argmax(-1) == labels).to(losses.dtype)
+        self._evaluation_totals.add_((torch.stack([losses, right]) * weights).sum(1))
+
+    def end_epoch(self, epoch: int, dev: dict[str, float]) -> bool:
+        """Halves the learning rate after some epochs without a gain, stops after more."""
+        if dev["accuracy"] > self.best:
+            self.best, self.waited = dev["accuracy"], 0
+            return False
+        self.waited += 1
+        if self.waited % self.config.halve_after == 0:
+            with self.graphs.on_stream():
+                self.lr.mul_(0.5)
+        return self.waited >= self.config.stop_after
+
+    # ---- checkpoints ---------------------------------------------------------------------------------------------
+
+    def weights(self) -> dict[str, Tensor]:
+        """Copies, complete: the next step is on a stream of its own and does not wait for who reads them."""
+        with self.graphs.on_stream():
+            copies = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        self.graphs.wait()
+        return copies
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {_MODEL + name: tensor for name, tensor in self.weights().items()}
+        for i, parameter in enumerate(self.parameters):
+            for name, value in self.optimiser.state.get(parameter, {}).items():
+                tensors[f"{_OPTIMISER}{i}.{name}"] = value
+        tensors["generator"] = self.model.generator.get_state()
+        tensors |= {"totals": self.totals, "lr": self.lr}
+        return tensors, {"best": self.best, "waited": self.waited}
+
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        own = {name.removeprefix(_MODEL): t for name, t in tensors.items() if name.startswith(_MODEL)}
+        try:
+            with self.graphs.on_stream():
+                self.model.load_state_dict(own)
+                self._load_optimiser(tensors)
+                self.totals.copy_(tensors["totals"])
+                self.lr.copy_(tensors["lr"])
+            self.model.generator.set_state(tensors["generator"].cpu())
+        except (KeyError, RuntimeError) as error:
+            raise RunError(
+                f"the checkpoint is not of this model: {error}. Was the configuration changed?"
+            ) from None
+        self.best, self.waited = meta["best"], meta["waited"]
+
+    def _load_optimiser(self, tensors: dict[str, Tensor]) -> None:
+        for i, parameter in enumerate(self.parameters):
+            mine = f"{_OPTIMISER}{i}."
+            found = {name.removeprefix(mine): t for name, t in tensors.items() if name.startswith(mine)}
+            self.optimiser.state[parameter] = {name: t.to(self.device) for name, t in found.items()}
