@@ -64,8 +64,8 @@ def test_files_by_split_and_gzip(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "no file for train and valid"),
-        ({"train.txt": b"a"}, "no file for valid"),
+        ({}, "no file for dev and train"),
+        ({"train.txt": b"a"}, "no file for dev"),
         ({"train.txt": b"a", "a-train.txt": b"a", "valid.txt": b"b"}, "two files for train"),
         ({"train.txt": b"", "valid.txt": b"b"}, "train.txt: the file is empty"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -13,6 +12,7 @@ from rrnn.errors import DataError
 from rrnn.tasks.data import sources
 from rrnn.tasks.data.cleaning import split_text
 from rrnn.tasks.data.python_reference import python_reference
+from rrnn.tasks.data.splits import split_files
 from rrnn.tasks.data.text import read_lines
 from rrnn.tasks.vocabulary import Vocabulary
 
@@ -24,8 +24,6 @@ EMBEDDED = "python"
 Level = Literal["word", "char"]
 Tokens = Literal["space", "text"]
 Spec = str | Path | Mapping[str, str | Path]
-
-_NAMES = {"train": ("train", "training"), "valid": ("valid", "validation", "val", "dev"), "test": ("test",)}
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ def load_corpus(spec: Spec = EMBEDDED, level: Level = "word", *, tokens: Tokens 
         tokens, prepared = "text", False
     elif str(spec) in ("ptb", "wikitext-2"):
         name = str(spec)
-        lines = _read_mapping(_files_in(sources.find(name)))
+        lines = _read_folder(sources.find(name))
         prepared = True
     else:
         path = _existing(spec)
@@ -104,7 +102,7 @@ def _existing(spec: str | Path) -> Path:
 
 def _read_path(path: Path) -> dict[str, list[str]]:
     if path.is_dir():
-        return _read_mapping(_files_in(path))
+        return _read_folder(path)
     lines = read_lines(path)
     if len(lines) < 10:
         raise DataError(
@@ -115,30 +113,14 @@ def _read_path(path: Path) -> dict[str, list[str]]:
     return {"train": lines[: -2 * tenth], "valid": lines[-2 * tenth : -tenth], "test": lines[-tenth:]}
 
 
+def _read_folder(folder: Path) -> dict[str, list[str]]:
+    files = split_files(folder)
+    return _read_mapping({"valid" if split == "dev" else split: path for split, path in files.items()})
+
+
 def _read_mapping(files: Mapping[str, str | Path]) -> dict[str, list[str]]:
     if unknown := set(files) - set(SPLITS):
         raise DataError(f"the splits of a corpus are {', '.join(SPLITS)}, not {', '.join(sorted(unknown))}")
     if missing := {"train", "valid"} - set(files):
         raise DataError(f"a corpus needs files for train and valid; {', '.join(sorted(missing))} is missing")
     return {split: read_lines(path) for split, path in files.items()}
-
-
-def _files_in(folder: Path) -> dict[str, Path]:
-    """The file of each split, told by its name: ptb.train.txt, wiki.valid.tokens, dev.txt, …"""
-    found: dict[str, Path] = {}
-    for path in sorted(folder.iterdir()):
-        parts = re.split(r"[^a-z]+", path.name.lower())
-        for split, names in _NAMES.items():
-            if path.is_file() and not path.name.startswith(".") and any(name in parts for name in names):
-                if split in found:
-                    raise DataError(
-                        f"{folder} has two files for {split}, {found[split].name} and {path.name}: "
-                        "name the files instead of the folder"
-                    )
-                found[split] = path
-    if missing := {"train", "valid"} - set(found):
-        raise DataError(
-            f"{folder} has no file for {' and '.join(sorted(missing))}: its files must have train, valid (or dev) "
-            "and test in their names, as ptb.train.txt"
-        )
-    return found

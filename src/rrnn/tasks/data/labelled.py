@@ -1,0 +1,179 @@
+"""Labelled texts for classifiers: the paper's four data sets, synthetic tasks, and any user's files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rrnn.errors import DataError, FormatError
+from rrnn.tasks.data import published, synthetic
+from rrnn.tasks.data.cleaning import tokenise
+from rrnn.tasks.data.rows import Row, Skips, Table, read_labelled_lines, read_table
+from rrnn.tasks.data.splits import split_files, split_rows
+
+SPLITS = ("train", "dev", "test")
+SHARES = (0.8, 0.1, 0.1)
+
+Spec = str | Path | Mapping[str, str | Path]
+Reader = Callable[[str | Path], list[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The words of a text, at least one, and its label's number."""
+
+    tokens: list[str]
+    label: int
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Three splits; `test` is empty where a user's files have none. A label's number is its place in `labels`."""
+
+    name: str
+    train: list[Example]
+    dev: list[Example]
+    test: list[Example]
+    labels: list[str]
+    cleaning: str = "none"
+    """How the texts were made into words: what a raw text to classify needs, too."""
+    skipped: dict[str, int] = field(default_factory=dict)
+    """Rows left out: reason → count."""
+
+    def summary(self) -> str:
+        """One line: sizes, classes with their counts in training, and what was left out."""
+        counts = [
+            sum(example.label == number for example in self.train) for number in range(len(self.labels))
+        ]
+        classes = ", ".join(f"{name} {count}" for name, count in zip(self.labels, counts, strict=True))
+        sizes = " / ".join(str(len(part)) for part in (self.train, self.dev, self.test))
+        line = f"{self.name}: {sizes} texts in train / dev / test; {len(self.labels)} classes ({classes} in train)"
+        if self.skipped:
+            reasons = ", ".join(f"{reason}: {count}" for reason, count in self.skipped.items())
+            line += f"; {sum(self.skipped.values())} rows skipped ({reasons})"
+        return line
+
+
+def load_dataset(
+    spec: Spec,
+    *,
+    split_seed: int = 0,
+    stratified: bool = True,
+    cleaning: str | None = None,
+    text_column: str | int = "text",
+    label_column: str | int = "label",
+    encoding: str = "utf-8",
+    skip_broken: bool = False,
+) -> Dataset:
+    """Read a data set.
+
+    `spec` is a name (sst, sst-fine, subj, cr, amazon, amazon:electronics, synthetic:…), one file, which is split
+    80/10/10 by `split_seed`, a folder with files for train, dev and perhaps test, or a mapping split → file. Files
+    ending in .csv or .tsv (or these and .gz) are tables; in any other, a line is a label, a blank and a text.
+    `cleaning` is one of `tasks.data.cleaning`; left out, it is the data set's own, and `text` for users' files.
+
+    A row without text is skipped and counted. A broken row (no label, too few columns) is an error that names its
+    line, or, with `skip_broken`, skipped and counted, too.
+    """
+    if isinstance(spec, str) and spec.startswith(synthetic.PREFIX):
+        return _dataset(spec, synthetic.generate(spec, split_seed), cleaning or "none", {}, Skips())
+    skips = Skips(lenient=skip_broken)
+    if isinstance(spec, str) and (known := published.get(spec)) is not None:
+        splits = known.read(skips)
+        splits = _complete(spec, splits, split_seed, stratified)
+        return _dataset(spec, splits, cleaning or known.cleaning, known.label_names, skips)
+
+    def read(path: str | Path) -> list[Row]:
+        path = Path(path).expanduser()
+        table = Table.of(path, text_column, label_column)
+        if table is None:
+            return list(read_labelled_lines(path, skips, encoding))
+        return list(read_table(path, table, skips, encoding))
+
+    name, splits = _read_files(spec, read)
+    splits = _complete(name, splits, split_seed, stratified)
+    return _dataset(name, splits, cleaning or "text", {}, skips)
+
+
+def _read_files(spec: Spec, read: Reader) -> tuple[str, dict[str, list[Row]]]:
+    if isinstance(spec, Mapping):
+        if unknown := set(spec) - set(SPLITS):
+            raise DataError(f"splits are {', '.join(SPLITS)}, not {', '.join(sorted(unknown))}")
+        if "train" not in spec:
+            raise DataError("files for training are needed: train is missing")
+        return Path(spec["train"]).stem, {split: read(path) for split, path in spec.items()}
+    path = Path(spec).expanduser()
+    if path.is_dir():
+        return path.name, {split: read(file) for split, file in split_files(path).items()}
+    if not path.exists():
+        names = [*published.NAMES, *synthetic.NAMES]
+        raise DataError(
+            f"a data set is a file, a folder or one of {', '.join(names)}; {str(spec)!r} is none of them"
+        )
+    return path.stem, {"all": read(path)}
+
+
+def _complete(
+    name: str, splits: Mapping[str, list[Row]], seed: int, stratified: bool
+) -> dict[str, list[Row]]:
+    """Cut what is missing off the rest: all three from `all`, dev from train (a fifth, as the paper's Amazon set)."""
+    by_label = (lambda row: row.label) if stratified else None
+    if "all" in splits:
+        train, dev, test = split_rows(splits["all"], SHARES, seed, by_label)
+        return {"train": train, "dev": dev, "test": test}
+    if "dev" not in splits:
+        train, dev = split_rows(splits["train"], (0.8, 0.2), seed, by_label)
+        return {**splits, "train": train, "dev": dev}
+    return dict(splits)
+
+
+def _dataset(
+    name: str,
+    splits: Mapping[str, Sequence[Row]],
+    cleaning: str,
+    label_names: Mapping[str, str],
+    skips: Skips,
+) -> Dataset:
+    labels = _labels(name, splits["train"])
+    numbers = {label: number for number, label in enumerate(labels)}
+    examples = {split: _examples(splits.get(split, ()), numbers, cleaning, skips) for split in SPLITS}
+    for split in ("train", "dev"):
+        if not examples[split]:
+            raise DataError(f"{name}: no texts are left for {split}, of {len(splits[split])} rows")
+    return Dataset(
+        name,
+        **examples,
+        labels=[label_names[label] for label in labels] if set(labels) == set(label_names) else labels,
+        cleaning=cleaning,
+        skipped=dict(skips.counts),
+    )
+
+
+def _labels(name: str, rows: Iterable[Row]) -> list[str]:
+    """The labels of the training rows: as numbers where all are, else by the alphabet."""
+    labels = {row.label for row in rows}
+    if len(labels) < 2:
+        seen = f"all are {next(iter(labels))!r}" if labels else "there are no rows"
+        raise DataError(f"{name}: training needs texts of at least two classes, but {seen}")
+    if all(label.isdecimal() for label in labels):
+        return sorted(labels, key=lambda label: (int(label), label))
+    return sorted(labels)
+
+
+def _examples(rows: Iterable[Row], numbers: Mapping[str, int], cleaning: str, skips: Skips) -> list[Example]:
+    shared: dict[str, str] = {}  # one object a word: a large set holds millions of tokens, but few words
+    examples = []
+    for row in rows:
+        if row.label not in numbers:
+            raise FormatError(
+                f"the label {row.label!r} does not occur in training, which has {', '.join(numbers)}",
+                source=row.source,
+                line=row.line,
+            )
+        tokens = [shared.setdefault(token, token) for token in tokenise(row.text, cleaning)]
+        if tokens:
+            examples.append(Example(tokens, numbers[row.label]))
+        else:
+            skips.counts["no text"] += 1
+    return examples

@@ -1,0 +1,132 @@
+"""Files of labelled texts as rows: a label in front, tables (CSV, TSV), texts and labels in two files."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rrnn.errors import DataError, FormatError
+from rrnn.tasks.data.text import read_lines
+
+_TAB = re.compile(r" *[^ \t]+\t")  # a label that a tab ends, not a blank
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A text and its label as written, and where."""
+
+    text: str
+    label: str
+    source: str
+    line: int
+
+
+@dataclass
+class Skips:
+    """Rows that were left out: reason → count. Broken rows stop the reading, unless `lenient`."""
+
+    lenient: bool = False
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def broken(self, reason: str, fix: str, source: str, line: int) -> None:
+        if not self.lenient:
+            raise FormatError(f"{reason}; {fix}", source=source, line=line)
+        self.counts[reason.split(",")[0]] += 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """How a table is read. Columns are names in its first line, or, without such a line, numbers from 0."""
+
+    text: str | int = "text"
+    label: str | int = "label"
+    delimiter: str = ","
+
+    @classmethod
+    def of(cls, path: Path, text: str | int, label: str | int) -> Table | None:
+        """By the file's name; None for a file that is no table."""
+        suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+        delimiter = {".csv": ",", ".tsv": "\t", ".tab": "\t"}.get(suffix.lower())
+        return None if delimiter is None else cls(text, label, delimiter)
+
+
+def read_labelled_lines(path: Path, skips: Skips, encoding: str = "utf-8") -> Iterator[Row]:
+    """`<label> <text>` a line, as in sst, subj and cr: a blank after the label, or a tab."""
+    for line, content in enumerate(read_lines(path, encoding), start=1):
+        label, _, text = content.strip(" ").partition("\t" if _TAB.match(content) else " ")
+        if not label:
+            skips.counts["blank line"] += 1
+            continue
+        yield Row(text, label, str(path), line)
+
+
+def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") -> Iterator[Row]:
+    """CSV with quotes as in RFC 4180; in TSV a quote is a character like any other."""
+    quoting = csv.QUOTE_MINIMAL if table.delimiter == "," else csv.QUOTE_NONE
+    lines = (line + "\n" for line in read_lines(path, encoding))
+    reader = csv.reader(lines, delimiter=table.delimiter, quoting=quoting, strict=True)
+    columns: tuple[int, int] | None = None
+    start = 1
+    while (cells := _next(reader, path, start)) is not None:
+        line, start = start, reader.line_num + 1  # a quoted cell may run over several lines: name its first
+        if columns is None:
+            columns, is_header = _columns(cells, table, path)
+            if is_header:
+                continue
+        if not cells:
+            skips.counts["blank line"] += 1
+        elif len(cells) <= max(columns):
+            skips.broken(
+                f"too few columns, {len(cells)} where at least {max(columns) + 1} are needed",
+                "mend the row, or skip such rows",
+                str(path),
+                line,
+            )
+        elif not cells[columns[1]].strip():
+            skips.broken("no label", "fill it in, or skip such rows", str(path), line)
+        else:
+            yield Row(cells[columns[0]], cells[columns[1]].strip(), str(path), line)
+
+
+def _next(reader: Iterator[list[str]], path: Path, line: int) -> list[str] | None:
+    try:
+        return next(reader, None)
+    except csv.Error as error:
+        raise FormatError(
+            f"the row that starts here is no CSV: {error}. Is a quote never closed?",
+            source=str(path),
+            line=line,
+        ) from None
+
+
+def _columns(first: Sequence[str], table: Table, path: Path) -> tuple[tuple[int, int], bool]:
+    """The two columns' numbers, and whether the first row only names them."""
+    names = [name.strip() for name in first]
+    wanted = (table.text, table.label)
+    if all(name in names for name in wanted):
+        return (names.index(str(table.text)), names.index(str(table.label))), True
+    if all(str(name).isdecimal() for name in wanted):
+        return (int(table.text), int(table.label)), False
+    missing = next(name for name in wanted if name not in names)
+    shown = ", ".join(name if len(name) <= 30 else f"{name[:30]}…" for name in names)
+    raise FormatError(
+        f"the first line names no column {missing!r}; it names {shown or 'nothing'}. Name the columns of text and "
+        "label, or, where the file has no such line, give their numbers, from 0",
+        source=str(path),
+        line=1,
+    )
+
+
+def read_pair(texts: Path, labels: Path, encoding: str = "utf-8") -> Iterator[Row]:
+    """A text a line in one file, its label on the same line of another, as elec-*.txt.tok and elec-*.cat."""
+    lines, categories = read_lines(texts, encoding), read_lines(labels)
+    if len(lines) != len(categories):
+        raise DataError(
+            f"{texts} has {len(lines)} texts, but {labels} has {len(categories)} labels: they must go together"
+        )
+    for number, (text, label) in enumerate(zip(lines, categories, strict=True), start=1):
+        yield Row(text, label.strip(), str(texts), number)
