@@ -1,7 +1,7 @@
 """The language reference inside every Python, as a corpus: real prose without a download.
 
 `pydoc_data.topics` is what `help("lambda")` prints. Long topics repeat short ones whole (*compound* has *try*, *with*,
-…), so each sentence is kept once, in the shortest topic that has it; otherwise the test set would be in the training set.
+…), so each sentence is kept once, in the shortest topic that has it; else the test set would be in the training set.
 Its exact text depends on the version of Python.
 """
 

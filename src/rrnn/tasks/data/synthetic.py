@@ -24,29 +24,6 @@ FILLERS = (
     *("the", "film", "was", "and", "its", "plot", "story", "cast", "music", "scenes"),
     *("that", "we", "saw", "it", "this", "in", "of", "to", "with", "for"),
 )
-    [
-        "the",
-        "film",
-        "was",
-        "and",
-        "its",
-        "plot",
-        "story",
-        "cast",
-        "music",
-        "scenes",
-        "that",
-        "we",
-        "saw",
-        "it",
-        "this",
-        "in",
-        "of",
-        "to",
-        "with",
-        "for",
-    ]
-)
 
 Draw = Callable[[random.Random], tuple[str, ...]]
 
