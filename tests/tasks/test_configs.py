@@ -1,0 +1,77 @@
+"""Configurations say what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rrnn.errors import RunError
+from rrnn.tasks.lm.config import PRESETS, LMConfig, preset, recipe_rate
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_go_through_json(name: str) -> None:
+    config = preset(name).resolved(500)
+    assert LMConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"layer": 3}, "has no 'layer': did you mean 'layers'?"),
+        ({"xyzzy": 3}, "there are data, level"),
+        ({"task": "classify"}, "for the task 'classify', not 'lm'"),
+        ({"layers": "3"}, "layers must be a whole number; got '3'"),
+        ({"layers": 2.0}, "layers must be a whole number; got 2.0"),
+        ({"layers": True}, "layers must be a whole number; got True"),
+        ({"layers": 0}, "layers must be between 1 and 64; got 0"),
+        ({"clip": 0}, "clip must be at least 1e-06; got 0"),
+        ({"clip": float("nan")}, "clip must be"),
+        ({"lr": 0}, "lr must be above 0"),
+        ({"level": "byte"}, "level must be one of word, char; got 'byte'"),
+        ({"average": None}, "average must be one of none, ema, asgd; got None"),
+        ({"shift": 1}, "shift must be true or false; got 1"),
+        ({"max_words": "many"}, "max_words must be a whole number or nothing; got 'many'"),
+        ({"hidden": None}, "a model needs a size"),
+    ],
+)
+def test_what_is_wrong_is_said(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(RunError) as caught:
+        LMConfig.from_dict({"hidden": 8, **values})
+    assert message in str(caught.value)
+
+
+def test_a_whole_number_is_a_number() -> None:
+    lr = LMConfig(hidden=8, lr=1).lr
+    assert lr == 1.0 and isinstance(lr, float)
+
+
+def test_presets_with_changes() -> None:
+    assert preset("paper-10m", hidden=100).params is None
+    assert preset("tiny", params=10**6).hidden is None
+    with pytest.raises(
+        RunError, match="there is no preset 'huge': the presets are tiny, paper-10m, paper-24m"
+    ):
+        preset("huge")
+    with pytest.raises(RunError, match="did you mean 'epochs'"):
+        preset("tiny", epoch=3)
+
+
+def test_the_recipe() -> None:
+    """The numbers of the paper's appendix and of the paper it follows."""
+    config = preset("paper-24m", cell="B").resolved(910)
+    assert (config.batch, config.bptt, config.lr, config.clip, config.weight_decay) == (
+        32,
+        35,
+        1.0,
+        5.0,
+        1e-5,
+    )
+    assert config.embedding_dropout == config.output_dropout == 0.7
+    assert config.variational_dropout == config.between_dropout == 0.2
+    assert (config.lr_decay, config.lr_decay_from, config.epochs) == (0.98, 175, 300)
+    assert preset("paper-10m").resolved(200).embedding_dropout == 0  # never more units than there are
+    rates = {cell: recipe_rate(cell) for cell in ("B", "B-max-plus", "C", "f", "F+o", "lstm", "my/F.cell")}
+    assert [cell for cell, rate in rates.items() if rate == 0.5] == ["C", "f", "F+o", "my/F.cell"]

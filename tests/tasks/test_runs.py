@@ -1,0 +1,129 @@
+"""A run's folder: nothing is overwritten, nobody disturbs, nothing foreign gets in."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from rrnn.errors import RunError
+from rrnn.tasks.runs import Run, differences, read_config
+from rrnn.tasks.vocabulary import Vocabulary
+
+CONFIG = {"task": "toy", "lr": 0.5, "cell": "F", "epochs": 3, "sizes": (2, 3)}
+WORDS = Vocabulary(["<s>", "a", "b"])
+
+
+def test_a_run_reads_back(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "a" / "run", CONFIG, "cell F", WORDS) as run:
+        run.log({"epoch": 1, "train_loss": 2.5})
+        run.log({"epoch": 2, "train_loss": 1.5})
+        run.save("best", {"w": torch.ones(2)}, {"epoch": 2})
+    found = Run.open(tmp_path / "a" / "run")
+    assert found.config["lr"] == 0.5 and found.config["task"] == "toy" and "rrnn" in found.config
+    assert found.cell_text == "cell F" and Vocabulary.load(found.vocabulary_path) == WORDS
+    assert [record["train_loss"] for record in found.records()] == [2.5, 1.5]
+    best = found.load("best")
+    assert best and best.tensors["w"].equal(torch.ones(2)) and found.load("last") is None
+    assert not found.writable
+
+
+def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
+    Run.create(tmp_path / "run", CONFIG).close()
+    before = (tmp_path / "run" / "config.json").read_bytes()
+    with pytest.raises(RunError, match="already holds a run"):
+        Run.create(tmp_path / "run", {**CONFIG, "lr": 1.0})
+    assert (tmp_path / "run" / "config.json").read_bytes() == before
+
+
+def test_a_folder_of_other_things_is_not_littered(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(RunError, match=r"not empty \(there is 'thesis.tex'"):
+        Run.create(tmp_path, CONFIG)
+    assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+    with pytest.raises(RunError, match="is a file"):
+        Run.create(tmp_path / "thesis.tex", CONFIG)
+
+
+def test_resuming_with_another_configuration_says_what_differs(tmp_path: Path) -> None:
+    Run.create(tmp_path / "run", CONFIG, "cell F", WORDS).close()
+    Run.create(
+        tmp_path / "run", {**CONFIG, "epochs": 9}, "cell F", WORDS, resume=True
+    ).close()  # longer is the same
+    assert read_config(tmp_path / "run")["epochs"] == 9
+    with pytest.raises(RunError) as caught:
+        Run.create(
+            tmp_path / "run", {**CONFIG, "lr": 1.0, "new": 1}, "cell G", Vocabulary(["<s>", "a"]), resume=True
+        )
+    text = str(caught.value)
+    assert "lr: was 0.5, now 1.0" in text and "new: was (not there), now 1" in text
+    assert "cell.cell" in text and "vocabulary.json" in text
+    assert read_config(tmp_path / "run")["lr"] == 0.5
+    Run.create(tmp_path / "run", CONFIG, "cell F", WORDS, resume=True).close()  # the lock was let go
+
+
+def test_resume_where_nothing_is_yet_begins(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / ".config.json.part").write_text("{")  # killed while creating
+    (folder / "cell.cell").write_text("cell")
+    Run.create(folder, CONFIG, "cell F", resume=True).close()
+    assert Run.open(folder).cell_text == "cell F"
+
+
+def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
+    code = (
+        "import sys; from rrnn.tasks.runs import Run\n"
+        "run = Run.create(sys.argv[1], {'task': 'toy'}, resume=True); print('locked', flush=True); input()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "run")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout and process.stdin
+    assert process.stdout.readline() == "locked\n"
+    with pytest.raises(RunError, match="another process is training"):
+        Run.create(tmp_path / "run", {"task": "toy"}, resume=True)
+    Run.open(tmp_path / "run")  # reading is fine
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+    Run.create(tmp_path / "run", {"task": "toy"}, resume=True).close()
+
+
+def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+    for name, cell in (("one", "F"), ("two", "B")):
+        with Run.create(tmp_path / name, {**CONFIG, "cell": cell}) as run:
+            run.save("last", {}, {"epoch": 1})
+    (tmp_path / "one" / "last.safetensors").replace(tmp_path / "two" / "last.safetensors")
+    with pytest.raises(RunError, match=r'belongs to another run[^$]*cell: was "F", now "B"'):
+        Run.open(tmp_path / "two").load("last")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "holds no run"), ("{", "not JSON"), ("[]", "no configuration"), ("{}", "no conf")],
+)
+def test_folders_that_are_no_runs(tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(RunError, match=message):
+        Run.open(tmp_path)
+
+
+def test_a_torn_last_line_of_the_log_is_not_read(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "run", CONFIG) as run:
+        run.log({"epoch": 1})
+        with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
+            file.write('{"epoch": 2, "tra')
+        assert run.records() == [{"epoch": 1}]
+
+
+def test_differences_follow_json() -> None:
+    assert differences({"a": 1, "epochs": 3}, {"a": 1.0, "epochs": 4}) == ""
+    assert json.loads(differences({"a": None}, {"a": [1]}).split("now ")[1]) == [1]
