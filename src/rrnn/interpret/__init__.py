@@ -1,0 +1,23 @@
+"""Looking inside: what a layer of automata found in a sentence. Everything starts with `read`."""
+
+from rrnn.interpret.decompose import Decomposition, Term, decompose
+from rrnn.interpret.deletion import LeaveOneOut, leave_one_out
+from rrnn.interpret.paths import Path, Step, UnitPaths, best_paths, k_best
+from rrnn.interpret.reading import Reading, read
+from rrnn.interpret.tables import scores
+
+__all__ = [
+    "Decomposition",
+    "LeaveOneOut",
+    "Path",
+    "Reading",
+    "Step",
+    "Term",
+    "UnitPaths",
+    "best_paths",
+    "decompose",
+    "k_best",
+    "leave_one_out",
+    "read",
+    "scores",
+]

@@ -1,0 +1,101 @@
+"""Leave-one-out: what a unit's score would be without each token, for all tokens at once.
+
+Paths of the shortened sentence are beginnings before the token, met by ends after it: from the two tables, all
+positions cost about as much as one score. A window sees the tokens before, so that the K − 1 steps after a removed
+token weigh otherwise; these are computed anew, for all positions together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rrnn.errors import AutomatonError
+from rrnn.interpret.paths import finite
+from rrnn.interpret.reading import Part, Reading, weigh
+from rrnn.interpret.tables import ahead, backward, forward, keep, meet
+
+
+@dataclass(frozen=True, eq=False)
+class LeaveOneOut:
+    """T positions, B sentences, D units in the order of `units`."""
+
+    tokens: tuple[tuple[str, ...], ...]
+    units: tuple[int, ...]
+    score: Tensor
+    """(B, D)"""
+    without: Tensor
+    """(T, B, D): the score of the sentence without the token at this position; behind the end, the score."""
+
+    @property
+    def effect(self) -> Tensor:
+        """(T, B, D): by how much the token raises the score."""
+        same = self.score == self.without  # both may be infinite
+        return torch.where(same, 0.0, self.score - self.without)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "tokens": list(words),
+                "units": [
+                    {
+                        "unit": unit,
+                        "score": finite(self.score[b, d].item()),
+                        "without": [finite(v) for v in self.without[: len(words), b, d].tolist()],
+                    }
+                    for d, unit in enumerate(self.units)
+                ],
+            }
+            for b, words in enumerate(self.tokens)
+        ]
+
+
+def leave_one_out(reading: Reading) -> LeaveOneOut:
+    """Every unit's score with each token deleted in turn: exact, and O(T) for all of them."""
+    if reading.depth:
+        raise AutomatonError(
+            f"a token can be deleted from what the first layer reads; layer {reading.depth} reads states that depend "
+            "on it at many positions, so nothing is known of them without it. Run the model on the shorter sentence."
+        )
+    valid = reading.valid
+    reach = reading.layer.window - 1
+    around = _around(reading, reach) if reach else reading.parts
+    scores, found = [], []
+    for part, near in zip(reading.parts, around, strict=True):
+        alpha, beta = forward(part, valid), backward(part, valid)
+        scores.append(meet(part, alpha[-1], beta[-1]))
+        found.append(_without(reading, near, alpha[:-1], beta, reach))
+    score, without = torch.cat(scores, -1), reading.in_order(torch.cat(found, -1))
+    if valid is not None:
+        without = torch.where(valid.unsqueeze(-1), without, score)
+    return LeaveOneOut(reading.tokens, reading.units, score, without)
+
+
+def _without(reading: Reading, near: Part, alpha: Tensor, beta: Tensor, reach: int) -> Tensor:
+    """(T, B, D): the beginnings before each step, led over the `reach` steps after it, met by the ends."""
+    steps, batch = reading.x.shape[:2]
+    row = [table.flatten(0, 1) for table in alpha.unbind(1)]
+    lengths = torch.tensor(reading.lengths)
+    for s in range(reach):
+        there = (torch.arange(steps).unsqueeze(1) + 1 + s < lengths).flatten()
+        row = keep(there.unsqueeze(0), 0, ahead(near, row, s), row)
+    table = torch.stack(row, 1).view(steps, batch, len(row), -1).transpose(1, 2)
+    after = (torch.arange(steps) + 1 + reach).clamp_max(steps)
+    return meet(near, table, beta[after])
+
+
+def _around(reading: Reading, reach: int) -> list[Part]:
+    """The parts on `reach` steps and T·B sentences: what follows each position, after what precedes it."""
+    x = reading.x
+    steps, batch, size = x.shape
+    padding = x.new_zeros(reach, batch, size)
+    padded = torch.cat([padding, x, padding])
+    before = torch.stack([padded[k : k + steps] for k in range(reach)])
+    after = torch.stack([padded[reach + 1 + k : reach + 1 + k + steps] for k in range(reach)])
+    with torch.no_grad():
+        parts = weigh(reading.layer, after.flatten(1, 2), before.flatten(1, 2))
+    owner = {unit: (part, c) for part in parts for c, unit in enumerate(part.units)}
+    return [owner[p.units[0]][0].only([owner[unit][1] for unit in p.units]) for p in reading.parts]

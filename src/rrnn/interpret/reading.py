@@ -1,0 +1,315 @@
+"""What a layer makes of sentences: for every unit the automaton over positions, each move weighted at each position.
+
+    reading = read(rnn, vectors, ["not", "very", "good"])
+
+The other functions of this package take a reading. Numbers are float64, whatever the layer computes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rrnn.automata import Cell
+from rrnn.errors import AutomatonError, ShapeError
+from rrnn.interpret.moves import Bridge, Move, Moves, moves_of
+from rrnn.interpret.values import Evaluator
+from rrnn.nn import RationalRNN
+from rrnn.nn.layer import RationalLayer
+from rrnn.nn.masks import mask_of_lengths, zero_padding
+from rrnn.semirings import Semiring
+from rrnn.theory.layers import why_open
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The units of one cell of a layer: T steps, B sentences, D units. States and moves are numbered as in `moves`."""
+
+    moves: Moves
+    units: tuple[int, ...]
+    """Their numbers in the layer."""
+    initial: Tensor
+    """λ: (S, D), 0̄ where no path starts."""
+    weights: tuple[Tensor, ...]
+    """Of each move, its ε-arcs included: (T, B, D)."""
+    ends: tuple[Tensor, ...]
+    """Of each end, its ε-arcs included: (D,)."""
+
+    @property
+    def cell(self) -> Cell:
+        return self.moves.cell
+
+    @property
+    def ring(self) -> Semiring:
+        return self.moves.cell.semiring
+
+    @cached_property
+    def graph(self) -> list[tuple[int, int, Move, Tensor]]:
+        """(source, target, move, weights) of each move, states by number."""
+        index, moves = self.moves.index, self.moves.moves
+        return [(index[m.source], index[m.target], m, w) for m, w in zip(moves, self.weights, strict=True)]
+
+    def only(self, columns: list[int]) -> Part:
+        return Part(
+            self.moves,
+            tuple(self.units[c] for c in columns),
+            self.initial[..., columns],
+            tuple(w[..., columns] for w in self.weights),
+            tuple(w[..., columns] for w in self.ends),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """A layer's reading of one sentence or several, made by `read`."""
+
+    layer: RationalLayer
+    depth: int
+    backward: bool
+    tokens: tuple[tuple[str, ...], ...]
+    """Of each sentence, in its own order; of a deeper layer, which reads no words, the positions: @1, @2, …"""
+    x: Tensor
+    """(T, B, I): what the layer reads, in the order in which it reads it, zeros where a sentence has ended."""
+    parts: tuple[Part, ...]
+
+    @property
+    def lengths(self) -> list[int]:
+        return [len(sentence) for sentence in self.tokens]
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """The units that are read, in the order of all results."""
+        return tuple(unit for part in self.parts for unit in part.units)
+
+    @property
+    def valid(self) -> Tensor | None:
+        """(T, B), True where a sentence goes on; None where all are equally long."""
+        steps, batch = self.x.shape[:2]
+        if all(n == steps for n in self.lengths):
+            return None
+        return mask_of_lengths(self.lengths, steps, batch, self.x.device)
+
+    def position(self, sentence: int, step: int) -> int:
+        """Where in the sentence the layer is at a step: a backward layer begins at the end."""
+        return len(self.tokens[sentence]) - 1 - step if self.backward else step
+
+    def in_order(self, by_step: Tensor) -> Tensor:
+        """(T, B, …) by step to (T, B, …) by position in the sentence."""
+        return reverse(by_step, self.lengths) if self.backward else by_step
+
+    def of_units(self, units: Sequence[int]) -> Reading:
+        """The same reading, of these units only."""
+        unknown = [unit for unit in units if unit not in self.units]
+        if unknown:
+            raise ShapeError(
+                f"units of this reading are numbered from {min(self.units)} to {max(self.units)}; got {unknown[0]!r}"
+            )
+        kept = [part.only([c for c, unit in enumerate(part.units) if unit in units]) for part in self.parts]
+        return replace(self, parts=tuple(part for part in kept if part.units))
+
+
+def read(
+    rnn: RationalRNN,
+    x: Tensor,
+    tokens: Sequence[str] | Sequence[Sequence[str]] | None = None,
+    *,
+    lengths: Sequence[int] | None = None,
+    layer: int = 0,
+    backward: bool = False,
+) -> Reading:
+    """The reading of a sentence x (T, I), or of a batch as `rnn` itself takes it, by one of its layers.
+
+    `tokens` are the words, of a batch a list for each sentence, which then also says how long it is (as `lengths`
+    does). `backward` reads the backward direction of a bidirectional layer. The first layer reads words; a deeper one,
+    `layer=1`, reads the states below it, which depend on many words, so its reading is one of positions."""
+    checked = _rational(rnn, layer, backward)
+    x, sentences = _sentences(rnn, x, tokens, lengths)
+    counts = [len(sentence) for sentence in sentences]
+    with torch.no_grad():
+        mask = mask_of_lengths(counts, x.shape[0], x.shape[1], x.device)
+        x = zero_padding(x, mask)
+        if layer:
+            with _evaluating(rnn):
+                x = _below(rnn, x, mask, counts, layer)
+        x = reverse(x, counts) if backward else x
+        parts = weigh(checked, x, None)
+    if layer:
+        sentences = tuple(tuple(f"@{i + 1}" for i in range(n)) for n in counts)
+    return Reading(checked, layer, backward, sentences, x, parts)
+
+
+def reverse(x: Tensor, lengths: Sequence[int]) -> Tensor:
+    """Each sentence backwards, (T, B, …), its padding still behind it."""
+    steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
+    n = torch.tensor(list(lengths), device=x.device)
+    order = torch.where(steps < n, n - 1 - steps, steps)
+    return x.gather(0, order.view(*order.shape, *[1] * (x.dim() - 2)).expand_as(x))
+
+
+# ---- weights --------------------------------------------------------------------------------------------------------
+
+
+def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None) -> tuple[Part, ...]:
+    """The parts of a layer that reads x (T, B, I) after `history`, the K − 1 inputs that a window sees before."""
+    if history is None and layer.window > 1:
+        history = x.new_zeros(layer.window - 1, x.shape[1], x.shape[2])
+    evaluators = leaves(layer, x, history)
+    parts, unit = [], 0
+    for (cell, width), value in zip(
+        zip(layer.cell_types, layer.widths, strict=True), evaluators, strict=True
+    ):
+        parts.append(_part(moves_of(cell), value, range(unit, unit + width), x.shape[:2]))
+        unit += width
+    return tuple(parts)
+
+
+def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None) -> list[Evaluator]:
+    """What the weights of each cell are made of: projections (T, B, D) with their biases, parameters (D,)."""
+    y, _ = layer.project(x, history, None, True, None)
+    y, columns = y.double(), {(r.cell, r.name): slice(r.start, r.stop) for r in layer.rows}
+    evaluators, unit = [], 0
+    for c, (cell, width) in enumerate(zip(layer.cell_types, layer.widths, strict=True)):
+        numbers = layer.numbers(c)
+        found = {name: value.double() for name, value in numbers.parameter.named_parameters()}
+        for (owner, name), where in columns.items():
+            if owner == c:
+                bias = numbers.of(f"{name}.bias")
+                found[name] = y[..., where] if bias is None else y[..., where] + bias.double()
+        if layer.programs[c].uses_input:
+            whole = y[..., columns[-1, "input"]] if (-1, "input") in columns else x.double()
+            found["input"] = whole[..., unit : unit + width]
+        evaluators.append(Evaluator(found, cell.semiring, y))
+        unit += width
+    return evaluators
+
+
+def _part(moves: Moves, value: Evaluator, units: range, shape: Sequence[int]) -> Part:
+    ring, width = moves.cell.semiring, len(units)
+    bridges = _bridges(moves, value, width)
+    initial = dict(moves.initials)
+    zero = value.like.new_full((width,), ring.zero)
+    return Part(
+        moves,
+        tuple(units),
+        torch.stack([value(initial[q]).expand(width) if q in initial else zero for q in moves.states]),
+        tuple(
+            ring.t_times(bridges[move.bridge], value(move.arc.weight)).expand(*shape, width)
+            for move in moves.moves
+        ),
+        tuple(ring.t_times(bridges[end.bridge], value(end.weight)).expand(width) for end in moves.ends),
+    )
+
+
+def _bridges(moves: Moves, value: Evaluator, width: int) -> dict[Bridge, Tensor]:
+    """The weight of each bridge, (D,)."""
+    ring, found = moves.cell.semiring, {}
+    closure = _closure(moves, value, width) if any(b.star for b in moves.bridges) else {}
+    for bridge in moves.bridges:
+        weight = value.like.new_full((width,), ring.one)
+        for arc in bridge.arcs:
+            weight = ring.t_times(weight, value(arc.weight))
+        found[bridge] = closure[bridge.source, bridge.target] if bridge.star else weight
+    return found
+
+
+def _closure(moves: Moves, value: Evaluator, width: int) -> dict[tuple[str, str], Tensor]:
+    """The total weight of the ε-paths between each two states, the empty ones too, by Kleene's algorithm."""
+    ring = moves.cell.semiring
+    states = list(dict.fromkeys(q for arc in moves.epsilons for q in (arc.source, arc.target)))
+    zero, one = (value.like.new_full((width,), number) for number in (ring.zero, ring.one))
+    total = {(p, q): zero for p in states for q in states}
+    for arc in moves.epsilons:
+        key = (arc.source, arc.target)
+        total[key] = ring.t_plus(total[key], value(arc.weight))
+    for k in states:
+        around = ring.t_star(total[k, k])
+        total = {
+            (p, q): ring.t_plus(w, ring.t_times(ring.t_times(total[p, k], around), total[k, q]))
+            for (p, q), w in total.items()
+        }
+    return {(p, q): ring.t_plus(w, one) if p == q else w for (p, q), w in total.items()}
+
+
+# ---- what comes in --------------------------------------------------------------------------------------------------
+
+
+def _rational(rnn: Any, layer: Any, backward: bool) -> RationalLayer:
+    if not isinstance(rnn, RationalRNN):
+        known = why_open(rnn)
+        raise AutomatonError(
+            f"what can be read is a RationalRNN, whose units are cells; got {type(rnn).__name__}. "
+            + (f"It is not shown to be rational. {known}" if known else "Pass the layer itself.")
+        )
+    if not isinstance(layer, int) or isinstance(layer, bool) or not 0 <= layer < rnn.num_layers:
+        raise ShapeError(f"layers are numbered from 0 to {rnn.num_layers - 1}; got {layer!r}")
+    if backward and not rnn.bidirectional:
+        raise ShapeError(
+            "this layer reads forwards only, it has no backward direction: leave out backward=True"
+        )
+    found = (rnn.reverse_layers if backward else rnn.layers)[layer]
+    assert isinstance(found, RationalLayer)
+    return found
+
+
+def _sentences(
+    rnn: RationalRNN, x: Any, tokens: Any, lengths: Sequence[int] | None
+) -> tuple[Tensor, tuple[tuple[str, ...], ...]]:
+    """x as (T, B, I), and the words of each sentence."""
+    if not isinstance(x, Tensor) or x.dim() not in (2, 3) or x.shape[-1] != rnn.input_size:
+        came = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise ShapeError(
+            f"expected the vectors of a sentence, (time, {rnn.input_size}), or a batch of them; got {came}"
+        )
+    batched = x.dim() == 3
+    x = x.transpose(0, 1) if batched and rnn.batch_first else x if batched else x.unsqueeze(1)
+    steps, batch = x.shape[:2]
+    if isinstance(tokens, str) or (batched and tokens and isinstance(tokens[0], str)):
+        raise ShapeError(
+            "tokens are a list of words, of a batch a list for each sentence; got a string. Split it into words."
+        )
+    if tokens is None:
+        counts = [steps] * batch if lengths is None else [int(n) for n in lengths]
+        found = tuple(tuple(str(i + 1) for i in range(n)) for n in counts)
+    else:
+        found = tuple(tuple(map(str, words)) for words in (tokens if batched else [tokens]))
+    counts = [len(sentence) for sentence in found]
+    if lengths is not None and [int(n) for n in lengths] != counts:
+        raise ShapeError(
+            f"lengths= says {list(lengths)}, but the sentences have {counts} words: leave it out"
+        )
+    whole = max(counts, default=0) <= steps if batched else counts == [steps]
+    if len(found) != batch or not whole:
+        raise ShapeError(
+            f"expected the words of {batch} sentences of {'up to ' if batched else ''}{steps}; got {counts}: "
+            "each word has one vector"
+        )
+    return x, found
+
+
+def _below(rnn: RationalRNN, x: Tensor, mask: Tensor, lengths: Sequence[int], depth: int) -> Tensor:
+    """What layer number `depth` reads: the outputs of those below it."""
+    for level in range(depth):
+        outputs = [rnn.layers[level](x, None, mask, True)[0]]
+        if rnn.bidirectional:
+            outputs.append(
+                reverse(rnn.reverse_layers[level](reverse(x, lengths), None, mask, True)[0], lengths)
+            )
+        x = torch.cat(outputs, -1)
+    return x
+
+
+@contextmanager
+def _evaluating(rnn: RationalRNN) -> Iterator[None]:
+    """Without dropout and zoneout, whatever mode the layer is in."""
+    training = rnn.training
+    rnn.eval()
+    try:
+        yield
+    finally:
+        rnn.train(training)

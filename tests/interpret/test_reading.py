@@ -1,0 +1,162 @@
+"""The position automaton: its weights are those of the definition, its scores those of the layer."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from cell_strategies import expressions
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from layer_cases import CASES, inputs, make_layer, randomised
+from strategies import cells
+from torch import nn
+
+from rrnn import zoo
+from rrnn.automata import Cell, evaluate, linear, one, parameter, sigmoid
+from rrnn.errors import AutomatonError, ShapeError
+from rrnn.interpret import read, scores
+from rrnn.interpret.moves import moves_of
+from rrnn.interpret.values import Evaluator
+from rrnn.nn import RationalRNN
+from rrnn.semirings import SEMIRINGS, get_semiring
+from rrnn.theory import scores as layer_scores
+from rrnn.theory.layers import score_program
+
+WORDS = list("abcde")
+
+
+@given(expressions(), st.integers(0, 99))
+def test_tensors_evaluate_as_floats_do(expr: Any, seed: int) -> None:
+    g = torch.Generator().manual_seed(seed)
+    names = ["u", "f", "output", "one", "input", "r", "states", "sigmoid"]
+    leaves = {name: torch.randn(3, generator=g, dtype=torch.float64) for name in names}
+    found = Evaluator(leaves, get_semiring("real"), leaves["u"])(expr).expand(3)
+    for i in range(3):
+        expected = evaluate(expr, {name: value[i].item() for name, value in leaves.items()}, "real")
+        assert found[i].item() == pytest.approx(expected, rel=1e-9, abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_scores_are_the_layer_s(name: str) -> None:
+    layer, x = make_layer(name), inputs(5, 4, seed=9)
+    expected = layer_scores(layer, x).detach()
+    for steps in (1, 2, 5):
+        torch.testing.assert_close(scores(read(layer, x[:steps], WORDS[:steps]))[0], expected[steps - 1])
+
+
+@given(st.data())
+def test_any_cell(data: st.DataObject) -> None:
+    """Any semiring, ε-arcs in any shape (cycles with a star, limits, none after the last), zeros that prune."""
+    semiring = data.draw(st.sampled_from(sorted(SEMIRINGS)))
+    drawn = data.draw(cells(semiring))
+    layer = randomised(RationalRNN(drawn, 2, 2, dtype=torch.float64), data.draw(st.integers(0, 9)))
+    x = inputs(4, 2, seed=data.draw(st.integers(0, 9)))
+    expected = layer_scores(layer, x)[-1].detach()
+    assume(not expected.isnan().any())
+    torch.testing.assert_close(scores(read(layer, x, WORDS[:4]))[0], expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["F", "windowed", "mixed", "max-plus-1"])
+def test_a_batch_is_its_sentences(name: str) -> None:
+    layer, x, lengths = make_layer(name), inputs(5, 3, 4, seed=2), [5, 2, 4]
+    x[3:, 1] = torch.nan  # what stands behind the end is not looked at
+    found = scores(read(layer, x, lengths=lengths))
+    for b, n in enumerate(lengths):
+        torch.testing.assert_close(found[b], scores(read(layer, x[:n, b]))[0])
+    first = read(layer, x, [list("abcde"), list("ab"), list("abcd")])
+    assert first.lengths == lengths
+    swapped = make_layer(name, batch_first=True)
+    torch.testing.assert_close(scores(read(swapped, x.transpose(0, 1), lengths=lengths)), found)
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_both_directions_of_deep_layers(layer: int) -> None:
+    rnn = make_layer("F", num_layers=2, bidirectional=True, zoneout=0.5, skip="highway", norm="layer")
+    x, lengths = inputs(5, 2, 4), [5, 3]
+    for b, n in enumerate(lengths):
+        seen = inputs(5, 2, 4)[:n, b : b + 1]
+        if layer:
+            rnn.eval()
+            outputs = [rnn.layers[0](seen)[0], rnn.reverse_layers[0](seen.flip(0))[0].flip(0)]
+            rnn.train()
+            seen = torch.cat(outputs, -1)
+        for backward, side in ((False, rnn.layers[layer]), (True, rnn.reverse_layers[layer])):
+            programs = [score_program(program) for program in side.programs]
+            with torch.no_grad():
+                expected = side.eval().recur(seen.flip(0) if backward else seen, programs=programs)[0][-1, 0]
+                side.train()
+            reading = read(rnn, x, lengths=lengths, layer=layer, backward=backward)
+            torch.testing.assert_close(scores(reading)[b], expected)
+            assert rnn.training
+            assert reading.tokens[b][0] == ("@1" if layer else "1")
+
+
+def test_some_units() -> None:
+    layer, x = make_layer("mixed"), inputs(5, 4)
+    whole = read(layer, x, WORDS)
+    some = whole.of_units([1, 4, 7])
+    assert some.units == (1, 4, 7) and len(some.parts) == 3
+    torch.testing.assert_close(scores(some), scores(whole)[:, [1, 4, 7]])
+
+
+def test_moves_of_the_paper_s_f() -> None:
+    moves = moves_of(zoo.get_cell("F"))
+    assert moves.states == ("q0", "q1", "q2")  # q3 is entered by ε alone
+    found = {(m.source, "ε" * len(m.bridge.arcs), m.target, m.enters) for m in moves.moves}
+    assert found == {
+        ("q0", "", "q0", False),
+        ("q0", "", "q1", True),
+        ("q1", "", "q1", False),
+        ("q1", "", "q2", True),
+        ("q0", "ε", "q2", True),
+        ("q2", "", "q2", False),
+    }
+    assert moves.most_entries == 2
+
+
+def test_an_arc_of_one_consumes_nothing() -> None:
+    """SoPa's pattern may begin anew at each word; what opens it takes no notice of the word before."""
+    moves = moves_of(zoo.get_cell("SoPa3")).moves
+    kinds = {(m.source, m.target): m.consumes for m in moves if m.bridge.silent}
+    assert not kinds["start", "q0"] and kinds["q0", "q1"] and not kinds["q1", "q1"] and kinds["q2", "end"]
+
+
+def test_too_many_ways_over_epsilon() -> None:
+    dense = Cell("dense").initial("q0").loop("q0", one)
+    for i in range(20):
+        for j in range(i + 1, 20):
+            dense = dense.epsilon(f"q{i}", f"q{j}", sigmoid(parameter("r")))
+    dense = dense.arc("q19", "q20", linear("u")).final("q20")
+    with pytest.raises(AutomatonError, match="over 20,000 ways to take ε-arcs"):
+        moves_of(dense)
+
+
+X = inputs(5, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: read(nn.LSTM(4, 4), X), AutomatonError, "got LSTM. It is not shown to be rational"),
+        (lambda: read(nn.Linear(4, 4), X), AutomatonError, "got Linear. Pass the layer itself"),
+        (lambda: read(make_layer("F"), X[:, :2]), ShapeError, "vectors of a sentence, (time, 4), or a batch"),
+        (lambda: read(make_layer("F"), X, "abcde"), ShapeError, "got a string. Split it into words"),
+        (lambda: read(make_layer("F"), X.unsqueeze(1), ["a"]), ShapeError, "got a string"),
+        (lambda: read(make_layer("F"), X, WORDS[:3]), ShapeError, "the words of 1 sentences of 5; got [3]"),
+        (
+            lambda: read(make_layer("F"), X[:, None], [WORDS] * 2),
+            ShapeError,
+            "words of 1 sentences of up to 5",
+        ),
+        (lambda: read(make_layer("F"), X, WORDS, lengths=[4]), ShapeError, "lengths= says [4], but"),
+        (lambda: read(make_layer("F"), X, layer=1), ShapeError, "layers are numbered from 0 to 0; got 1"),
+        (lambda: read(make_layer("F"), X, backward=True), ShapeError, "has no backward direction"),
+        (lambda: read(make_layer("F"), X).of_units([3]), ShapeError, "numbered from 0 to 2; got 3"),
+    ],
+)
+def test_mistakes_are_named(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        call()
