@@ -13,7 +13,7 @@ from rrnn.tasks.lm.config import PRESETS, LMConfig, preset, recipe_rate
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_presets_go_through_json(name: str) -> None:
-    config = preset(name).resolved(500)
+    config = preset(name, emas=(0.999, 0.9995)).resolved(500)
     assert LMConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
@@ -31,7 +31,10 @@ def test_presets_go_through_json(name: str) -> None:
         ({"clip": float("nan")}, "clip must be"),
         ({"lr": 0}, "lr must be above 0"),
         ({"level": "byte"}, "level must be one of word, char; got 'byte'"),
-        ({"average": None}, "average must be one of none, ema, asgd; got None"),
+        ({"optimiser": None}, "optimiser must be one of sgd, adam; got None"),
+        ({"emas": 0.9}, "emas must be a list of numbers; got 0.9"),
+        ({"emas": ["0.9"]}, "emas must be a list of numbers; got ['0.9']"),
+        ({"emas": [1.5]}, "emas must lie between 0 and 1; got 1.5"),
         ({"shift": 1}, "shift must be true or false; got 1"),
         ({"max_words": "many"}, "max_words must be a whole number or nothing; got 'many'"),
         ({"hidden": None}, "a model needs a size"),

@@ -75,17 +75,26 @@ def _checked(name: str, value: Any, hint: Any) -> Any:
             return value
     if float in kinds and type(value) is int:
         return float(value)
+    if (
+        hint == tuple[float, ...]
+        and isinstance(value, list | tuple)
+        and all(type(v) in (int, float) for v in value)
+    ):
+        return tuple(map(float, value))
     raise RunError(f"{name} must be {' or '.join(map(_describe, kinds))}; got {value!r}")
+
+
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    type(None): "nothing",
+    tuple[float, ...]: "a list of numbers",
+}
 
 
 def _describe(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
-    names = {
-        int: "a whole number",
-        float: "a number",
-        str: "a text",
-        bool: "true or false",
-        type(None): "nothing",
-    }
-    return names.get(kind, str(kind))
+    return _WORDS[kind]

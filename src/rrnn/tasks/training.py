@@ -89,45 +89,44 @@ def fit(
     epochs: int,
     checkpoint_epochs: int | None = None,
     checkpoint_seconds: float | None = 30.0,
+    stop_after: int | None = None,
     progress: Progress | None = None,
     group: Group = ALONE,
 ) -> Outcome:
-    """Trains up to that epoch (they count from 1), or until the task says stop. Goes on from the run's last
-    checkpoint, if it has one.
+    """Trains up to that epoch (they count from 1), until the task says stop, or until `stop_after` epochs brought no
+    gain on dev. Goes on from the run's last checkpoint, if it has one.
 
     Checkpoints are written at the end, after every `checkpoint_epochs` epochs, and when `checkpoint_seconds` have
     passed, also in the middle of an epoch (in a group of processes: at its end). Without a run, nothing is written. In
     a group each process calls this, and the first one evaluates and writes.
     """
     book = _Book(task, run, progress or Progress(), checkpoint_seconds)
-    book.open(epochs)
-    while book.epoch < epochs and not book.stopped:
-        epoch, first, meter = book.epoch + 1, book.index, book.meter
-        steps = task.begin_epoch(epoch)
-        if first:
-            book.restore()  # in the middle of this epoch, not where begin_epoch put it
-        meter.start()
-        for index in range(first, steps):
-            task.step(index)
-            if meter.is_time(checkpoint_seconds):
-                meter.read(task, epoch)
-                book.progress.step(epoch, index + 1, steps, meter.loss, meter.speed)
-                if group.size == 1 and book.is_due():
-                    book.write(index + 1)
-        meter.read(task, epoch)
-        meter.join(group)
+    try:
+        book.open(epochs)
+        while book.epoch < epochs and not book.stopped:
+            epoch, first, meter = book.epoch + 1, book.index, book.meter
+            steps = task.begin_epoch(epoch)
+            if first:
+                book.restore()  # in the middle of this epoch, not where begin_epoch put it
+            meter.start()
+            for index in range(first, steps):
+                task.step(index)
+                if meter.is_time(checkpoint_seconds):
+                    meter.read(task, epoch)
+                    book.progress.step(epoch, index + 1, steps, meter.loss, meter.speed)
+                    if group.size == 1 and book.is_due():
+                        book.write(index + 1)
+            meter.read(task, epoch)
+            meter.join(group)
 
-        dev = group.broadcast(task.evaluate("dev") if group.is_first else None)
-        book.enter(epoch, dev)
-        book.stopped = task.end_epoch(epoch, dev)
-        if (
-            book.stopped
-            or epoch == epochs
-            or book.is_due()
-            or (checkpoint_epochs and epoch % checkpoint_epochs == 0)
-        ):
-            book.write(0)
-    book.progress.end()
+            dev = group.broadcast(task.evaluate("dev") if group.is_first else None)
+            book.enter(epoch, dev)
+            book.stopped = task.end_epoch(epoch, dev) or book.is_stale(stop_after)
+            is_last = book.stopped or epoch == epochs
+            if is_last or book.is_due() or (checkpoint_epochs and epoch % checkpoint_epochs == 0):
+                book.write(0)
+    finally:
+        book.progress.end()
     return book.outcome
 
 
@@ -177,6 +176,12 @@ class _Book:
             self.run.log(record)
         self.progress.epoch(record, is_best)
         self.epoch, self.index, self.meter = epoch, 0, _Meter()
+        self._state = ({}, {})
+
+    def is_stale(self, epochs: int | None) -> bool:
+        """Have so many epochs brought no gain?"""
+        best = self.outcome.best
+        return epochs is not None and best is not None and self.epoch - best.epoch >= epochs
 
     def is_due(self) -> bool:
         return self.seconds is not None and time.monotonic() - self._last_write >= self.seconds

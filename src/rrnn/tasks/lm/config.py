@@ -28,6 +28,10 @@ class LMConfig(Config):
         "python", "ptb, wikitext-2, python (the reference inside Python), a folder, a file of text"
     )
     level: Literal["word", "char"] = option("word", "what is predicted: words or characters")
+    tokens: Literal["space", "text"] = option(
+        "space",
+        "words of a file: what blanks separate, or with punctuation cut off (for texts nobody tokenised)",
+    )
     max_words: int | None = option(None, "keep only the most frequent words, <unk> for the others", low=3)
 
     cell: str = option("F", "a cell of the zoo (B, C, F, …), a .cell file, or torch's own: lstm, gru")
@@ -60,10 +64,11 @@ class LMConfig(Config):
     shift: bool = option(
         False, "begin each epoch elsewhere in the text, so that windows are not always the same"
     )
-    lr: float | None = option(None, "learning rate of plain SGD; None: 0.5 for C and F, 1 for others", low=0)
+    lr: float | None = option(None, "learning rate; None: 0.5 for C and F, 1 for others", low=0)
     clip: float = option(5.0, "largest norm of the gradient", low=1e-6)
     weight_decay: float = option(1e-5, "weights are multiplied by 1 − this at every step", low=0, high=0.1)
     scale_weight_decay: bool = option(True, "weight decay shrinks as the learning rate does")
+    optimiser: Literal["sgd", "adam"] = option("sgd", "plain SGD, or Adam")
     lr_decay: float = option(
         0.98, "factor of the learning rate, each epoch from lr_decay_from on", low=1e-3, high=1
     )
@@ -72,11 +77,11 @@ class LMConfig(Config):
         None, "halve the learning rate after so many epochs without gain on dev", low=1
     )
     stop_after: int | None = option(None, "stop after so many epochs without gain on dev", low=1)
-    average: Literal["none", "ema", "asgd"] = option("none", "evaluate averaged weights")
-    ema: float = option(0.999, "what the moving average keeps at a step", low=0, high=1)
-    asgd_after: int = option(
-        5, "asgd averages once dev is no better than the best before these last epochs", low=1
+    emas: tuple[float, ...] = option(
+        (), "evaluate moving averages of the weights, too: what each keeps at a step"
     )
+    asgd_from: int | None = option(None, "evaluate the mean of the weights from this epoch on, too", low=1)
+    asgd_after: int | None = option(None, "the same, once so many epochs brought no gain on dev", low=1)
 
     epochs: int = option(300, "at most", low=1)
     precision: Literal["fp32", "tf32", "bf16"] = option("fp32", "of matrix products; states stay fp32")
@@ -90,6 +95,8 @@ class LMConfig(Config):
             raise RunError("a model needs a size: give hidden (units a layer) or params (as 10M)")
         if self.lr == 0:
             raise RunError("lr must be above 0")
+        if wrong := [ema for ema in self.emas if not 0 <= ema < 1]:
+            raise RunError(f"emas must lie between 0 and 1; got {wrong[0]:g}")
 
     def resolved(self, hidden: int) -> LMConfig:
         """With what this model's hidden size and cell decide filled in."""

@@ -1,0 +1,139 @@
+"""How a training goes: a live line under a table on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable
+from typing import IO, Any
+
+from rrnn.tasks.training import Progress, Record
+
+
+def show_progress(stream: IO[str] = sys.stdout) -> Progress:
+    """What suits the stream."""
+    if stream.isatty():
+        try:
+            return LiveProgress(stream)
+        except ModuleNotFoundError:  # no rich
+            pass
+    return PlainProgress(stream)
+
+
+class PlainProgress(Progress):
+    """A line an epoch, and in long epochs one a minute."""
+
+    every = 60.0
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+
+    def begin(self, epochs: int, history: list[Record]) -> None:
+        self.clock = Clock(epochs, len(history))
+        self._last = time.monotonic()
+        if history:
+            self.note(f"resumed after epoch {len(history)}")
+
+    def step(self, epoch: int, done: int, steps: int, loss: float, speed: float) -> None:
+        if time.monotonic() - self._last >= self.every:
+            self._last = time.monotonic()
+            left = self.clock.left(epoch - 1 + done / steps)
+            self.note(f"epoch {epoch}: step {done}/{steps}  loss {loss:.4f}  {speed:,.0f}/s  {left}")
+
+    def epoch(self, record: Record, is_best: bool) -> None:
+        self._last = time.monotonic()
+        self.note(
+            f"{describe(record)}{'  best' if is_best else ''}  {self.clock.left(record['epoch'])}".rstrip()
+        )
+
+    def note(self, text: str) -> None:
+        print(text, file=self.stream, flush=True)
+
+
+class LiveProgress(Progress):
+    """rich's bar for the epoch, with what PlainProgress prints above it."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn
+        from rich.progress import Progress as Bar
+
+        self.bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total} steps"),
+            TextColumn("{task.fields[numbers]}"),
+            console=Console(file=stream, highlight=False),
+            transient=True,
+        )
+
+    def begin(self, epochs: int, history: list[Record]) -> None:
+        self.epochs, self.clock = epochs, Clock(epochs, len(history))
+        self.line = self.bar.add_task("", total=None, numbers="")
+        self.bar.start()
+        if history:
+            self.note(f"resumed after epoch {len(history)}")
+
+    def step(self, epoch: int, done: int, steps: int, loss: float, speed: float) -> None:
+        numbers = f"loss {loss:.4f}  {speed:,.0f}/s  {self.clock.left(epoch - 1 + done / steps)}"
+        title = f"epoch {epoch}/{self.epochs}"
+        self.bar.update(self.line, description=title, total=steps, completed=done, numbers=numbers)
+
+    def epoch(self, record: Record, is_best: bool) -> None:
+        self.note(f"{describe(record)}{'  best' if is_best else ''}")
+
+    def note(self, text: str) -> None:
+        self.bar.console.print(text, markup=False)
+
+    def end(self) -> None:
+        self.bar.stop()
+
+
+class Clock:
+    """Time left, from how long this sitting's epochs took."""
+
+    def __init__(self, epochs: int, done: float, now: Callable[[], float] = time.monotonic) -> None:
+        self.epochs, self.first, self.now, self.start = epochs, done, now, now()
+
+    def left(self, done: float) -> str:
+        if done <= self.first or done >= self.epochs:
+            return ""
+        return f"{duration((self.now() - self.start) / (done - self.first) * (self.epochs - done))} left"
+
+
+def duration(seconds: float) -> str:
+    """1:02:03, 2:03, 0:03."""
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def describe(record: Record) -> str:
+    """A record as a line: losses as perplexities where the dev set has one (ppl)."""
+    parts = [f"epoch {record['epoch']:3}"]
+    if "dev_ppl" in record:
+        parts.append(f"train ppl {_perplexity(record['train_loss'])}")
+    else:
+        parts.append(f"train loss {record['train_loss']:.4f}")
+    for key, value in record.items():
+        if key.startswith("dev_") and not (key == "dev_loss" and "dev_ppl" in record):
+            parts.append(f"dev {key.removeprefix('dev_')} {_number(value)}")
+    if "lr" in record:
+        parts.append(f"lr {record['lr']:.3g}")
+    parts += [
+        f"{value:,.0f} {key.removesuffix('_per_s')}/s"
+        for key, value in record.items()
+        if key.endswith("_per_s")
+    ]
+    return "  ".join(parts)
+
+
+def _perplexity(loss: float) -> str:
+    return f"{math.exp(loss):.2f}" if loss < 50 else "∞"
+
+
+def _number(value: Any) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.2f}" if abs(value) >= 10 else f"{value:.4f}"
