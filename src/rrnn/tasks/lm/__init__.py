@@ -1,0 +1,1 @@
+"""Language models: the model, its training step, evaluation and sampling."""

@@ -1,0 +1,140 @@
+"""The softmax's cross-entropy over tied weights. Logits exist once: with the loss they become their gradient.
+
+On a GPU that is one kernel over one bf16 or fp32 matrix, computing in fp32; on a CPU torch ops on a few rows at a
+time, so that they stay in cache. `plain_loss` is the obvious twin.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+CHUNK = 1 << 19  # numbers that a CPU's core keeps close
+AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of it on a CPU
+BLOCK = 4096  # of a row, in the kernel
+
+
+def tied_loss(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    vocabulary: int,
+    *,
+    scale: float = 1.0,
+    low: Tensor | None = None,
+) -> Tensor:
+    """scale · Σ −log softmax(hidden · weightᵀ + bias)[target] over rows; differentiable in hidden, weight and bias.
+
+    hidden (n, d), weight (padded, d), bias (padded), targets (n). Words from `vocabulary` on are padding: they have
+    probability 0. `low` is a copy of `weight` in hidden's dtype, for products in low precision: the gradient
+    of `weight` is then still in weight's own.
+    """
+    return _TiedLoss.apply(hidden, weight, bias, targets, vocabulary, scale, low)  # pyright: ignore[reportReturnType]
+
+
+def token_losses(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, vocabulary: int) -> Tensor:
+    """Per row −log of the target's probability, without gradients; logits of some rows at a time."""
+    rows = max(1, (AT_ONCE if hidden.is_cuda else AT_ONCE >> 4) // len(weight))
+    with torch.no_grad():
+        parts = zip(hidden.split(rows), targets.split(rows), strict=True)
+        return torch.cat([softmax_rows(h @ weight.t(), bias, t, vocabulary, None) for h, t in parts])
+
+
+def plain_loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float = 1.0
+) -> Tensor:
+    """The definition."""
+    logits = F.linear(hidden, weight[:vocabulary]).to(bias.dtype) + bias[:vocabulary]
+    return scale * F.cross_entropy(logits, targets, reduction="sum")
+
+
+def softmax_rows(
+    logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float | None
+) -> Tensor:
+    """Per row the loss, in float32 at least; `logits` become the gradient of scale · loss, unless scale is None."""
+    rows = kernel_rows if logits.is_cuda else torch_rows
+    return rows(logits, bias, targets, vocabulary, scale)
+
+
+def kernel_rows(
+    logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float | None
+) -> Tensor:
+    from rrnn.tasks.lm import kernels
+
+    losses = logits.new_empty(len(logits), dtype=torch.float32)
+    kernels.softmax_rows[(len(logits),)](
+        logits,
+        bias,
+        targets,
+        losses,
+        vocabulary,
+        logits.shape[1],
+        0.0 if scale is None else scale,
+        WRITE=scale is not None,
+        BLOCK=min(BLOCK, 1 << math.ceil(math.log2(logits.shape[1]))),
+        num_warps=8,  # pyright: ignore[reportCallIssue]
+    )
+    return losses
+
+
+def torch_rows(logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float | None) -> Tensor:
+    losses = torch.empty(len(logits), dtype=bias.dtype)
+    rows = max(1, CHUNK // logits.shape[1])
+    for start in range(0, len(logits), rows):
+        part, here = logits[start : start + rows], targets[start : start + rows].unsqueeze(1)
+        z = part.to(bias.dtype).add_(bias)  # `part` itself in full precision
+        z[:, vocabulary:] = -math.inf
+        z -= z.amax(1, keepdim=True)
+        at = z.gather(1, here)
+        total = z.exp_().sum(1, keepdim=True)
+        losses[start : start + rows] = (total.log() - at).squeeze(1)
+        if scale is not None:
+            z *= scale / total
+            z.scatter_add_(1, here, torch.full_like(at, -scale))
+            if z.dtype != part.dtype:
+                part.copy_(z)
+    return losses
+
+
+class _TiedLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        vocabulary: int,
+        scale: float,
+        low: Tensor | None,
+    ) -> Tensor:
+        table = weight if low is None else low
+        logits = hidden @ table.t()
+        losses = softmax_rows(logits, bias, targets, vocabulary, scale)
+        ctx.save_for_backward(hidden, table, logits)
+        ctx.dtypes = weight.dtype, bias.dtype
+        return losses.sum() * scale
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        hidden, table, logits = ctx.saved_tensors
+        weight_dtype, bias_dtype = ctx.dtypes
+        to_hidden = (logits @ table).mul_(grad)
+        scaled = hidden * grad.to(hidden.dtype)  # rather than the product, which is far larger
+        to_weight = _product(logits.t(), scaled, weight_dtype)
+        to_bias = logits.sum(0, dtype=bias_dtype).mul_(grad)
+        return to_hidden, to_weight, to_bias, None, None, None, None
+
+
+def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """a · b in a dtype that may be wider than theirs."""
+    if a.dtype == dtype:
+        return a @ b
+    if a.is_cuda:
+        return torch.mm(a, b, out_dtype=dtype)  # pyright: ignore[reportCallIssue]
+    return (a @ b).to(dtype)

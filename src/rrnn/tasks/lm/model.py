@@ -1,0 +1,182 @@
+"""A language model: embedding, recurrent layers, softmax over the same embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rrnn.automata import Cell
+from rrnn.errors import CellError
+from rrnn.nn import RationalRNN
+from rrnn.tasks.lm.baselines import GATES, TorchRNN
+from rrnn.tasks.lm.config import LMConfig
+from rrnn.zoo import get_cell, get_model
+
+MULTIPLE = 64
+"""The softmax is padded to a multiple of this many words: GPUs multiply aligned matrices several times faster."""
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """Probabilities of dropping, in training."""
+
+    embedding: float = 0.0
+    """of the embedded words"""
+    output: float = 0.0
+    """of what the softmax sees"""
+    between: float = 0.0
+    """of what a layer gives to the next"""
+    variational: float = 0.0
+    """of every layer's input, one mask per sequence and window, the same at all its steps"""
+    word: float = 0.0
+    """of whole words of the vocabulary, everywhere in a window"""
+    locked: bool = False
+    """the masks of embedding and output are one per sequence and window, too"""
+
+
+def model_of(
+    config: LMConfig, vocabulary: int, *, start: int = 0, cell: Cell | None = None, device: Any = None
+) -> LanguageModel:
+    """The model that a configuration describes, `resolved` so that it has a hidden size. `cell` instead of its name."""
+    assert config.hidden is not None
+    return LanguageModel(
+        vocabulary,
+        config.hidden,
+        config.layers,
+        cell=cell or config.cell,
+        output_gate=config.output_gate,
+        start=start,
+        dropouts=Dropouts(
+            embedding=config.embedding_dropout or 0.0,
+            output=config.output_dropout or 0.0,
+            between=config.between_dropout,
+            variational=config.variational_dropout,
+            word=config.word_dropout,
+            locked=config.locked_dropout,
+        ),
+        forget_bias=config.forget_bias,
+        scale_rnn=config.scale_rnn,
+        device=device,
+    )
+
+
+def language_cell(name: str | Path | Cell, output_gate: bool = True) -> Cell:
+    """A cell of the zoo by name, with the output gate of the paper's language models where it has one; or a file's."""
+    if isinstance(name, Cell):
+        return name
+    if not output_gate or isinstance(name, Path) or name.endswith(".cell") or "/" in name:
+        return get_cell(name)
+    try:
+        gated = "gate" in get_model(name).options
+    except CellError:
+        return get_cell(name)  # a file, or an error that names the cells there are
+    return get_cell(name, gate=True) if gated and not name.lower().endswith("+o") else get_cell(name)
+
+
+class LanguageModel(nn.Module):
+    """Words in, the scores of the next word out.
+
+    `cell` is a cell (or its name), or "lstm" or "gru" for torch's own layers. Initialisation of the recipe: every
+    matrix uniform in ±√(3 / d), biases 0. `scale_rnn` multiplies the layers' matrices by √(1 − variational dropout).
+    Rows of `embedding` and `bias` beyond `vocabulary` are padding: zeros, never predicted, not counted as parameters.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        hidden: int,
+        layers: int = 1,
+        *,
+        cell: Cell | str | Path = "F",
+        output_gate: bool = True,
+        start: int = 0,
+        dropouts: Dropouts | None = None,
+        forget_bias: float = 0.0,
+        scale_rnn: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.vocabulary, self.hidden, self.start = vocabulary, hidden, start
+        self.dropouts, self.scale_rnn = dropouts or Dropouts(), scale_rnn
+        padded = -(-vocabulary // MULTIPLE) * MULTIPLE
+        self.embedding = nn.Parameter(torch.empty(padded, hidden, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(padded, device=device, dtype=dtype))
+        options: dict[str, Any] = {
+            "num_layers": layers,
+            "dropout": self.dropouts.between if layers > 1 else 0.0,
+            "recurrent_dropout": self.dropouts.variational,
+            "forget_bias": forget_bias,
+            "device": device,
+            "dtype": dtype,
+        }
+        if isinstance(cell, str) and cell.lower() in GATES:
+            self.rnn = TorchRNN(cell.lower(), hidden, hidden, **options)  # pyright: ignore[reportArgumentType]
+        else:
+            self.rnn = RationalRNN(language_cell(cell, output_gate), hidden, hidden, **options)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        bound = (3 / self.hidden) ** 0.5
+        self.embedding.zero_()[: self.vocabulary].uniform_(-bound, bound)
+        self.bias.zero_()
+        self.rnn.reset_parameters()
+        if self.scale_rnn:
+            for value in self.rnn.parameters():
+                if value.dim() > 1:
+                    value.mul_((1 - self.dropouts.variational) ** 0.5)
+
+    def count_parameters(self) -> int:
+        """Without the padding."""
+        padding = len(self.bias) - self.vocabulary
+        return sum(p.numel() for p in self.parameters()) - padding * (self.hidden + 1)
+
+    # ---- running -------------------------------------------------------------------------------------------------
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return F.embedding(ids, self.embedding)
+
+    def read(
+        self, embedded: Tensor, ids: Tensor, state: Any, rnn: Callable[..., tuple[Tensor, Any]] | None = None
+    ) -> tuple[Tensor, Tensor, Any]:
+        """(what the softmax sees, the same before dropout, the next state) of words (T, B), embedded (T, B, d).
+        `rnn` stands in for the layers, as when a training runs copies of their weights."""
+        drop = self.dropouts
+        if self.training and drop.word:
+            kept = F.dropout(embedded.new_ones(len(self.bias)), drop.word)
+            embedded = embedded * kept[ids].unsqueeze(-1)
+        raw, state = (rnn or self.rnn)(self._drop(embedded, drop.embedding), state)
+        return self._drop(raw, drop.output), raw, state
+
+    def forward(self, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """(what the softmax sees (T, B, d), the next state) of words (T, B). `scores` makes scores of it, and
+        `rrnn.tasks.lm.loss` a loss, without keeping them."""
+        hidden, _, state = self.read(self.embed(ids), ids, state)
+        return hidden, state
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """(…, vocabulary): the logarithms of the next word's probabilities, up to a constant."""
+        return F.linear(hidden, self.embedding, self.bias)[..., : self.vocabulary]
+
+    def first_state(self, batch: int) -> Any:
+        """The state after the start symbol: what a stream begins with."""
+        ids = torch.full((1, batch), self.start, device=self.embedding.device)
+        return self(ids, self.rnn.init_state(batch))[1]
+
+    def step(self, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """(scores (B, vocabulary), state) after one more word (B)."""
+        drop = self.dropouts
+        hidden, state = self.rnn.step(self._drop(self.embed(ids), drop.embedding), state)
+        return self.scores(self._drop(hidden, drop.output)), state
+
+    def _drop(self, x: Tensor, p: float) -> Tensor:
+        if not (self.training and p):
+            return x
+        return x * F.dropout(x.new_ones(x.shape[1:]), p) if self.dropouts.locked else F.dropout(x, p)

@@ -1,0 +1,289 @@
+"""Training a language model: truncated backpropagation over one long stream, as a `Task` of the training loop.
+
+All that a step reads or writes lies in tensors that stay where they are, and nothing in it waits for the device: on a
+GPU the whole of it, down to the carried state and the place in the stream, is one captured graph.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import functional_call
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from rrnn.errors import DataError, RunError
+from rrnn.tasks.lm.averaging import Averages
+from rrnn.tasks.lm.config import LMConfig, recipe_rate
+from rrnn.tasks.lm.evaluate import evaluate
+from rrnn.tasks.lm.graph import Steps
+from rrnn.tasks.lm.loss import tied_loss
+from rrnn.tasks.lm.model import LanguageModel
+from rrnn.tasks.lm.precision import Precision, low_dtype, products
+from rrnn.tasks.lm.update import Updater
+from rrnn.tasks.lm.weights import Weights
+from rrnn.tasks.parallel import ALONE, Group
+
+
+class LanguageTask:
+    """A `rrnn.tasks.training.Task`. `splits` are token numbers: "train", "dev", maybe "test".
+
+    The loss is that of the recipe: summed over a window's steps, divided by the batch. In a group each process has its
+    columns of the batch, and gradients are averaged.
+    """
+
+    metric: tuple[str, Literal["min", "max"]] = ("ppl", "min")
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        splits: Mapping[str, Tensor],
+        config: LMConfig,
+        *,
+        group: Group = ALONE,
+        capture: bool = True,
+    ) -> None:
+        """`capture=False` runs a GPU's steps kernel by kernel."""
+        self.model, self.config, self.group = model, config, group
+        device = self.device = model.embedding.device
+        self.splits = {name: ids.to(device) for name, ids in splits.items()}
+        if config.batch % group.size:
+            raise RunError(
+                f"{group.size} processes share the batch, so it must be a multiple of that; it is {config.batch}"
+            )
+        self.batch, self.window = config.batch // group.size, config.bptt
+        tokens = len(self.splits["train"])
+        self.length = (tokens - 1 - (self.window - 1) * config.shift) // config.batch
+        if self.length < 1:
+            raise DataError(
+                f"the training text has {tokens} tokens, too few for a batch of {config.batch} streams: take a "
+                "smaller batch, or more text"
+            )
+        self.averages = Averages(config.emas, bool(config.asgd_from or config.asgd_after), device)
+        self.low = low_dtype(config.precision)
+        adam = config.optimiser == "adam"
+        self.store = Weights(model, low=self.low, averages=len(self.averages), adam=adam)
+        self.updater = Updater(self.store, self.averages, adam=adam, clip=config.clip, device=device)
+        self.steps = Steps(device, capture=capture)
+        self._stream = torch.zeros(self.length + 1, self.batch, dtype=torch.long, device=device)
+        self._range = torch.arange(self.window + 1, device=device)
+        self._place = torch.zeros(1, dtype=torch.long, device=device)
+        self._total = torch.zeros((), dtype=torch.float64, device=device)
+        self._measured = 0  # steps of a stream that the total holds
+        self._state = tree_map_only(Tensor, torch.clone, self._first_state())
+        self._carried = _tensors(self._state)
+        self.epoch, self.cuts, self.kind = 0, 0, "last"
+        self.dev: list[float] = []  # perplexities since the last cut of the rate
+        self.poor = 0  # epochs since the best one
+        self.first_rate = recipe_rate(config.cell) if config.lr is None else config.lr
+        model.train()
+
+    # ---- an epoch ------------------------------------------------------------------------------------------------
+
+    def begin_epoch(self, epoch: int) -> int:
+        self.epoch = epoch
+        torch.manual_seed(_mixed(self.config.seed, epoch, self.group.rank))
+        self._lay_stream()
+        self._place.zero_()
+        _copy(self._carried, _tensors(self._first_state()))
+        self._set_rate()
+        return -(-self.length // self.window)
+
+    def step(self, index: int) -> None:
+        size = min(self.window, self.length - index * self.window)
+        with products(self.config.precision):
+            self.steps.run(size, lambda: self._step(size))
+        self._measured += size
+
+    def measure(self) -> dict[str, float]:
+        loss = float(self._total) / max(self._measured, 1)
+        tokens = float(self._measured * self.batch)
+        self._total.zero_()
+        self._measured = 0
+        return {"loss": loss, "tokens": tokens, "lr": self.rate}
+
+    def evaluate(self, split: str) -> dict[str, float]:
+        """On "dev", with every kind of weights there is; the best kind's figures count, here and on other splits."""
+        precision: Precision = "fp32" if self.config.precision == "fp32" else "tf32"
+        ready, scores = self.averages.ready, {}
+        for kind in ready if split == "dev" else [self.kind]:
+            with self.store.averaged(ready[kind]):
+                scores[kind] = evaluate(self.model, self.splits[split], precision=precision)
+        best = min(scores, key=lambda kind: scores[kind].loss)
+        if split == "dev":
+            self.kind = best
+        out = {"ppl": scores[best].perplexity, "loss": scores[best].loss}
+        if len(scores) > 1:
+            out |= {f"ppl_{kind}": score.perplexity for kind, score in scores.items()}
+        return out
+
+    def end_epoch(self, epoch: int, dev: dict[str, float]) -> bool:
+        c = self.config
+        self.dev.append(dev["ppl"])
+        poor = self._epochs_without_gain()
+        if (c.asgd_from and epoch + 1 >= c.asgd_from) or (c.asgd_after and poor >= c.asgd_after):
+            self.averages.start_tail()
+        self.poor = self.poor + 1 if poor else 0
+        if c.halve_after and poor >= c.halve_after:
+            self.cuts += 1
+            self.dev = [min(self.dev)]
+        return bool(c.stop_after and self.poor >= c.stop_after)
+
+    def _epochs_without_gain(self) -> int:
+        return len(self.dev) - 1 - self.dev.index(min(self.dev)) if self.dev else 0
+
+    # ---- a step --------------------------------------------------------------------------------------------------
+
+    def _step(self, size: int) -> None:
+        rows = self._stream.index_select(0, self._place + self._range[: size + 1])
+        loss, gradients, end = self._gradients(rows[:-1], rows[1:])
+        self.updater.step(self._joined(self.store.gather(gradients)))
+        _copy(self._carried, end)
+        self._total += loss
+        self._place += size
+
+    def _gradients(self, words: Tensor, targets: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """(loss, gradients in the weights' order, the carried state after) of a window."""
+        model, working, parameters = self.model, self.store.working, self.store.parameters
+        # A leaf: its gradient is added to the rows of the softmax's, which is there anyway, instead of becoming a
+        # second matrix of that size.
+        embedded = F.embedding(words, working["embedding"].detach()).requires_grad_()
+        seen, raw, end = self._read(embedded, words, self._state)
+        low = None if working["embedding"] is parameters["embedding"] else working["embedding"].detach()
+        loss = tied_loss(
+            seen.flatten(0, 1),
+            parameters["embedding"],
+            model.bias,
+            targets.flatten(),
+            model.vocabulary,
+            scale=1 / words.shape[1],
+            low=low,
+        )
+        leaves = [parameters[n] if n == "embedding" else leaf for n, leaf in working.items()]
+        objective = loss + self._penalty(seen, raw)
+        grads = torch.autograd.grad(objective, [embedded, *leaves], materialize_grads=True)
+        to_embedded, to_weights = grads[0].flatten(0, 1), list(grads[1:])
+        table = to_weights[list(working).index("embedding")]
+        table.index_add_(0, words.flatten(), to_embedded.to(table.dtype))
+        return loss.detach(), to_weights, [t.detach() for t in _tensors(end)]
+
+    def _read(self, embedded: Tensor, words: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """`LanguageModel.read`, with the working copies of the weights."""
+        model = self.model
+        if self.low is None:
+            return model.read(embedded, words, state)
+        prefix = "rnn."
+        copies = {n.removeprefix(prefix): w for n, w in self.store.working.items() if n.startswith(prefix)}
+        return model.read(embedded, words, state, lambda x, s: functional_call(model.rnn, copies, (x, s)))
+
+    def _penalty(self, seen: Tensor, raw: Tensor) -> Tensor | float:
+        c, size = self.config, seen.shape[0]
+        penalty: Tensor | float = 0.0
+        if c.ar:
+            penalty = penalty + size * c.ar * seen.float().square().mean()
+        if c.tar and size > 1:
+            penalty = penalty + size * c.tar * (raw[1:] - raw[:-1]).float().square().mean()
+        return penalty
+
+    def _joined(self, gradients: list[Tensor]) -> list[Tensor]:
+        """The mean over the group's processes."""
+        if self.group.size > 1:
+            for gradient in gradients:
+                dist.all_reduce(gradient)
+                gradient /= self.group.size
+        return gradients
+
+    # ---- where it stands -----------------------------------------------------------------------------------------
+
+    @property
+    def rate(self) -> float:
+        c = self.config
+        return self.first_rate * c.lr_decay ** max(0, self.epoch - c.lr_decay_from + 1) * 0.5**self.cuts
+
+    def _set_rate(self) -> None:
+        share = self.rate / self.first_rate if self.config.scale_weight_decay else 1.0
+        self.updater.set_rate(self.rate, self.config.weight_decay * share)
+
+    def _lay_stream(self) -> None:
+        """The columns of this epoch, each with one token more than it has steps: the last target."""
+        c = self.config
+        begin = random.Random(f"{c.seed} {self.epoch}").randrange(self.window) if c.shift else 0
+        columns = self.splits["train"].as_strided((self.length + 1, c.batch), (1, self.length), begin)
+        first = self.group.rank * self.batch
+        self._stream.copy_(columns[:, first : first + self.batch])
+
+    @torch.no_grad()
+    def _first_state(self) -> Any:
+        words = torch.full((1, self.batch), self.model.start, device=self.device)
+        embedded = F.embedding(words, self.store.working["embedding"])
+        self.model.eval()
+        with products(self.config.precision):
+            _, _, state = self._read(embedded, words, None)
+        self.model.train()
+        return state
+
+    def weights(self) -> dict[str, Tensor]:
+        """Of the kind that the last evaluation on "dev" found best."""
+        row = self.averages.ready[self.kind]
+        return self.store.named("flat") if row is None else self.store.named("averages", row)
+
+    def _changing(self) -> dict[str, Tensor]:
+        """All that changes from step to step, where it lies."""
+        buffers = {"weights": ("flat", None)}
+        buffers |= {f"average.{name}": ("averages", row) for row, name in enumerate(self.averages.names)}
+        if self.updater.adam:
+            buffers |= {"moment.1": ("moments", 0), "moment.2": ("moments", 1)}
+        out = {
+            f"{prefix}.{name}": view
+            for prefix, (what, row) in buffers.items()
+            for name, view in self.store.named(what, row).items()
+        }
+        out |= {f"carried.{i}": tensor for i, tensor in enumerate(self._carried)}
+        out |= self.averages.tensors()
+        return out | {"control": self.updater.control, "place": self._place, "total": self._total}
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        tensors = {name: tensor.detach().clone() for name, tensor in self._changing().items()}
+        tensors["random"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        meta = {"epoch": self.epoch, "cuts": self.cuts, "kind": self.kind, "poor": self.poor}
+        return tensors, meta | {"measured": self._measured, "dev": list(self.dev)}
+
+    @torch.no_grad()
+    def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        here = self._changing()
+        wrong = [n for n, t in here.items() if n not in tensors or tensors[n].shape != t.shape]
+        if wrong:
+            raise RunError(
+                f"this checkpoint is not of this training: {wrong[0]!r} is missing or has another shape. Resume with "
+                "the model, batch and averages that it was begun with."
+            )
+        self.epoch, self.cuts, self.kind = meta["epoch"], meta["cuts"], meta["kind"]
+        self.dev, self.poor, self._measured = list(meta["dev"]), meta["poor"], meta["measured"]
+        self._lay_stream()
+        for name, tensor in here.items():
+            tensor.copy_(tensors[name])
+        self.store.refresh()
+        torch.set_rng_state(tensors["random"].cpu())
+        if self.device.type == "cuda" and "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"].cpu(), self.device)
+
+
+def _tensors(state: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(state) if isinstance(leaf, Tensor)]
+
+
+def _mixed(*numbers: int) -> int:
+    """A seed of several numbers, the same in every process (unlike hash)."""
+    return random.Random(" ".join(map(str, numbers))).getrandbits(63)
+
+
+def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
+    """All at once: one kernel."""
+    torch._foreach_copy_(targets, sources)  # pyright: ignore[reportPrivateImportUsage]

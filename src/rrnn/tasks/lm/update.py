@@ -1,0 +1,105 @@
+"""One update of all weights: clip the gradient's norm, SGD or Adam, multiplicative weight decay, averages.
+
+On a GPU two small kernels per segment, one for the norm and one for all the rest, which never wait for the host; on a
+CPU torch ops, which say the same thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rrnn.tasks.lm.averaging import Averages
+from rrnn.tasks.lm.weights import Weights
+
+PROGRAMS = 512  # that share a segment's norm
+BLOCK = 1024
+
+
+class Updater:
+    def __init__(
+        self,
+        weights: Weights,
+        averages: Averages,
+        *,
+        adam: bool = False,
+        clip: float = 5.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+        device: torch.device,
+        kernels: bool | None = None,
+    ) -> None:
+        self.weights, self.averages = weights, averages
+        self.adam, self.clip, self.betas, self.epsilon = adam, clip, betas, epsilon
+        self.kernels = device.type == "cuda" if kernels is None else kernels
+        self.control = torch.zeros(2, device=device)  # the rate, and what the weights keep: 1 − decay
+        count = PROGRAMS * len(weights.segments)
+        self._partial = torch.zeros(1 << (count - 1).bit_length(), device=device)
+
+    def set_rate(self, rate: float, decay: float) -> None:
+        """For the next steps. `decay` is the share of the weights that each takes away."""
+        self.control.copy_(torch.tensor([rate, 1.0 - decay]))
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """`gradients` are flat, one a segment (`Weights.gather`); they may be overwritten."""
+        self.averages.count()
+        if self.kernels:
+            self._with_kernels(gradients)
+        else:
+            self._with_torch(gradients)
+
+    def _with_torch(self, gradients: Sequence[Tensor]) -> None:
+        norms = [torch.linalg.vector_norm(g, dtype=torch.float32) for g in gradients]
+        factor = (self.clip / (torch.stack(norms).norm() + 1e-6)).clamp(max=1.0)
+        rate, keep = self.control
+        shares = self.averages.shares()
+        for segment, gradient in zip(self.weights.segments, gradients, strict=True):
+            g = gradient.float().mul_(factor)
+            if self.adam:
+                g = self._moved(segment.moments, g)
+            segment.flat.mul_(keep).sub_(g.mul_(rate))
+            if segment.low is not None:
+                segment.low.copy_(segment.flat)
+            for average, share in zip(segment.averages, shares, strict=True):
+                average.lerp_(segment.flat, share)
+
+    def _moved(self, moments: Tensor, g: Tensor) -> Tensor:
+        beta1, beta2 = self.betas
+        first, second = moments
+        first.lerp_(g, 1 - beta1)
+        second.lerp_(g * g, 1 - beta2)
+        steps = self.averages.counters[0]
+        return (first / (1 - beta1**steps)) / ((second / (1 - beta2**steps)).sqrt_() + self.epsilon)
+
+    def _with_kernels(self, gradients: Sequence[Tensor]) -> None:
+        from rrnn.tasks.lm import kernels
+
+        for i, g in enumerate(gradients):
+            kernels.squares[(PROGRAMS,)](g, self._partial[i * PROGRAMS :], g.numel(), BLOCK=4096, num_warps=8)  # pyright: ignore[reportCallIssue]
+        for segment, g in zip(self.weights.segments, gradients, strict=True):
+            n = g.numel()
+            flat = segment.flat
+            kernels.update[(min(-(-n // BLOCK), 4 * PROGRAMS),)](
+                flat,
+                g,
+                flat if segment.low is None else segment.low,
+                segment.averages,
+                segment.moments,
+                self._partial,
+                self.control,
+                self.averages.decays,
+                self.averages.counters,
+                n,
+                self.clip,
+                *self.betas,
+                self.epsilon,
+                PARTIALS=len(self._partial),
+                LOW=segment.low is not None,
+                AVERAGES=len(self.averages),
+                ADAM=self.adam,
+                BLOCK=BLOCK,
+                num_warps=4,  # pyright: ignore[reportCallIssue]
+            )
