@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "derive": ("rrnn.cli.derive:derive", "derive the recurrence of a cell: equations, LaTeX, IR, scan"),
     "doctor": ("rrnn.cli.doctor:doctor", "say which backends work here, and why not the others"),
     "draw": ("rrnn.cli.draw:draw", "draw a cell or a WFSA as SVG and dot"),
+    "explore": ("rrnn.cli.explore:explore", "open the local page: design cells, score strings, explain predictions"),
     "score": ("rrnn.cli.score:score", "score a file of strings under a WFSA, one score a line"),
     "verify": ("rrnn.cli.verify:verify", "check that layers score as their automata do"),
 }

@@ -1,0 +1,100 @@
+"""*Design*: a cell's text, and all that the compiler makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rrnn.automata import Cell, from_text
+from rrnn.backends.native.render import render_backward, render_forward
+from rrnn.backends.triton.render import render as render_triton
+from rrnn.errors import FormatError
+from rrnn.explorer.mathml import mathml
+from rrnn.explorer.pictures import picture
+from rrnn.ir import Lowered, Program, lower, reverse_scan_form, scan_form
+from rrnn.ir.equations import equations, latex, state_symbols
+from rrnn.ir.scan_text import scan_text
+
+MAX_TEXT = 20_000
+MAX_STATES, MAX_ARCS = 40, 400
+"""Cells beyond this compile, but not while one types."""
+MAX_CODE = 400_000
+"""Characters of one text that is shown; of more, the beginning."""
+FLOAT = 4  # bytes of float32
+
+
+def design(text: str) -> dict[str, Any]:
+    """What the page shows of a cell. A mistake is an error with its line, where it has one."""
+    if len(text) > MAX_TEXT:
+        raise FormatError(f"this page reads cells of up to {MAX_TEXT} characters; got {len(text)}")
+    cell = from_text(text)
+    if len(cell.states) > MAX_STATES or len(cell.arcs) > MAX_ARCS:
+        raise FormatError(
+            f"this page compiles cells of up to {MAX_STATES} states and {MAX_ARCS} arcs; this one has "
+            f"{len(cell.states)} and {len(cell.arcs)}. `rrnn derive` has no such limit."
+        )
+    lowered = lower(cell)
+    return {
+        "name": cell.name,
+        "semiring": cell.semiring_name,
+        "picture": picture(cell),
+        "equations": mathml(lowered),
+        "facts": facts(cell, lowered),
+        "code": {
+            "c": _shown(_c(lowered.program)),
+            "triton": _shown(_triton(lowered.program)),
+            "chunks": _shown(scan_text(cell)),
+            "latex": _shown(latex(cell)),
+            "plain": _shown(equations(cell)),
+            "ir": _shown(lowered.program.text),
+        },
+    }
+
+
+def facts(cell: Cell, lowered: Lowered) -> dict[str, Any]:
+    """The numbers that say what the recurrence costs. Bytes are those that a kernel must at least move for one unit and
+    step: every pre-activation (and input) read once and every output written once, training also their gradients."""
+    program = lowered.program
+    trains = program.semiring.laws.has_gradient
+    read = len(program.projections) + program.uses_input
+    return {
+        "states": len(cell.states),
+        "arcs": len(cell.arcs),
+        "epsilon": sum(arc.epsilon for arc in cell.arcs),
+        "stored": [[q, symbol] for q, symbol in state_symbols(cell).items()],
+        "carried": len(scan_form(program).carried),
+        "carried_back": _carried_back(program) if trains else None,
+        "bytes": (read + 1) * FLOAT,
+        "bytes_training": (3 * read + 2) * FLOAT if trains else None,
+        "projections": len(program.projections),
+        "parameters": len(program.parameters),
+    }
+
+
+def _carried_back(program: Program) -> int:
+    """Entries of the Jacobian, and for each state what outputs add to its gradient."""
+    form = reverse_scan_form(program)
+    zero = {n for n, i in enumerate(form.program.instructions) if i.op.text == "const" and not i.attr}
+    direct = {j for j, n in form.program.of_kind("direct").items() if n not in zero}
+    return len(form.carried) + len({i for i, j in form.carried if j in direct})
+
+
+def _c(program: Program) -> str:
+    parts = [render_forward(program, torch.float32)]
+    if program.semiring.laws.has_gradient:
+        parts.append(render_backward(program, torch.float32))
+    return "\n".join(parts)
+
+
+def _triton(program: Program) -> str:
+    """Two steps a turn, where a real kernel takes more."""
+    return render_triton(program, unroll=2, every=2 if program.semiring.laws.has_gradient else 0)
+
+
+def _shown(text: str) -> str:
+    if len(text) <= MAX_CODE:
+        return text
+    return (
+        text[:MAX_CODE] + f"\n… and {len(text) - MAX_CODE} characters more: `rrnn derive` prints them all.\n"
+    )

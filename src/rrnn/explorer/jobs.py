@@ -1,0 +1,77 @@
+"""The worker process: `python -m rrnn.explorer.jobs` reads jobs line by line and answers each with one line."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from rrnn.errors import FormatError, RRNNError
+from rrnn.explorer.design import design
+from rrnn.explorer.explain import explain
+from rrnn.explorer.score import score
+from rrnn.explorer.start import start
+
+JOBS: dict[str, Callable[..., Any]] = {"start": start, "design": design, "score": score, "explain": explain}
+MEMORY = 4 * 2**30
+"""Bytes that jobs may take, beyond what the process has when it is ready."""
+GRACE = 5.0
+
+
+def answer(line: str) -> dict[str, Any]:
+    """The answer to one job: {"result": …}, or {"error": message, "status": …, "line": …}."""
+    request = json.loads(line)
+    try:
+        return {"result": JOBS[request["job"]](**request["arguments"])}
+    except RRNNError as error:
+        return {"error": message_of(error), "status": 422, "line": getattr(error, "line", None)}
+    except (RecursionError, MemoryError):
+        text = "this is nested too deeply or needs too much memory. Try something smaller."
+        return {"error": text, "status": 422, "line": None}
+    except Exception:
+        traceback.print_exc()  # for the terminal; the page gets no trace
+        text = "this met a fault in rrnn itself; the terminal where `rrnn explore` runs says where."
+        return {"error": text, "status": 500, "line": None}
+
+
+def message_of(error: RRNNError) -> str:
+    """The message without the place in front of it: the page shows the line by itself."""
+    text = str(error)
+    if isinstance(error, FormatError) and error.line is not None:
+        text = text.partition(f"{error.line}: ")[2] or text
+    elif isinstance(error, FormatError) and error.source is not None:
+        text = text.removeprefix(f"{error.source}: ")
+    return text
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever else prints must not come between the answers
+    _limit_memory()
+    print("ready", file=answers, flush=True)
+    for line in sys.stdin:
+        # The server ends a job that takes too long. Should the server be gone, this does.
+        faulthandler.dump_traceback_later(json.loads(line)["limit"] + GRACE, exit=True)
+        text = json.dumps(answer(line), allow_nan=False)
+        faulthandler.cancel_dump_traceback_later()
+        print(text, file=answers, flush=True)
+
+
+def _limit_memory() -> None:
+    """Linux only: elsewhere the limit on time has to do."""
+    try:
+        import resource
+
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    except (ImportError, OSError, ValueError):
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Pictures that the page can light up: every arc, state and label in a group of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from rrnn.automata import Cell
+from rrnn.draw import Diagram, diagram_of
+from rrnn.draw.scene import scene
+from rrnn.draw.svg import STYLE, write_svg
+from rrnn.errors import AutomatonError
+from rrnn.wfsa import WFSA
+
+MAX_STATES, MAX_ARROWS, SECONDS = 30, 90, 3.0
+"""What is drawn while one types. Finding room for labels takes longer the denser an automaton is: 0.1 s for all of the
+zoo, but 8 s for 10 states with 40 arrows."""
+
+
+def picture(x: Cell | WFSA) -> dict[str, Any]:
+    """{"svg": …}, with a group for each arc, state and label, in this order, as `write_svg` writes them when all is
+    marked; or {"why": …} where there is none. The page has the style once, from /picture.css: its policy refuses
+    styles that come with a picture."""
+    try:
+        diagram = diagram_of(x)
+        _check_size(diagram)
+        with _at_most(SECONDS):
+            placed = scene(diagram)
+    except AutomatonError as error:
+        return {"why": str(error)}
+    place = {node.key: i for i, node in enumerate(diagram.nodes)}
+    ends = [(edge.source, edge.target) for edge in diagram.edges]
+    everything = frozenset([*((q,) for q in place), *ends])
+    return {
+        "svg": write_svg(placed, everything).replace(f"<style>{STYLE}</style>\n", ""),
+        "edges": [[place[q], place[p]] for q, p in ends],
+        "states": len(place),
+    }
+
+
+def _check_size(diagram: Diagram) -> None:
+    states, arrows = len(diagram.nodes), len(diagram.edges)
+    if states > MAX_STATES or arrows > MAX_ARROWS:
+        raise AutomatonError(
+            f"this page draws automata of up to {MAX_STATES} states and {MAX_ARROWS} arrows; this one has {states} and "
+            f"{arrows}. `rrnn draw` draws larger ones."
+        )
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """Raise if what is inside takes longer. Where there is no such signal (Windows), the job's own limit has to do."""
+
+    def stop(*_: Any) -> None:
+        raise AutomatonError(
+            f"this automaton is too dense to be drawn within {seconds:.0f} s, as this page does. "
+            "`rrnn draw` has no such limit."
+        )
+
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,92 @@
+"""*Score*: Forward on a string, position by position, with the paths it adds up."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rrnn.draw.machines import state_text, symbol_text
+from rrnn.draw.text import plain
+from rrnn.errors import RRNNError
+from rrnn.explorer.machines import machine_of, read_string
+from rrnn.explorer.pictures import picture
+from rrnn.wfsa import EPSILON, WFSA, Path
+
+PATHS = 12
+
+
+def score(machine: dict[str, Any], string: str) -> dict[str, Any]:
+    """The table of Forward, the score of every prefix, and the best paths. Arcs, paths and the picture's arrows count
+    states in the order of "states"."""
+    wfsa = machine_of(machine)
+    symbols = read_string(wfsa, string)
+    ring = wfsa.semiring
+    drawn = picture(wfsa)
+    place = wfsa.state_index
+    arrows = {(q, p): i for i, (q, p) in enumerate(map(tuple, drawn.get("edges", [])))}
+    arcs = [
+        [
+            place[a.source],
+            None if a.symbol is EPSILON else plain(symbol_text(a.symbol)),
+            place[a.target],
+            _number(a.weight),
+        ]
+        for a in wfsa.arcs
+        if a.weight != ring.zero
+    ]
+    return {
+        "semiring": {
+            **{"name": ring.name, "plus": ring.plus_symbol, "times": ring.times_symbol},
+            **{"zero": _number(ring.zero), "one": _number(ring.one)},
+        },
+        "states": [plain(state_text(q)) for q in wfsa.states],
+        "initial": _numbers(ring.numbers(wfsa.initial_weight)),
+        "final": _numbers(ring.numbers(wfsa.final_weight)),
+        "string": [plain(symbol_text(s)) for s in symbols],
+        "arcs": [[*arc, arrows.get((arc[0], arc[2]))] for arc in arcs],
+        "table": [_numbers(ring.numbers(row)) for row in wfsa.forward(symbols)],
+        "prefixes": _numbers(ring.numbers(wfsa.prefix_scores(symbols))),
+        "picture": drawn,
+        **_paths(wfsa, symbols, arrows),
+    }
+
+
+def _paths(wfsa: WFSA, symbols: tuple[Any, ...], arrows: dict[tuple[int, ...], int]) -> dict[str, Any]:
+    try:
+        best = wfsa.k_best(symbols, PATHS)
+    except RRNNError as error:  # a cycle of ε-arcs: the score may exist where no path is the best
+        return {"paths": [], "count": None, "why": str(error)}
+    return {
+        "paths": [_path(wfsa, path, arrows) for path in best],
+        "count": _count(wfsa, symbols),
+        "why": None,
+    }
+
+
+def _path(wfsa: WFSA, path: Path, arrows: dict[tuple[int, ...], int]) -> dict[str, Any]:
+    place = wfsa.state_index
+    return {
+        "weight": _number(path.weight),
+        "states": [place[q] for q in path.states],
+        "symbols": [None if a.symbol is EPSILON else plain(symbol_text(a.symbol)) for a in path.arcs],
+        "weights": [_number(a.weight) for a in path.arcs],
+        "edges": [arrows.get((place[a.source], place[a.target])) for a in path.arcs],
+    }
+
+
+def _count(wfsa: WFSA, symbols: tuple[Any, ...]) -> int | None:
+    """How many paths derive the string; None where that is more than can be counted."""
+    try:
+        return int(wfsa.with_semiring("boolean").with_semiring("counting").score(symbols))
+    except RRNNError:
+        return None
+
+
+def _numbers(values: Any) -> list[float | str]:
+    return [_number(value) for value in values]
+
+
+def _number(value: float) -> float | str:
+    """JSON has no infinities."""
+    value = float(value)
+    return value if math.isfinite(value) else "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"

@@ -1,0 +1,63 @@
+// A textarea over its own text in colour: the lines below it carry the numbers, the colours and the mark of a mistake.
+
+import { element } from "./markup.js";
+
+const WORDS = /(#.*)|("[^"]*")|\b(cell|semiring|states|initial|final|loop|arc|epsilon|epsilon_limit|output|one|zero|score)\b(?!\s*=)|\b(\d+(?:\.\d+)?)\b/g;
+const KINDS = ["", "comment", "string", "word", "number"];
+
+export function editor(root, problem) {
+  const area = root.querySelector("textarea");
+  const lines = root.querySelector(".lines");
+  let bad = null;
+
+  function paint() {
+    const texts = area.value.split("\n");
+    lines.replaceChildren(...texts.map((text, i) =>
+      element("div", { class: i + 1 === bad ? "line bad" : "line" }, ...coloured(text))));
+    follow();
+  }
+
+  function follow() {
+    lines.style.transform = `translate(${-area.scrollLeft}px, ${-area.scrollTop}px)`;
+  }
+
+  function goTo(line) {
+    const before = area.value.split("\n").slice(0, line - 1);
+    const start = before.reduce((sum, text) => sum + text.length + 1, 0);
+    area.focus();
+    area.setSelectionRange(start, start + (area.value.split("\n")[line - 1] ?? "").length);
+  }
+
+  area.addEventListener("input", paint);
+  area.addEventListener("scroll", follow);
+  new ResizeObserver(follow).observe(area);
+  return {
+    area,
+    set(text) {
+      area.value = text;
+      area.scrollTop = 0;
+      paint();
+    },
+    /** Shows a mistake at its line, or that there is none. */
+    blame(error) {
+      bad = error?.line ?? null;
+      area.setAttribute("aria-invalid", String(Boolean(error)));
+      const place = error?.line && element("button", { type: "button", class: "place", onclick: () => goTo(error.line) },
+        `Line ${error.line}`);
+      problem.replaceChildren(...(error ? [place, element("span", {}, error.message)] : []).filter(Boolean));
+      paint();
+    },
+  };
+}
+
+function coloured(text) {
+  const parts = [];
+  let end = 0;
+  for (const match of text.matchAll(WORDS)) {
+    const kind = KINDS[match.findIndex((group, i) => i > 0 && group !== undefined)];
+    parts.push(text.slice(end, match.index), element("span", { class: kind }, match[0]));
+    end = match.index + match[0].length;
+  }
+  parts.push(text.slice(end) || (parts.length ? "" : "\u200b"));
+  return parts;
+}

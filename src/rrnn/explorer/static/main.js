@@ -1,0 +1,25 @@
+import { ask } from "./api.js";
+import { design } from "./design.js";
+import { explain } from "./explain.js";
+import { element } from "./markup.js";
+import { score } from "./score.js";
+import { tabs } from "./tabs.js";
+
+const PANELS = ["design", "score", "explain"];
+
+try {
+  const found = await ask("start");
+  design(found.cells);
+  score(found);
+  explain();
+} catch (error) {
+  document.getElementById("main").prepend(element("p", { class: "card problem", role: "alert" }, error.message));
+}
+
+const choose = tabs(document.querySelector(".top [role=tablist]"), (name) => {
+  for (const other of PANELS) document.getElementById(`panel-${other}`).hidden = other !== name;
+  history.replaceState(null, "", `#${name}`);
+  document.title = `${name[0].toUpperCase()}${name.slice(1)} · rrnn explore`;
+});
+choose(location.hash.slice(1));
+document.body.dataset.ready = "yes";

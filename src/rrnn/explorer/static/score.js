@@ -1,0 +1,114 @@
+// Score: numbers for an automaton, a string, and Forward step by step.
+
+import { ask, later } from "./api.js";
+import { editor } from "./editor.js";
+import { forward } from "./forward.js";
+import { element, number } from "./markup.js";
+import { numbers } from "./numbers.js";
+import { stage } from "./stage.js";
+
+const $ = (id) => document.getElementById(id);
+const TEXT = "text";
+
+export function score({ automata, semirings, example }) {
+  const shown = stage($("score-stage"));
+  const text = editor($("wfsa-editor"), $("score-problem"));
+  const table = numbers($("numbers"), $("constants"), () => soon());
+  const player = forward(shown, () => press(null));
+  let pressed = null;
+
+  function machine() {
+    if ($("automaton").value === TEXT) return { text: text.area.value };
+    return { automaton: $("automaton").value, semiring: $("semiring").value, ...table.read() };
+  }
+
+  async function update() {
+    try {
+      const found = await ask("score", { machine: machine(), string: $("string").value });
+      if (!found) return;
+      text.blame(null);
+      shown.show(found.picture);
+      player.show(found);
+      showPaths(found);
+      $("score-total").replaceChildren("score ", element("strong", {}, number(found.prefixes.at(-1))),
+        ` over the ${found.semiring.name} semiring`);
+    } catch (error) {
+      text.blame(error);
+      shown.stale();
+    }
+  }
+  const soon = later(update);
+
+  function showPaths({ paths, states, count, why, semiring, prefixes }) {
+    const largest = Math.max(...paths.map((path) => size(path.weight)), 0);
+    $("paths-note").textContent = why ?? note(paths, count, semiring, prefixes.at(-1));
+    $("paths").replaceChildren(...paths.map((path) => {
+      const bar = element("span", { class: path.weight < 0 ? "bar minus" : "bar", "aria-hidden": "true" });
+      bar.style.setProperty("--part", largest ? size(path.weight) / largest : 0);
+      const button = element("button", { type: "button", "aria-pressed": "false", onclick: () => press(button, path) },
+        element("strong", {}, number(path.weight)), bar, element("span", { class: "trail" }, ...trail(path, states)));
+      return element("li", {}, button);
+    }));
+    pressed = null;
+  }
+
+  function press(button, path) {
+    pressed?.setAttribute("aria-pressed", "false");
+    pressed = button === pressed ? null : button;
+    pressed?.setAttribute("aria-pressed", "true");
+    if (pressed) {
+      player.pause();
+      shown.light(path.states, path.edges);
+    } else if (button) player.light();
+  }
+
+  function pick() {
+    const own = automata.find((one) => one.name === $("automaton").value);
+    $("score-numbers").hidden = !own;
+    $("score-text").hidden = Boolean(own);
+    $("semiring").disabled = !own;
+    $("automaton-says").textContent = own ? own.says : "arcs as text, each with its weight";
+    $("string").value = own ? example.string : example.text_string;
+    if (own) table.show(own, $("alphabet").value);
+    update();
+  }
+
+  $("automaton").append(...automata.map(({ name }) => element("option", { value: name }, name)),
+    element("option", { value: TEXT }, "a WFSA’s text"));
+  $("semiring").append(...semirings.map((name) => element("option", { value: name }, name)));
+  $("automaton").value = example.automaton;
+  $("alphabet").value = example.alphabet;
+  text.set(example.text);
+  $("automaton").addEventListener("change", pick);
+  $("semiring").addEventListener("change", update);
+  $("alphabet").addEventListener("input", () => {
+    table.rename($("alphabet").value);
+    soon();
+  });
+  for (const field of [$("string"), text.area]) field.addEventListener("input", soon);
+  $("score-form").addEventListener("submit", (event) => event.preventDefault());
+  pick();
+}
+
+function size(weight) {
+  return typeof weight === "number" ? Math.abs(weight) : 0;
+}
+
+function note(paths, count, semiring, total) {
+  if (!paths.length) return "No path derives this string: its score is the semiring’s zero.";
+  const all = count === null ? "more paths than can be counted derive" : count === 1 ? "one path derives" : `${count} paths derive`;
+  const start = `${all[0].toUpperCase()}${all.slice(1)} the string`;
+  if (count !== paths.length) return `${start}; these are the best ${paths.length}. Press one to see it in the picture.`;
+  return `${start}; ⊕ of ${count === 1 ? "it" : "them"} is the score, ${number(total)}. Press one to see it in the picture.`;
+}
+
+/** q₀ –the→ q₀ –film→ …, loops set back. */
+function trail(path, states) {
+  const parts = [element("b", {}, states[path.states[0]])];
+  path.symbols.forEach((symbol, i) => {
+    const loop = path.states[i] === path.states[i + 1];
+    parts.push(element("span", { class: loop ? "hop loop" : "hop" }, ` ${symbol ?? "ε"} → `),
+      element("b", { class: loop ? "loop" : "" }, states[path.states[i + 1]]));
+  });
+  return parts;
+}

@@ -1,0 +1,37 @@
+// A picture whose arcs and states can be lit up. The server draws each in a group of its own: arcs, states, labels.
+
+import { element, picture } from "./markup.js";
+
+export function stage(figure) {
+  const frame = figure.querySelector(".picture");
+  let groups = [], edges = [], states = 0, svg = null;
+
+  return {
+    show(drawn) {
+      figure.classList.remove("stale");
+      if (!drawn.svg) {
+        [groups, edges, states, svg] = [[], [], 0, null];
+        frame.replaceChildren(element("p", { class: "note" }, drawn.why));
+        return;
+      }
+      svg = picture(drawn.svg);
+      svg.style.setProperty("--wide", parseFloat(svg.getAttribute("width")));
+      groups = [...svg.children].filter((child) => child.localName === "g");
+      [edges, states] = [drawn.edges, drawn.states];
+      for (const group of groups) group.classList.remove("on");
+      frame.replaceChildren(svg);
+    },
+    /** Lights up these states and arrows (by number), and no others. */
+    light(litStates = [], litEdges = []) {
+      groups.forEach((group, i) => {
+        const on = i < edges.length ? litEdges.includes(i)
+          : i < edges.length + states ? litStates.includes(i - edges.length)
+          : litEdges.includes(i - edges.length - states);
+        group.classList.toggle("on", on);
+      });
+    },
+    stale() {
+      figure.classList.add("stale");
+    },
+  };
+}
