@@ -11,6 +11,7 @@ by side into one tensor. Three ways lead to a backend, with the same results:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -73,8 +74,9 @@ def rational(
     if not grad:
         out, final, _ = _forward(backend, x, params, states, mask, inp, programs, widths, 0)
         return Result(out, final)
+    first = [_as(s, compute_dtype(x.dtype)) for s in states]
     out, *final = _Rational.apply(
-        backend, programs, widths, every, mask, x, inp, len(params), *params, *states
+        backend, programs, widths, every, mask, x, inp, len(params), *params, *first
     )
     return Result(out, final)
 
@@ -137,6 +139,11 @@ def _eager_reference(
 # ---- kernels, without autograd -----------------------------------------------------------------------------------
 
 
+def _as(t: Tensor, dtype: torch.dtype) -> Tensor:
+    """t.to(dtype), which takes its time even where there is nothing to do."""
+    return t if t.dtype == dtype else t.to(dtype)
+
+
 def _forward(
     backend: Backend,
     x: Tensor,
@@ -149,7 +156,7 @@ def _forward(
     every: int,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     dtype = compute_dtype(x.dtype)
-    out = backend.empty((*x.shape[:2], sum(widths)), x)
+    out = x.new_empty((*x.shape[:2], sum(widths)))
     finals, saved = [], []
     rows = zip(
         programs,
@@ -163,7 +170,7 @@ def _forward(
     for program, a, p, s, i, o in rows:
         assert o is not None
         end, kept = backend.forward(
-            program, a, p.to(dtype), s.to(dtype), mask, i if program.uses_input else None, every, o
+            program, a, _as(p, dtype), _as(s, dtype), mask, i if program.uses_input else None, every, o
         )
         finals.append(end)
         saved += [kept] if kept is not None else []
@@ -178,17 +185,16 @@ def _backward(
     inp: Tensor | None,
     saved: Sequence[Tensor],
     grad_out: Tensor,
-    grad_finals: Sequence[Tensor],
+    grad_finals: Sequence[Tensor | None],
     programs: Sequence[Program],
     widths: Sequence[int],
     every: int,
-) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
+) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor | None]:
     dtype = compute_dtype(x.dtype)
-    grad_x = backend.empty(x.shape, x)
-    grad_inp = x.new_empty(0) if inp is None else backend.empty(inp.shape, inp)
-    if inp is not None and not all(program.uses_input for program in programs):
+    grad_x = x.new_empty(x.shape)
+    grad_inp = None if inp is None else inp.new_empty(inp.shape)
+    if grad_inp is not None and not all(program.uses_input for program in programs):
         grad_inp.zero_()  # columns that no kernel writes
-    into = _columns(None if inp is None else grad_inp, widths)
     grad_params, grad_states = [], []
     rows = zip(
         programs,
@@ -198,19 +204,18 @@ def _backward(
         saved,
         grad_finals,
         _columns(inp, widths),
-        into,
+        _columns(grad_inp, widths),
         _columns(grad_out, widths),
         strict=True,
     )
     for program, a, ga, p, kept, gs, i, gi, go in rows:
         assert go is not None
         i, gi = (i, gi) if program.uses_input else (None, None)
-        units, first = backend.backward(
-            program, a, p.to(dtype), mask, i, every, kept, go, gs.to(dtype), ga, gi
-        )
+        values, gs = _as(p, dtype), None if gs is None else _as(gs, dtype)
+        units, first = backend.backward(program, a, values, mask, i, every, kept, go, gs, ga, gi)
         if not backend.gives_parameter_gradients:
-            units = _epilogue(program, p.to(dtype), units)
-        grad_params.append(units.to(p.dtype))
+            units = _epilogue(program, values, units)
+        grad_params.append(_as(units, p.dtype))
         grad_states.append(first)
     return grad_x, grad_params, grad_states, grad_inp
 
@@ -270,25 +275,27 @@ class _Rational(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         params, states = rest[:cells], rest[cells:]
         out, finals, saved = _forward(backend, x, params, states, mask, inp, programs, widths, every)
+        ctx.set_materialize_grads(False)  # most often, nothing depends on the final states
         ctx.save_for_backward(x, inp, mask, *params, *saved)
-        ctx.call = (backend, programs, widths, every, [s.dtype for s in states])
+        ctx.call = (backend, programs, widths, every)
         return out, *finals
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, grad_out: Tensor, *grad_finals: Tensor
+        ctx: Any, grad_out: Tensor | None, *grad_finals: Tensor | None
     ) -> tuple[Any, ...]:
-        backend, programs, widths, every, dtypes = ctx.call
+        backend, programs, widths, every = ctx.call
         x, inp, mask, *rest = ctx.saved_tensors
         params, saved = rest[: len(programs)], rest[len(programs) :]
-        with torch.no_grad():
+        go: Tensor = x.new_zeros((*x.shape[:2], sum(widths))) if grad_out is None else grad_out
+        twice = torch.is_grad_enabled()  # create_graph=True
+        with torch.no_grad() if twice else nullcontext():
             gx, gp, gs, gi = _backward(
-                backend, x, params, mask, inp, saved, grad_out, grad_finals, programs, widths, every
+                backend, x, params, mask, inp, saved, go, grad_finals, programs, widths, every
             )
-        gs = [g.to(d) for g, d in zip(gs, dtypes, strict=True)]
-        grads = (gx, None if inp is None else gi, *gp, *gs)
-        if torch.is_grad_enabled():  # create_graph=True
-            grads = _Once.apply(len(grads), *grads, x, inp, *params, *saved, grad_out, *grad_finals)
+        grads = (gx, gi, *gp, *gs)
+        if twice:
+            grads = _Once.apply(len(grads), *grads, x, inp, *params, *saved, go, *grad_finals)
         gx, gi, *rest = grads  # pyright: ignore[reportGeneralTypeIssues]
         return None, None, None, None, None, gx, gi, None, *rest
 
@@ -344,20 +351,12 @@ def _op_backward(
     parsed = [Program.parse(text) for text in programs]
     shapes = [(-(-x.shape[0] // every), *g.shape) for g in grad_finals]
     saved = [kept.view(shape) for kept, shape in zip(saved, shapes, strict=True)]
+    run = resolve(backend, x.device, x.dtype, parsed)
     with torch.no_grad():
-        return _backward(
-            resolve(backend, x.device, x.dtype, parsed),
-            x,
-            params,
-            mask,
-            inp,
-            saved,
-            grad_out,
-            grad_finals,
-            parsed,
-            widths,
-            every,
+        gx, gp, gs, gi = _backward(
+            run, x, params, mask, inp, saved, grad_out, grad_finals, parsed, widths, every
         )
+    return gx, gp, gs, x.new_empty(0) if gi is None else gi
 
 
 _LIB.impl("forward", _op_forward, "CompositeExplicitAutograd")

@@ -14,7 +14,6 @@ batch, (U, D); `rrnn.ops` turns them into gradients of parameters.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -33,10 +32,6 @@ class Backend(ABC):
 
     def passed_over(self, device: torch.device, dtype: torch.dtype) -> None:  # noqa: B027  (most have nothing to say)
         """`auto` has to do without this backend: the place to warn a user, once, who could have it."""
-
-    def empty(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        """Memory for a result, of the dtype and on the device of `like`."""
-        return like.new_empty(shape)
 
     @abstractmethod
     def forward(
@@ -64,11 +59,12 @@ class Backend(ABC):
         every: int,
         saved: Tensor,
         grad_out: Tensor,
-        grad_state: Tensor,
+        grad_state: Tensor | None,
         grad_x: Tensor,
         grad_inp: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Write dL/dx and dL/d inp into the given views; return (dL/d unit values (U, D), dL/d first state)."""
+        """Write dL/dx and dL/d inp into the given views; return (dL/d unit values (U, D), dL/d first state).
+        `grad_state = None`: nothing depends on the final state."""
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -285,3 +285,17 @@ def test_no_gradient_reaches_padding() -> None:
 def test_every_op_has_c() -> None:
     expanded = {Op.SIGMOID, Op.SOFTPLUS, Op.LOG_SIGMOID, Op.LOGADDEXP}
     assert {op for op in Op if op.arity} == OPS.keys() | expanded
+
+
+@pytest.mark.parametrize("name", ["B", "F", "SRU"])
+@pytest.mark.parametrize("read", ["output", "state"])
+def test_gradients_where_nothing_depends_on_the_other_result(name: str, read: str) -> None:
+    """Neither a missing gradient of the output nor one of the final states is anything but zero."""
+    grads = {}
+    for backend in ("native", "reference"):
+        call = make_call(name, steps=5, batch=3, units=7)
+        with use_backend(backend):
+            out, (state,) = rational(call.x, call.params, call.states, call.programs, inp=call.inp)
+            loss = (out if read == "output" else state).square().sum()
+            grads[backend] = torch.autograd.grad(loss, call.leaves, materialize_grads=True)
+    torch.testing.assert_close(grads["native"], grads["reference"])

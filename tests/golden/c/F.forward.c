@@ -164,6 +164,8 @@ int rrnn_forward(const struct call *p) {
     if (!p->B || !p->D) return 0;
     const long width = block_width(p->D, p->B, BLOCK, p->threads);
     struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};
+    huge(p->out, ((p->T - 1) * p->ot + (p->B - 1) * p->ob + p->D) * sizeof(X));
+    if (p->every) huge(p->saved, (p->T + p->every - 1) / p->every * S * p->B * p->D * sizeof(real));
     gather(work, &crew, p->parallel, p->threads);
     return 0;
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Sequence
 from ctypes import c_char_p, c_int
 from functools import lru_cache
 from typing import Any
@@ -14,11 +13,10 @@ from torch import Tensor
 
 from rrnn.backends.base import Backend, rows
 from rrnn.backends.native.compiler import find_compiler, load
-from rrnn.backends.native.memory import empty
 from rrnn.backends.native.render import TYPES, render_backward, render_forward
 from rrnn.backends.native.threads import parallel_address, threads_for
 from rrnn.errors import BackendError
-from rrnn.ir import Program, adjoint
+from rrnn.ir import Program
 
 # `struct call` of forward.c and backward.c: pointers and longs, eight bytes each. Packed into bytes, a call has one
 # argument, which costs a third of two dozen.
@@ -33,11 +31,10 @@ def _forward_kernel(program: Program, dtype: torch.dtype) -> Any:
 
 
 @lru_cache(maxsize=512)
-def _backward_kernel(program: Program, dtype: torch.dtype) -> tuple[Any, int]:
-    """The kernel, and the number of per-unit values whose gradients it sums."""
+def _backward_kernel(program: Program, dtype: torch.dtype) -> Any:
     kernel = load(render_backward(program, dtype)).rrnn_backward
     kernel.argtypes, kernel.restype = [c_char_p], c_int
-    return kernel, len(adjoint(program).units)
+    return kernel
 
 
 def _at2(t: Tensor | None) -> tuple[int, int, int]:
@@ -67,9 +64,6 @@ class Native(Backend):
         why = self.why_not(device, dtype)
         warnings.warn(f"rrnn uses its slow reference on the CPU: {why}", RuntimeWarning, stacklevel=2)
 
-    def empty(self, shape: Sequence[int], like: Tensor) -> Tensor:
-        return empty(shape, like.dtype)
-
     def forward(
         self,
         program: Program,
@@ -86,7 +80,7 @@ class Native(Backend):
         x, params, state = rows(x), params.contiguous(), state.contiguous()
         inp = None if inp is None else rows(inp.to(x.dtype))
         final = torch.empty_like(state)
-        saved = empty(((steps + every - 1) // every, *state.shape), state.dtype) if every else None
+        saved = state.new_empty(((steps + every - 1) // every, *state.shape)) if every else None
         target = out if out.stride(-1) == 1 or units == 1 else torch.empty(out.shape, dtype=out.dtype)
         call = _FORWARD.pack(
             *(x.data_ptr(), *x.stride()[:3]),
@@ -113,16 +107,17 @@ class Native(Backend):
         every: int,
         saved: Tensor,
         grad_out: Tensor,
-        grad_state: Tensor,
+        grad_state: Tensor | None,
         grad_x: Tensor,
         grad_inp: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         steps, batch, _, units = x.shape
-        kernel, count = _backward_kernel(program, x.dtype)
+        kernel = _backward_kernel(program, x.dtype)
         x, params, saved = rows(x), params.contiguous(), saved.contiguous()
-        grad_out, inp = rows(grad_out.to(x.dtype)), None if inp is None else rows(inp.to(x.dtype))
-        first = grad_state.clone(memory_format=torch.contiguous_format)
-        partial, grad_params = first.new_empty(batch, count, units), torch.empty_like(params)
+        grad_out = rows(grad_out if grad_out.dtype == x.dtype else grad_out.to(x.dtype))
+        inp = None if inp is None else rows(inp.to(x.dtype))
+        grad_state = None if grad_state is None else grad_state.contiguous()
+        first, grad_params = saved.new_empty(saved.shape[1:]), torch.empty_like(params)
         into_x, into_inp = rows(grad_x), None if grad_inp is None else rows(grad_inp)
         call = _BACKWARD.pack(
             *(x.data_ptr(), *x.stride()[:3]),
@@ -131,10 +126,10 @@ class Native(Backend):
             *_at2(inp),
             *(saved.data_ptr(), every),
             *_at2(grad_out),
-            first.data_ptr(),
+            *(0 if grad_state is None else grad_state.data_ptr(), first.data_ptr()),
             *(into_x.data_ptr(), *into_x.stride()[:3]),
             *_at2(into_inp),
-            *(partial.data_ptr(), grad_params.data_ptr()),
+            grad_params.data_ptr(),
             *(steps, batch, units, threads_for(x.numel())),
             parallel_address(),
         )

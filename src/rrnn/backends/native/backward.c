@@ -1,8 +1,8 @@
 /* @name@: backward, @type@
 
-   As forward; go (T, B, D) the output's gradient; gx, gi the gradients of x and inp; gstate (S, B, D) comes in as the
-   final state's gradient and leaves as the first state's; partial (B, U, D) holds, per batch row, sums over time of the
-   gradients of per-unit values, which then are summed in a fixed order and turned into those of the parameters, gparams.
+   As forward; go (T, B, D) the output's gradient; gx, gi the gradients of x and inp; gfinal, gfirst (S, B, D) those of the
+   final states, or NULL for zeros, and of the first; gparams (P, D) those of the parameters, from `partial` (B, U, D): per
+   batch row, sums over time of the gradients of per-unit values, which then are summed in a fixed order.
 
    Time runs in segments of `every` steps, the last one first: `again` runs a segment forward from its saved states and
    keeps the new states and whatever costs an exponential, `back` goes back through it. */
@@ -21,10 +21,11 @@ struct call {
     const X *inp; long it, ib;
     const real *saved; long every;
     const X *go; long got, gob;
-    real *gstate;
+    const real *gfinal;
+    real *gfirst;
     X *gx; long gxt, gxb, gxk;
     X *gi; long git, gib;
-    real *partial, *gparams;
+    real *gparams;
     long T, B, D, threads;
     parallel_t parallel;
 };
@@ -49,15 +50,18 @@ static void back(long n, const X *restrict a, long xk, const X *restrict v, cons
     (void)a, (void)xk, (void)v, (void)q, (void)old, (void)kept, (void)unit, (void)acc, (void)gxk, (void)gv, (void)row;
 }
 
+struct shared { const struct call *call; real *partial; };
+
 /* All steps of the lanes d0 .. d0 + n of one batch row; `kept` has room for one segment. */
-static void block(const struct call *p, long b, long d0, long n, real (*kept)[KEPT * PITCH]) {
+static void block(const struct call *p, long b, long d0, long n, real (*kept)[KEPT * PITCH], real *partial) {
     real g[(S + 1) * PITCH] __attribute__((aligned(64))), unit[(V + 1) * PITCH] __attribute__((aligned(64)));
     real acc[(U + 1) * PITCH] __attribute__((aligned(64))), first[(S + 1) * PITCH] __attribute__((aligned(64)));
     X pad[K + 2][LANES] __attribute__((aligned(64))), out[K + 1][LANES] __attribute__((aligned(64)));
     const long whole = n & -LANES, rest = n - whole, B = p->B, D = p->D;
     memset(g, 0, sizeof g), memset(acc, 0, sizeof acc), memset(first, 0, sizeof first), memset(pad, 0, sizeof pad);
     units(n, p->params + d0, D, unit);
-    for (int s = 0; s < S; s++) memcpy(g + s * PITCH, p->gstate + (s * B + b) * D + d0, n * sizeof(real));
+    for (int s = 0; s < S && p->gfinal; s++)
+        memcpy(g + s * PITCH, p->gfinal + (s * B + b) * D + d0, n * sizeof(real));
     for (long t1 = p->T; t1 > 0;) {
         const long t0 = (t1 - 1) / p->every * p->every;
         for (int s = 0; s < S; s++)
@@ -113,19 +117,20 @@ static void block(const struct call *p, long b, long d0, long n, real (*kept)[KE
         }
         t1 = t0;
     }
-    for (int s = 0; s < S; s++) memcpy(p->gstate + (s * B + b) * D + d0, g + s * PITCH, n * sizeof(real));
-    for (int u = 0; u < U; u++) memcpy(p->partial + (b * U + u) * D + d0, acc + u * PITCH, n * sizeof(real));
+    for (int s = 0; s < S; s++) memcpy(p->gfirst + (s * B + b) * D + d0, g + s * PITCH, n * sizeof(real));
+    for (int u = 0; u < U; u++) memcpy(partial + (b * U + u) * D + d0, acc + u * PITCH, n * sizeof(real));
 }
 
 static void work(void *shared) {
     struct crew *crew = shared;
-    const struct call *p = crew->call;
+    const struct shared *shared_by = crew->call;
+    const struct call *p = shared_by->call;
     const long width = block_width(p->D, p->B, BLOCK, p->threads), across = (p->D + width - 1) / width;
     const long steps = p->every < p->T ? p->every : p->T;
     void *kept = aligned_alloc(64, (steps + 1) * KEPT * PITCH * sizeof(real));
     for (long job; kept && (job = take(crew)) >= 0;) {
         const long d0 = job % across * width, n = p->D - d0 < width ? p->D - d0 : width;
-        block(p, job / across, d0, n, kept);
+        block(p, job / across, d0, n, kept, shared_by->partial);
     }
     free(kept);
 }
@@ -144,13 +149,16 @@ int rrnn_backward(const struct call *p) {
         return 0;
     }
     const long width = block_width(p->D, p->B, BLOCK, p->threads), UD = U * p->D;
-    struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};
-    gather(work, &crew, p->parallel, p->threads);
-    if (crew.next < crew.jobs) return 1; /* no thread found memory */
-    real *total = p->partial; /* of the first row: the others are added to it */
-    for (long b = 1; b < p->B; b++)
-        for (long i = 0; i < UD; i++) total[i] += p->partial[b * UD + i];
-    for (long d = 0; d < p->D; d += STRIP)
+    real *total = malloc((p->B * UD + 1) * sizeof(real)); /* of the first row: the others are added to it */
+    struct shared shared = {p, total};
+    struct crew crew = {&shared, p->B * ((p->D + width - 1) / width), 0};
+    huge(p->gx, ((p->T - 1) * p->gxt + (p->B - 1) * p->gxb + (K - 1) * p->gxk + p->D) * sizeof(X));
+    if (total) gather(work, &crew, p->parallel, p->threads);
+    const int done = crew.next >= crew.jobs; /* else no thread found memory */
+    for (long b = 1; done && b < p->B; b++)
+        for (long i = 0; i < UD; i++) total[i] += total[b * UD + i];
+    for (long d = 0; done && d < p->D; d += STRIP)
         epilogue(p->D - d < STRIP ? p->D - d : STRIP, p->params + d, total + d, p->D, p->gparams + d);
-    return 0;
+    free(total);
+    return !done;
 }

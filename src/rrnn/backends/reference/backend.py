@@ -42,11 +42,12 @@ class Reference(Backend):
         every: int,
         saved: Tensor,
         grad_out: Tensor,
-        grad_state: Tensor,
+        grad_state: Tensor | None,
         grad_x: Tensor,
         grad_inp: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         inputs = Inputs.of(x, params, mask, inp)
+        grad_state = saved.new_zeros(saved.shape[1:]) if grad_state is None else grad_state
         before = saved
         if every > 1:
             first = saved[0] if saved.shape[0] else torch.zeros_like(grad_state)

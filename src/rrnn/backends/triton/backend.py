@@ -117,7 +117,7 @@ class Triton(Backend):
         every: int,
         saved: Tensor,
         grad_out: Tensor,
-        grad_state: Tensor,
+        grad_state: Tensor | None,
         grad_x: Tensor,
         grad_inp: Tensor | None,
         schedule: Plan | None = None,
@@ -129,7 +129,7 @@ class Triton(Backend):
         kernels = _module(program, how.unroll, every)
         x, params, saved, go = rows(x), params.contiguous(), saved.contiguous(), rows(grad_out.to(x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))
-        grad_state = grad_state.contiguous()
+        grad_state = saved.new_zeros(saved.shape[1:]) if grad_state is None else grad_state.contiguous()
         first = torch.empty_like(grad_state)
         sums = len(adjoint(program).units)
         if not x.numel():
