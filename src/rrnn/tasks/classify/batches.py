@@ -55,7 +55,7 @@ class Texts:
         return self._batches(order, batch, rng.permutation(count))
 
     def in_order(self, batch: int, tokens: int) -> list[Batch]:
-        """Each example once, short ones first; at most `batch` of them, and not many more than `tokens` with padding."""
+        """Each example once, short ones first; at most `batch`, and about `tokens` with padding."""
         order, found, start = np.argsort(self.lengths, kind="stable"), [], 0
         while start < len(order):
             size = max(1, min(batch, tokens // int(self.padded[order[start]])))

@@ -1,146 +1,79 @@
-"""Everything that decides a training, in one flat dataclass: it round-trips through a run's config.json."""
+"""Everything that decides the training of a text classifier. Defaults are the paper's where it has one."""
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import math
 from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_type_hints
+from typing import ClassVar, Literal
 
 from rrnn.errors import RunError
-
-Pooling = Literal["last", "mean", "max", "attention"]
-Readout = Literal["mlp", "linear"]
-Words = Literal["data", "all"]
+from rrnn.tasks.configs import Config, option
 
 
 @dataclass(frozen=True)
-class ClassifyConfig:
-    """A text classifier and how it is trained. Defaults are the paper's where it has one."""
+class ClassifyConfig(Config):
+    """A text classifier and how it is trained."""
 
-    data: str = "not-good"
-    """A data set by name (sst, sst-fine, subj, cr, amazon, a synthetic task) or the file with the training examples."""
-    dev: str | None = None
-    """The file with the development examples, where `data` is a file; without it a tenth of the examples."""
-    test: str | None = None
-    """The file with the test examples, where `data` is a file; without it a tenth of the examples."""
-    text_column: str | None = None
-    """The column of a CSV or TSV file that holds the text."""
-    label_column: str | None = None
-    """The column of a CSV or TSV file that holds the label."""
-    cleaning: str | None = None
-    """How texts become tokens; None: the data set's own way."""
-    split_seed: int = 0
-    """Draws the 80/10/10 split of data that has none."""
-    max_tokens: int | None = None
-    """Read the first so many tokens of a text only."""
+    task: ClassVar[str] = "classify"
 
-    vectors: str | None = None
-    """A file of word vectors, or the name of a known one (glove): unit length, fixed. None: embeddings are trained."""
-    vector_words: Words = "data"
-    """Which vectors the model keeps: of the words of its data, or all of the file, for texts to come."""
-    fine_tune: bool = False
-    """Train the word vectors, too."""
-    embedding_size: int = 50
-    """Numbers a word where there are no vectors."""
+    data: str = option(
+        "synthetic:not-good",
+        "sst, sst-fine, subj, cr, amazon, synthetic:not-good (or more-a-than-b, ends-within-3), a folder, or a file: "
+        "CSV and TSV are tables, in others a line is a label, a blank and a text",
+    )
+    dev: str | None = option(None, "the file for development, where data is the file for training")
+    test: str | None = option(None, "the file for testing, where data is the file for training")
+    text_column: str = option("text", "the column of a table with the text: its name, or its number from 0")
+    label_column: str = option("label", "the column of a table with the label")
+    encoding: str = option("utf-8", "of users' files")
+    skip_broken: bool = option(False, "skip and count rows without a label or column, instead of stopping")
+    cleaning: str | None = option(
+        None, "how texts become words: none, lower, text, kim, kim-sst; None: the data set's own way"
+    )
+    split_seed: int = option(0, "draws the 80/10/10 split of data that has none", low=0)
+    max_tokens: int | None = option(None, "read so many words of a text at most", low=1)
 
-    cell: str = "F"
-    """A model of the zoo (F, B, C, B-max-plus, LSTM, …) or a .cell file."""
-    hidden_size: int = 150
-    layers: int = 2
-    bidirectional: bool = False
-    pooling: Pooling = "last"
-    """What stands for a text: the last hidden state, the mean or maximum of all, or a mean weighted by attention."""
-    readout: Readout = "mlp"
-    """mlp: two layers with a tanh between; linear: one matrix, straight on the units' outputs."""
+    vectors: str | None = option(
+        None, "word vectors of unit length: a file, or glove; None: embeddings are trained"
+    )
+    vector_words: Literal["data", "all"] = option(
+        "data", "which vectors the model keeps: of its data's words, or all, for texts to come"
+    )
+    fine_tune: bool = option(False, "train the word vectors, too")
+    embedding_size: int | None = option(
+        None, "numbers a word: of trained embeddings (50), or that given vectors must have", low=1
+    )
 
-    embedding_dropout: float = 0.1
-    """On the numbers of every token, a new mask at each."""
-    recurrent_dropout: float = 0.1
-    """Variational: on the input of every layer, one mask per sequence, the same at all its steps."""
-    vertical_dropout: float = 0.1
-    """On the output of every layer, a new mask at each step."""
+    cell: str = option("F", "a model of the zoo (F, B, C, B-max-plus, LSTM, GRU, …) or a .cell file")
+    hidden_size: int = option(150, "units a layer (and a direction)", low=1)
+    layers: int = option(2, "recurrent layers", low=1, high=64)
+    bidirectional: bool = option(False, "read from both ends")
+    pooling: Literal["last", "mean", "max", "attention"] = option(
+        "last", "what stands for a text: its last hidden state, or a mean, maximum, weighted mean of all"
+    )
+    readout: Literal["mlp", "linear"] = option(
+        "mlp", "two layers with a tanh between, or one matrix straight on the units' outputs"
+    )
 
-    batch_size: int = 64
-    """The paper has 16 for Amazon, 64 for the smaller sets."""
-    lr: float = 1e-3
-    l2: float = 1e-6
-    """Adam's weight decay: added to the gradient."""
-    clip: float = 5.0
-    """The largest norm of the gradient."""
-    epochs: int = 500
-    halve_after: int = 10
-    """Epochs without a gain on the development set after which the learning rate is halved."""
-    stop_after: int = 30
-    """Epochs without a gain on the development set after which training stops."""
-    seed: int = 0
+    embedding_dropout: float = option(0.1, "of the numbers of each word", low=0, high=0.95)
+    recurrent_dropout: float = option(
+        0.1, "variational: of layers' inputs, one mask for all steps of a text", low=0, high=0.95
+    )
+    vertical_dropout: float = option(0.1, "of every layer's outputs", low=0, high=0.95)
+
+    batch_size: int = option(64, "the paper has 16 for Amazon, 64 for smaller sets", low=1)
+    lr: float = option(1e-3, "Adam's first learning rate", low=1e-8, high=10)
+    l2: float = option(1e-6, "ℓ2 regularisation: Adam's weight decay", low=0, high=1)
+    clip: float = option(5.0, "largest norm of the gradient", low=1e-6)
+    epochs: int = option(500, "at most", low=1)
+    halve_after: int = option(10, "halve the learning rate after so many epochs without gain on dev", low=1)
+    stop_after: int = option(30, "stop after so many epochs without gain on dev", low=1)
+    seed: int = option(0, "of weights, dropout and the order of texts", low=0, high=2**31)
+    device: str = option("auto", "cpu, cuda, or auto: a GPU if there is one")
+    checkpoint_seconds: float = option(30.0, "at least so many between two checkpoints", low=0)
 
     def __post_init__(self) -> None:
-        _check_types(self)
-        for name, low, high in _BOUNDS:
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                upper = f" and at most {high:g}" if math.isfinite(high) else ""
-                raise RunError(f"{name} must be at least {low:g}{upper}; got {value!r}")
-        if self.lr <= 0 or self.clip <= 0:
-            raise RunError(f"lr and clip must be above 0; got lr={self.lr!r} and clip={self.clip!r}")
+        super().__post_init__()
         if self.fine_tune and self.vectors is None:
-            raise RunError(
-                "fine_tune trains given word vectors, and there are none: name them with vectors=…"
-            )
-
-    def to_dict(self) -> dict[str, Any]:
-        """For JSON, with the name of the task."""
-        return {"task": "classify", **dataclasses.asdict(self)}
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> ClassifyConfig:
-        """What `to_dict` wrote; a key that is not known is an error that names its neighbour."""
-        given = {key: value for key, value in values.items() if key != "task"}
-        known = [field.name for field in dataclasses.fields(cls)]
-        for key in given:
-            if key not in known:
-                near = difflib.get_close_matches(key, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}."
-                raise RunError(f"a classifier's configuration has no {key!r}: {hint}")
-        return cls(**given)
-
-    def replace(self, **changes: Any) -> ClassifyConfig:
-        return dataclasses.replace(self, **changes)
-
-
-_BOUNDS: tuple[tuple[str, float, float], ...] = (
-    ("max_tokens", 1, math.inf),
-    ("embedding_size", 1, math.inf),
-    ("hidden_size", 1, math.inf),
-    ("layers", 1, 64),
-    ("embedding_dropout", 0, 0.95),
-    ("recurrent_dropout", 0, 0.95),
-    ("vertical_dropout", 0, 0.95),
-    ("batch_size", 1, math.inf),
-    ("lr", 0, 10),
-    ("l2", 0, 1),
-    ("clip", 0, math.inf),
-    ("epochs", 1, math.inf),
-    ("halve_after", 1, math.inf),
-    ("stop_after", 1, math.inf),
-    ("seed", 0, 2**31),
-    ("split_seed", 0, 2**31),
-)
-
-
-def _check_types(config: ClassifyConfig) -> None:
-    """A JSON file may hold anything: "64" for 64, 1 for true."""
-    for name, hint in get_type_hints(type(config)).items():
-        value, choices = getattr(config, name), get_args(hint)
-        if choices and all(isinstance(choice, str) for choice in choices):
-            if value not in choices:
-                raise RunError(f"{name} is one of {', '.join(choices)}; got {value!r}")
-            continue
-        kinds = tuple(kind for kind in (choices or (hint,)))
-        if float in kinds and type(value) is int:
-            object.__setattr__(config, name, float(value))
-        elif type(value) not in kinds:
-            wanted = " or ".join(kind.__name__ for kind in kinds if kind is not type(None))
-            raise RunError(f"{name} is a {wanted}; got {value!r}")
+            raise RunError("fine_tune trains given word vectors, and there are none: name them with vectors")
+        if (self.dev or self.test) and self.data.startswith("synthetic:"):
+            raise RunError(f"{self.data} has its own dev and test texts; leave out dev and test")

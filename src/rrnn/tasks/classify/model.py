@@ -6,6 +6,7 @@ ids (T, B) ── embedding ── dropout ──▶ layers ──▶ outputs (T
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import torch
@@ -15,6 +16,10 @@ from torch import Tensor, nn
 from rrnn.automata import Cell
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.zoo import layer as build_layer
+
+EMBEDDING_SIZE = 50
+_SEEDING = threading.Lock()
+"""Layers draw their first weights from torch's global generator: one model at a time."""
 
 
 class TextClassifier(nn.Module):
@@ -38,7 +43,7 @@ class TextClassifier(nn.Module):
         stands in for config.cell, which may be a file's name."""
         super().__init__()
         self.config, self.classes = config, classes
-        with torch.random.fork_rng(devices=[]):
+        with _SEEDING, torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)  # on the CPU, so that every device starts from the same weights
             self._build(config, words, vectors, cell)
         self.to(device)
@@ -46,7 +51,7 @@ class TextClassifier(nn.Module):
         self.generator.manual_seed(config.seed)
 
     def _build(self, config: ClassifyConfig, words: int, vectors: Tensor | None, cell: Cell | None) -> None:
-        size = config.embedding_size if vectors is None else vectors.shape[1]
+        size = (config.embedding_size or EMBEDDING_SIZE) if vectors is None else vectors.shape[1]
         self.trained = vectors is None or config.fine_tune
         if vectors is None:
             vectors = torch.randn(words, size) / math.sqrt(size)  # about unit length, as given vectors have

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 from rrnn.errors import DataError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.data.labelled import Dataset, Example, load_dataset
+from rrnn.tasks.data.vectors import read_vectors
 from rrnn.tasks.vocabulary import Vocabulary
 
 PADDING, UNKNOWN = "<pad>", "<unk>"
@@ -27,51 +29,72 @@ class Prepared:
     vocabulary: Vocabulary
     vectors: Tensor | None
     splits: dict[str, Split]
-    about: dict[str, Any]
-    """What a user should know of the data: sizes, skipped rows, how many words have a vector."""
+    about: list[str]
+    """What a user should know of the data, a line each: sizes, skipped rows, how many words have a vector."""
+
+    def of(self, config: ClassifyConfig) -> Prepared:
+        """The same data for another training."""
+        return replace(self, config=config.replace(cleaning=self.config.cleaning))
 
 
 def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
-    """Read what the configuration names (or take the data set as given)."""
+    """Read what the configuration names, or take the data set as given. The answer's configuration says how texts
+    became words, so that others can be read in the same way."""
     dataset = dataset or read_dataset(config)
+    config = config.replace(cleaning=dataset.cleaning)
+    about = [dataset.summary()]
     if config.vectors is None:
         tokens = (token for example in dataset.train for token in example.tokens)
-        vocabulary, vectors, about = Vocabulary.build(tokens, (PADDING, UNKNOWN), UNKNOWN), None, {}
+        vocabulary, vectors = Vocabulary.build(tokens, (PADDING, UNKNOWN), UNKNOWN), None
     else:
-        vocabulary, vectors, about = _with_vectors(config, dataset)
+        vocabulary, vectors, coverage = _with_vectors(config, dataset)
+        about.append(coverage)
     splits = {
-        name: _numbers(examples, vocabulary, config.max_tokens)
-        for name, examples in (("train", dataset.train), ("dev", dataset.dev), ("test", dataset.test))
+        name: _numbers(examples, vocabulary, config.max_tokens) for name, examples in _splits(dataset).items()
     }
-    about |= {name: len(split[1]) for name, split in splits.items()} | {"words": len(vocabulary)}
     return Prepared(config, dataset.labels, vocabulary, vectors, splits, about)
 
 
 def read_dataset(config: ClassifyConfig) -> Dataset:
-    raise NotImplementedError
+    """The configuration's data set."""
+    files = {"dev": config.dev, "test": config.test}
+    given = {split: path for split, path in files.items() if path is not None}
+    return load_dataset(
+        {"train": config.data, **given} if given else config.data,
+        split_seed=config.split_seed,
+        cleaning=config.cleaning,
+        text_column=config.text_column,
+        label_column=config.label_column,
+        encoding=config.encoding,
+        skip_broken=config.skip_broken,
+    )
 
 
-def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary, Tensor, dict[str, Any]]:
-    """The words of all splits that have a vector (they are not trained, so the test set teaches nothing), and UNK."""
-    raise NotImplementedError
+def _splits(dataset: Dataset) -> dict[str, list[Example]]:
+    """Those that have examples: a user's files need none for test."""
+    named = {"train": dataset.train, "dev": dataset.dev, "test": dataset.test}
+    return {name: examples for name, examples in named.items() if examples}
 
 
-def _numbers(examples: list[Example], vocabulary: Vocabulary, most: int | None) -> Split:
+def _numbers(examples: Sequence[Example], vocabulary: Vocabulary, most: int | None) -> Split:
     texts = [vocabulary.encode(example.tokens[:most]) for example in examples]
     return texts, [example.label for example in examples]
 
 
-def check(dataset: Dataset) -> None:
-    """What would make a training meaningless."""
-    for name in ("train", "dev", "test"):
-        if not getattr(dataset, name):
-            raise DataError(f"the {name} split of {dataset.name} is empty")
-    present = {example.label for example in dataset.train}
-    if len(present) < 2:
-        raise DataError(
-            f"a classifier needs two classes at least; {dataset.name} has {len(present)} in training"
-        )
-
-
-def as_tensor(matrix: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float32))
+def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary, Tensor, str]:
+    """The words of the data that have a vector, those of the test set included (nothing is learned of them), or all
+    words of the file; and one vector for all other words, the direction of the mean."""
+    assert config.vectors is not None
+    parts = _splits(dataset).values()
+    used = Counter(token for examples in parts for example in examples for token in example.tokens)
+    wanted = None if config.vector_words == "all" else used
+    vectors = read_vectors(config.vectors, wanted, width=config.embedding_size)
+    coverage = vectors.coverage(used)
+    if not coverage.known_types:
+        raise DataError(f"{config.vectors} has a vector for none of the {len(used)} words of {dataset.name}")
+    known = [word for word in vectors.words if word not in (PADDING, UNKNOWN)]
+    rows, _ = vectors.unit().align(known)
+    mean = rows.mean(0)
+    special = np.stack([np.zeros_like(mean), mean / max(float(np.linalg.norm(mean)), 1e-12)])
+    matrix = torch.from_numpy(np.concatenate([special, rows]))
+    return Vocabulary([PADDING, UNKNOWN, *known], UNKNOWN), matrix, f"{config.vectors}: {coverage}"

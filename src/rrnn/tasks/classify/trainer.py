@@ -141,6 +141,11 @@ class ClassifyTask:
         self.graphs.wait()
         return copies
 
+    def load_weights(self, weights: dict[str, Tensor]) -> None:
+        """What `weights` returned: to evaluate."""
+        with self.graphs.on_stream():
+            self.model.load_state_dict(weights)
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {_MODEL + name: tensor for name, tensor in self.weights().items()}
         for i, parameter in enumerate(self.parameters):

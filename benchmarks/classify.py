@@ -1,0 +1,114 @@
+"""How many classifiers train in a minute: the settings of a random search, one after another and side by side.
+
+    RRNN_DATA=… python benchmarks/classify.py --device cuda [--threads 1 4 8] [--processes 4] [--json FILE]
+    python benchmarks/classify.py --data synthetic:not-good --vectors "" --settings 2 --epochs 3
+
+Each way trains the same settings: those that `rrnn classify search` draws, with the paper's schedule (halve the rate
+after 10 epochs without a gain, stop after 30). Threads share a GPU by a stream each; processes by its time slices.
+`--eager` measures one training without CUDA graphs, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.prepare import Prepared, prepare
+from rrnn.tasks.classify.ranges import settings
+from rrnn.tasks.classify.train import Result, train
+from rrnn.tasks.search_workers import side_by_side
+
+
+@lru_cache(maxsize=1)
+def data_of(base: ClassifyConfig) -> Prepared:
+    return prepare(base)
+
+
+def one(base: ClassifyConfig, capture: bool, config: ClassifyConfig) -> Result:
+    return train(config, data=data_of(base), capture=capture)
+
+
+def measure(
+    base: ClassifyConfig, args: argparse.Namespace, threads: int, processes: int, capture: bool = True
+) -> dict[str, Any]:
+    configs = settings(base, args.settings, args.seed)
+    if args.epochs:
+        configs = [config.replace(epochs=args.epochs) for config in configs]
+    start = time.perf_counter()
+    results: list[Result] = []
+    for config, answer in side_by_side(
+        partial(one, base, capture), configs, processes=processes, threads=threads
+    ):
+        if isinstance(answer, Exception):
+            print(f"  failed: {type(answer).__name__}: {answer} ({config})", flush=True)
+            continue
+        results.append(answer)
+        if args.verbose:
+            print(f"  {config.hidden_size} units, lr {config.lr:.1e}: {answer}", flush=True)
+    seconds = time.perf_counter() - start
+    epochs = sum(result.epochs for result in results)
+    best = max(results, key=lambda result: result.dev, default=None)
+    return {
+        "cell": base.cell,
+        "data": base.data,
+        "threads": threads,
+        "processes": processes,
+        "graphs": capture,
+        "trainings": len(results),
+        "failed": len(configs) - len(results),
+        "seconds": round(seconds, 1),
+        "trainings_per_minute": round(60 * len(results) / seconds, 1),
+        "epochs": epochs,
+        "ms_per_epoch": round(1000 * seconds / max(epochs, 1), 1),
+        "median_epochs": statistics.median(result.epochs for result in results) if results else 0,
+        "best_dev": best and round(best.dev, 2),
+        "its_test": best and best.test is not None and round(best.test, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", default="sst")
+    parser.add_argument("--vectors", default="glove", help='word vectors; "" trains embeddings')
+    parser.add_argument("--cell", nargs="+", default=["F"])
+    parser.add_argument("--settings", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--epochs", type=int, default=0, help="at most so many (the paper's 500)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, nargs="*", default=[1])
+    parser.add_argument("--processes", type=int, nargs="*", default=[])
+    parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--tf32", action="store_true", help="matrix products in TF32")
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    if args.tf32:
+        torch.set_float32_matmul_precision("high")
+    rows = []
+    for cell in args.cell:
+        base = ClassifyConfig(data=args.data, vectors=args.vectors or None, cell=cell, device=args.device)
+        print(*data_of(base).about, sep="\n")
+        one(base, True, base.replace(epochs=2))  # kernels are compiled once
+        ways = [(n, 1, True) for n in args.threads] + [(1, n, True) for n in args.processes]
+        for threads, processes, capture in [*ways, *([(1, 1, False)] if args.eager else [])]:
+            rows.append(measure(base, args, threads, processes, capture))
+            print(json.dumps(rows[-1]), flush=True)
+    if args.json:
+        where = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
+        args.json.write_text(
+            json.dumps({"device": where, "torch": torch.__version__, "rows": rows}, indent=1) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

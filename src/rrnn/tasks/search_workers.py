@@ -1,0 +1,47 @@
+"""Many trainings side by side: in threads, which share a GPU by a stream each, or in processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from rrnn.errors import RunError
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+def side_by_side(
+    function: Callable[[Item], Answer], items: Iterable[Item], *, processes: int = 1, threads: int = 1
+) -> Iterator[tuple[Item, Answer | Exception]]:
+    """(item, what the function made of it, or the error) as they come. In processes, `function` and items are
+    pickled, and each process uses one CPU thread."""
+    if processes > 1 and threads > 1:
+        raise RunError("trainings run side by side in processes or in threads; got both")
+    with _pool(processes, threads) as pool:
+        futures = {pool.submit(function, item): item for item in items}
+        for future in as_completed(futures):
+            error = future.exception()
+            if isinstance(error, BrokenProcessPool):
+                raise RunError("a worker process was killed; what it had not finished is lost") from error
+            if error is not None and not isinstance(error, Exception):
+                raise error
+            yield futures[future], error if error is not None else future.result()
+
+
+def _pool(processes: int, threads: int) -> Executor:
+    if processes == 1:
+        return ThreadPoolExecutor(threads)
+    # A forked child of a process that used OpenMP or CUDA is not to be trusted with either.
+    spawn = multiprocessing.get_context("spawn")
+    return ProcessPoolExecutor(processes, mp_context=spawn, initializer=use_one_thread)
+
+
+def use_one_thread(*_: Any) -> None:
+    """In a worker process: as many threads as cores in each would only wait for one another."""
+    import torch
+
+    torch.set_num_threads(1)
