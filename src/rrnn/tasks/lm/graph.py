@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 
 import torch
 
-WARM_UP = 2  # calls before a capture: kernels are compiled, libraries have their workspaces
+WARM_UP = 1  # calls before a capture: kernels are compiled, libraries have their workspaces
 
 
 class Steps:

@@ -118,7 +118,7 @@ class _TiedLoss(torch.autograd.Function):
         losses = softmax_rows(logits, bias, targets, vocabulary, scale)
         ctx.save_for_backward(hidden, table, logits)
         ctx.dtypes = weight.dtype, bias.dtype
-        return losses.sum() * scale
+        return losses.sum().mul_(scale)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]

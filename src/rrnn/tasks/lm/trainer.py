@@ -7,7 +7,7 @@ GPU the whole of it, down to the carried state and the place in the stream, is o
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import torch
@@ -165,7 +165,7 @@ class LanguageTask:
             low=low,
         )
         leaves = [parameters[n] if n == "embedding" else leaf for n, leaf in working.items()]
-        objective = loss + self._penalty(seen, raw)
+        objective = loss + sum(self._penalties(seen, raw)) if self.config.ar or self.config.tar else loss
         grads = torch.autograd.grad(objective, [embedded, *leaves], materialize_grads=True)
         to_embedded, to_weights = grads[0].flatten(0, 1), list(grads[1:])
         table = to_weights[list(working).index("embedding")]
@@ -181,14 +181,13 @@ class LanguageTask:
         copies = {n.removeprefix(prefix): w for n, w in self.store.working.items() if n.startswith(prefix)}
         return model.read(embedded, words, state, lambda x, s: functional_call(model.rnn, copies, (x, s)))
 
-    def _penalty(self, seen: Tensor, raw: Tensor) -> Tensor | float:
+    def _penalties(self, seen: Tensor, raw: Tensor) -> Iterator[Tensor]:
+        """Regularisation of the activations, as much as of a window's tokens."""
         c, size = self.config, seen.shape[0]
-        penalty: Tensor | float = 0.0
         if c.ar:
-            penalty = penalty + size * c.ar * seen.float().square().mean()
+            yield size * c.ar * seen.float().square().mean()
         if c.tar and size > 1:
-            penalty = penalty + size * c.tar * (raw[1:] - raw[:-1]).float().square().mean()
-        return penalty
+            yield size * c.tar * (raw[1:] - raw[:-1]).float().square().mean()
 
     def _joined(self, gradients: list[Tensor]) -> list[Tensor]:
         """The mean over the group's processes."""
