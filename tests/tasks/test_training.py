@@ -68,12 +68,6 @@ def test_the_task_may_stop_and_stays_stopped(tmp_path: Path) -> None:
     assert len(train(tmp_path / "run", epochs=9).history) == 2
 
 
-def test_epochs_without_gain_stop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ToyTask, "evaluate", lambda self, split: {"distance": abs(self.epoch - 2)})
-    outcome = fit(ToyTask(), epochs=9, stop_after=3)
-    assert [record["dev_distance"] for record in outcome.history] == [1, 0, 1, 2, 3]
-
-
 def test_a_finished_run_goes_on_where_more_epochs_are_asked_for(tmp_path: Path) -> None:
     train(tmp_path / "run", epochs=2)
     before = (tmp_path / "run" / "last.safetensors").read_bytes()

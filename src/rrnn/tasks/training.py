@@ -89,12 +89,11 @@ def fit(
     epochs: int,
     checkpoint_epochs: int | None = None,
     checkpoint_seconds: float | None = 30.0,
-    stop_after: int | None = None,
     progress: Progress | None = None,
     group: Group = ALONE,
 ) -> Outcome:
-    """Trains up to that epoch (they count from 1), until the task says stop, or until `stop_after` epochs brought no
-    gain on dev. Goes on from the run's last checkpoint, if it has one.
+    """Trains up to that epoch (they count from 1), or until the task says stop. Goes on from the run's last
+    checkpoint, if it has one.
 
     Checkpoints are written at the end, after every `checkpoint_epochs` epochs, and when `checkpoint_seconds` have
     passed, also in the middle of an epoch (in a group of processes: at its end). Without a run, nothing is written. In
@@ -121,7 +120,7 @@ def fit(
 
             dev = group.broadcast(task.evaluate("dev") if group.is_first else None)
             book.enter(epoch, dev)
-            book.stopped = task.end_epoch(epoch, dev) or book.is_stale(stop_after)
+            book.stopped = task.end_epoch(epoch, dev)
             is_last = book.stopped or epoch == epochs
             if is_last or book.is_due() or (checkpoint_epochs and epoch % checkpoint_epochs == 0):
                 book.write(0)
@@ -177,11 +176,6 @@ class _Book:
         self.progress.epoch(record, is_best)
         self.epoch, self.index, self.meter = epoch, 0, _Meter()
         self._state = ({}, {})
-
-    def is_stale(self, epochs: int | None) -> bool:
-        """Have so many epochs brought no gain?"""
-        best = self.outcome.best
-        return epochs is not None and best is not None and self.epoch - best.epoch >= epochs
 
     def is_due(self) -> bool:
         return self.seconds is not None and time.monotonic() - self._last_write >= self.seconds

@@ -1,0 +1,167 @@
+"""Training a language model from a configuration: data, size, model, loop, result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from rrnn.automata import Cell
+from rrnn.errors import RunError
+from rrnn.tasks.checkpoints import write_atomic
+from rrnn.tasks.data.corpus import load_corpus
+from rrnn.tasks.lm.config import LMConfig
+from rrnn.tasks.lm.evaluate import evaluate
+from rrnn.tasks.lm.sizes import count_parameters, solve_hidden
+from rrnn.tasks.lm.trained import FACTS, TrainedLanguageModel, build_model, cell_of
+from rrnn.tasks.lm.trainer import LanguageTask
+from rrnn.tasks.parallel import Group, join_group
+from rrnn.tasks.plots import plot_losses
+from rrnn.tasks.progress import show_progress
+from rrnn.tasks.runs import Run
+from rrnn.tasks.training import Outcome, Progress, Record, fit
+from rrnn.tasks.vocabulary import Vocabulary
+
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What result.json says: of the epoch that was best on dev."""
+
+    parameters: int
+    epochs: int
+    best_epoch: int
+    dev_ppl: float
+    test_ppl: float | None
+    tokens_per_s: float
+
+
+@dataclass(frozen=True)
+class Result:
+    summary: Summary
+    model: TrainedLanguageModel
+    history: list[Record]
+    folder: Path | None
+
+
+def train(
+    config: LMConfig,
+    folder: str | Path | None = None,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Result:
+    """Trains, in a folder or (None) in memory alone; with `resume` the run that is in the folder goes on.
+
+    Under torchrun every process calls this with the same arguments, and they share the batches.
+    """
+    device = pick_device(config.device)
+    with join_group(device) as group:
+        device = f"cuda:{group.local_rank}" if device == "cuda" else device
+        progress = (progress or show_progress()) if group.is_first else Progress()
+        work = prepare(config)
+        progress.note(work.describe())
+        run = _open_run(work, folder, resume, group)
+        try:
+            model = build_model(work.config, work.vocabulary, work.cell, device)
+            task = LanguageTask(model, work.splits, work.config, group=group)
+            outcome = fit(
+                task,
+                run,
+                epochs=work.config.epochs,
+                checkpoint_seconds=work.config.checkpoint_seconds,
+                progress=progress,
+                group=group,
+            )
+            summary = _summarise(work, model, outcome, group)
+            if run is not None and run.writable:
+                write_atomic(run.folder / RESULT, (json.dumps(asdict(summary), indent=2) + "\n").encode())
+                progress.note(plot_losses(outcome.history, run.folder))
+        finally:
+            if run is not None:
+                run.close()
+    trained = TrainedLanguageModel(model.eval(), work.vocabulary, work.config)
+    return Result(summary, trained, outcome.history, None if folder is None else Path(folder))
+
+
+class Work(NamedTuple):
+    """All that the configuration leads to, before there is a model."""
+
+    config: LMConfig  # resolved
+    cell: Cell | None
+    vocabulary: Vocabulary
+    splits: dict[str, Tensor]
+    parameters: int
+
+    def describe(self) -> str:
+        c, sizes = self.config, " / ".join(f"{len(ids):,}" for ids in self.splits.values())
+        return (
+            f"{c.data}: {sizes} tokens ({' / '.join(self.splits)}), {len(self.vocabulary):,} different\n"
+            f"{c.cell}: {c.layers} layers of {c.hidden} units, {self.parameters:,} parameters"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What a resumed run must find again."""
+        digest = hashlib.sha256(b"".join(ids.numpy().tobytes() for ids in self.splits.values())).hexdigest()
+        tokens = {name: len(ids) for name, ids in self.splits.items()}
+        return {"parameters": self.parameters, "tokens": tokens, "data_sha256": digest}
+
+
+def prepare(config: LMConfig) -> Work:
+    """Reads the data and solves for the hidden size."""
+    corpus = load_corpus(config.data, config.level, tokens=config.tokens)
+    words = corpus.vocabulary(max_size=config.max_words)
+    texts = {"train": corpus.train, "dev": corpus.valid, "test": corpus.test}
+    splits = {name: torch.from_numpy(words.encode(tokens)) for name, tokens in texts.items() if tokens}
+    cell = cell_of(config)
+    model = {"cell": cell or config.cell, "layers": config.layers}
+    hidden = config.hidden
+    if hidden is None:
+        assert config.params is not None
+        hidden = solve_hidden(config.params, len(words), **model).hidden
+    parameters = count_parameters(len(words), hidden, **model)
+    return Work(config.resolved(hidden), cell, words, splits, parameters)
+
+
+def pick_device(name: str) -> str:
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        kind = torch.device(name).type
+    except RuntimeError:
+        raise RunError(f"device is cpu, cuda or auto; got {name!r}") from None
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise RunError(f"the device {name!r} was asked for, and torch finds no GPU here: use cpu, or auto")
+    return name
+
+
+def _open_run(work: Work, folder: str | Path | None, resume: bool, group: Group) -> Run | None:
+    """The first process makes it, the others read along."""
+    if folder is None:
+        return None
+    run = None
+    if group.is_first:
+        config = {**work.config.to_dict(), FACTS: work.facts()}
+        text = None if work.cell is None else work.cell.to_text()
+        run = Run.create(folder, config, text, work.vocabulary, resume=resume)
+    group.broadcast({"ready": True} if group.is_first else None)
+    return run or Run.open(folder)
+
+
+def _summarise(work: Work, model: Any, outcome: Outcome, group: Group) -> Summary:
+    """With the best weights in the model, which stay there."""
+    best, history = outcome.best, outcome.history
+    assert best is not None
+    model.load_state_dict(best.weights)
+    test = None
+    if group.is_first and "test" in work.splits:
+        test = evaluate(model, work.splits["test"]).perplexity
+    speeds = sorted(record["tokens_per_s"] for record in history)
+    summary = Summary(work.parameters, len(history), best.epoch, best.value, test, speeds[len(speeds) // 2])
+    return Summary(**group.broadcast(asdict(summary) if group.is_first else None))
