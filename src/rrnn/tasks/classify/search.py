@@ -1,0 +1,140 @@
+"""The paper's search: random settings, the best of them on the development set trained with several seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from rrnn.errors import RunError
+from rrnn.tasks.checkpoints import write_atomic
+from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.prepare import Prepared, prepare
+from rrnn.tasks.classify.ranges import PAPER, with_setting
+from rrnn.tasks.classify.train import RESULT, Result, read_result, train
+from rrnn.tasks.runs import CONFIG
+from rrnn.tasks.search import Plan
+from rrnn.tasks.search_run import Standing, search
+from rrnn.tasks.search_space import Setting
+from rrnn.tasks.search_workers import side_by_side
+
+JOURNAL, BEST = "study.journal", "best.json"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """From a setting to the accuracy on the development set. Nothing is kept of the trainings but numbers."""
+
+    base: ClassifyConfig
+
+    def __call__(self, setting: Setting) -> tuple[float, dict[str, Any]]:
+        result = train(with_setting(self.base, setting), data=_data(self.base))
+        return result.dev, {"epoch": result.epoch, "epochs": result.epochs, "seconds": result.seconds}
+
+
+@dataclass(frozen=True)
+class Seeded:
+    """One of the final trainings, in a run of its own; goes on where it was interrupted."""
+
+    base: ClassifyConfig
+    folder: str
+
+    def run_folder(self, seed: int) -> Path:
+        return Path(self.folder) / f"seed-{seed}"
+
+    def __call__(self, seed: int) -> Result:
+        folder = self.run_folder(seed)
+        if (folder / RESULT).exists():
+            return read_result(folder)
+        config = self.base.replace(seed=seed)
+        return train(config, folder, data=_data(self.base), resume=(folder / CONFIG).exists())
+
+
+@lru_cache(maxsize=2)
+def _data(base: ClassifyConfig) -> Prepared:
+    """Read once a process."""
+    return prepare(base)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found: the best setting, and its trainings with several seeds."""
+
+    config: ClassifyConfig
+    dev: float
+    results: list[Result]
+
+
+def search_classifier(
+    base: ClassifyConfig,
+    folder: str | Path,
+    *,
+    trials: int = 20,
+    seeds: int = 5,
+    workers: int = 1,
+    threads: bool = False,
+    storage: str | None = None,
+    study: str = "classify",
+    sampler: Literal["random", "tpe"] = "random",
+    search_seed: int = 0,
+    watch: Callable[[Standing], None] = lambda _: None,
+    report: Callable[[Result], None] = lambda _: None,
+) -> Found:
+    """Search in the paper's ranges, then train the best setting with seeds 0, 1, … into folder/seed-0, …
+
+    The study lies in folder/study.journal, or in `storage`, another journal file or a database's address: the same
+    call elsewhere joins in, the same call later goes on. `watch` sees how the study stands, `report` each final result.
+    """
+    folder = Path(folder)
+    if trials < 1 or workers < 1 or seeds < 0:
+        raise RunError(f"trials and workers are at least 1; got {trials} and {workers} (seeds: {seeds})")
+    _data(base)  # what is wrong with the data is said here, not once for every trial
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = Plan(
+        storage or str(folder / JOURNAL), study, PAPER, trials, search_seed, sampler, about=_common(base)
+    )
+    best = search(plan, Objective(base), workers=workers, threads=threads, watch=watch)
+    config = with_setting(base, best.setting)
+    record = {"trial": best.number, "dev": best.value, "config": config.to_dict()}
+    write_atomic(folder / BEST, (json.dumps(record, indent=2) + "\n").encode())
+    return Found(config, best.value, _final(config, folder, seeds, workers, threads, report))
+
+
+def _common(base: ClassifyConfig) -> dict[str, Any]:
+    """What all trials share: the rest is drawn, or does not matter."""
+    free = {*PAPER, "device", "checkpoint_seconds"}
+    return {key: value for key, value in base.to_dict().items() if key not in free}
+
+
+def _final(
+    config: ClassifyConfig,
+    folder: Path,
+    seeds: int,
+    workers: int,
+    threads: bool,
+    report: Callable[[Result], None],
+) -> list[Result]:
+    job, results = Seeded(config, str(folder)), dict[int, Result]()
+    left = [seed for seed in range(seeds) if not (job.run_folder(seed) / RESULT).exists()]
+    done = [seed for seed in range(seeds) if seed not in left]
+    count = max(1, min(workers, len(left)))
+    side = {"threads": count} if threads else {"processes": count}
+    answers = chain(((seed, job(seed)) for seed in done), side_by_side(job, left, **side) if left else ())
+    for seed, answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+        results[seed] = answer
+        report(answer)
+    return [results[seed] for seed in sorted(results)]
+
+
+def as_json(found: Found) -> dict[str, Any]:
+    return {
+        "config": found.config.to_dict(),
+        "dev": found.dev,
+        "results": [asdict(result) for result in found.results],
+    }

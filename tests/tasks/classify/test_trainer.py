@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tiny_texts import tiny, tiny_config
+
+from rrnn.errors import RunError
+from rrnn.tasks.classify.trainer import ClassifyTask
+from rrnn.tasks.training import fit
+
+STILL: dict[str, Any] = {
+    "embedding_dropout": 0.0,
+    "recurrent_dropout": 0.0,
+    "vertical_dropout": 0.0,
+}
+
+
+def test_a_step_is_adam_on_the_mean_loss_of_its_texts() -> None:
+    """Against one text after another, without padding, and an Adam written out."""
+    config = tiny_config(**STILL, l2=1e-2, clip=0.05, batch_size=7)
+    data = tiny(config)
+    task, twin = ClassifyTask(data), ClassifyTask(data)
+    parameters = list(twin.model.parameters())
+    m, v = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
+    texts, labels = data.splits["train"]
+    steps = task.begin_epoch(1)
+    assert steps == 9  # the last of them is not full
+    for index in range(steps):
+        rows = [row for row in task.plan[index].rows.tolist() if row >= 0]
+        losses = [
+            F.cross_entropy(
+                twin.model(torch.from_numpy(texts[row]).unsqueeze(1), torch.tensor([len(texts[row])])),
+                torch.tensor([labels[row]]),
+            )
+            for row in rows
+        ]
+        grads = torch.autograd.grad(torch.stack(losses).mean(), parameters)
+        norm = torch.sqrt(sum((g**2).sum() for g in grads))  # pyright: ignore
+        with torch.no_grad():
+            for i, (p, g) in enumerate(zip(parameters, grads, strict=True)):
+                g = g * min(1.0, 0.05 / (float(norm) + 1e-6)) + 1e-2 * p
+                m[i], v[i] = 0.9 * m[i] + 0.1 * g, 0.999 * v[i] + 0.001 * g**2
+                m_hat, v_hat = m[i] / (1 - 0.9 ** (index + 1)), v[i] / (1 - 0.999 ** (index + 1))
+                p -= config.lr * m_hat / (v_hat.sqrt() + 1e-8)
+        task.step(index)
+    for ours, theirs in zip(task.parameters, parameters, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_it_learns() -> None:
+    task = ClassifyTask(tiny(tiny_config(**STILL, hidden_size=16)))
+    before = task.evaluate("train")["loss"]
+    fit(task, epochs=25)
+    after = task.evaluate("train")
+    assert after["loss"] < 0.5 * before and after["accuracy"] > 85
+
+
+def test_evaluation_counts_every_text_once() -> None:
+    data = tiny(tiny_config())
+    task = ClassifyTask(data)
+    texts, labels = data.splits["dev"]
+    task.model.eval()
+    logits = [task.model(torch.from_numpy(text).unsqueeze(1), torch.tensor([len(text)]))[0] for text in texts]
+    right = sum(int(row.argmax()) == label for row, label in zip(logits, labels, strict=True))
+    found = task.evaluate("dev")
+    assert found["accuracy"] == pytest.approx(100 * right / len(texts))
+    expected = F.cross_entropy(torch.stack(logits), torch.tensor(labels))
+    assert found["loss"] == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_the_rate_is_halved_and_training_stops() -> None:
+    task = ClassifyTask(tiny(tiny_config(halve_after=2, stop_after=5, lr=0.5)))
+    stops = [task.end_epoch(epoch, {"accuracy": 50.0}) for epoch in range(1, 7)]
+    assert stops == [False, False, False, False, False, True]
+    assert float(task.lr) == 0.5 / 4  # after two and after four epochs without a gain
+    assert task.end_epoch(7, {"accuracy": 51.0}) is False and task.waited == 0
+
+
+def test_a_resumed_training_is_the_same_training() -> None:
+    """From the middle of an epoch, dropout included."""
+    data = tiny(tiny_config())
+    whole, first, second = (ClassifyTask(data) for _ in range(3))
+
+    def epoch(task: ClassifyTask, number: int, start: int = 0, stop: int | None = None) -> None:
+        steps = task.begin_epoch(number)
+        for index in range(start, steps if stop is None else stop):
+            task.step(index)
+
+    epoch(whole, 1)
+    whole.end_epoch(1, whole.evaluate("dev"))
+    epoch(whole, 2)
+
+    epoch(first, 1)
+    first.end_epoch(1, first.evaluate("dev"))
+    epoch(first, 2, stop=3)
+    tensors, meta = first.state()
+    second.load_state({name: tensor.clone() for name, tensor in tensors.items()}, meta)
+    epoch(second, 2, start=3)
+    assert second.best == whole.best and second.measure()["loss"] > 0
+    for name, tensor in whole.weights().items():
+        assert torch.equal(second.weights()[name], tensor), name
+
+
+def test_a_checkpoint_of_another_model_is_refused() -> None:
+    small, large = (ClassifyTask(tiny(tiny_config(hidden_size=n))) for n in (4, 8))
+    with pytest.raises(RunError, match="not of this model"):
+        large.load_state(*small.state())
