@@ -18,10 +18,17 @@ from rrnn.errors import RRNNError
 
 # name → ("module:function", one line of help). A name of two words is a command in a group: "lm train".
 COMMANDS: dict[str, tuple[str, str]] = {
+    "data get": ("rrnn.cli.data:get", "download data sets, checked against their checksums"),
+    "data list": ("rrnn.cli.data:list_", "list the data sets, where they lie and where they come from"),
+    "data path": ("rrnn.cli.data:path", "print the folder of a data set"),
     "derive": ("rrnn.cli.derive:derive", "derive the recurrence of a cell: equations, LaTeX, IR, scan"),
     "doctor": ("rrnn.cli.doctor:doctor", "say which backends work here, and why not the others"),
     "draw": ("rrnn.cli.draw:draw", "draw a cell or a WFSA as SVG and dot"),
     "explore": ("rrnn.cli.explore:explore", "open the local page: design cells, score strings, explain predictions"),
+    "lm eval": ("rrnn.cli.lm:evaluate", "the perplexity of a text under a trained language model"),
+    "lm generate": ("rrnn.cli.lm:generate", "draw a text from a trained language model"),
+    "lm table": ("rrnn.cli.lm:table", "the paper's table of language models beside our runs"),
+    "lm train": ("rrnn.cli.lm:train", "train a language model with any cell"),
     "score": ("rrnn.cli.score:score", "score a file of strings under a WFSA, one score a line"),
     "verify": ("rrnn.cli.verify:verify", "check that layers score as their automata do"),
 }

@@ -11,13 +11,20 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from rrnn.errors import DataError
 from rrnn.tasks.data.rows import Row
-from rrnn.wfsa.machine import WFSA
+
+if TYPE_CHECKING:  # automata need torch, the list of tasks does not
+    from rrnn.wfsa.machine import WFSA
 
 PREFIX = "synthetic:"
-NAMES = ("synthetic:not-good", "synthetic:more-a-than-b", "synthetic:ends-within-3")
+NAMES = {
+    "synthetic:not-good": "have not and, anywhere after it, good",
+    "synthetic:more-a-than-b": "have more a than b",
+    "synthetic:ends-within-3": "have an x with at most 3 words after it",
+}
 SIZES = (2000, 500, 1000)
 
 FILLERS = (
@@ -33,7 +40,6 @@ class Task:
     """The label of a text is whether `automaton` scores it above zero: true in boolean, positive among the reals."""
 
     name: str
-    about: str
     automaton: WFSA
     draw: Draw
 
@@ -45,13 +51,12 @@ def get_task(name: str) -> Task:
     """`synthetic:not-good`, `synthetic:more-a-than-b`, or `synthetic:ends-within-K` for a number K."""
     kind = name.removeprefix(PREFIX)
     if kind == "not-good":
-        return Task(name, "has the word not and, anywhere after it, good", not_good(), _draw_not_good)
+        return Task(name, not_good(), _draw_not_good)
     if kind == "more-a-than-b":
-        return Task(name, "has more a than b", more_a_than_b(), _draw_more_a_than_b)
+        return Task(name, more_a_than_b(), _draw_more_a_than_b)
     if match := re.fullmatch(r"ends-within-(\d{1,2})", kind):
         k = int(match[1])
-        about = f"has an x with at most {k} words after it"
-        return Task(name, about, ends_within(k), partial(_draw_ends_within, k))
+        return Task(name, ends_within(k), partial(_draw_ends_within, k))
     raise DataError(f"synthetic tasks are {', '.join(NAMES)} (any number for 3); {name!r} is none of them")
 
 
@@ -87,7 +92,7 @@ def not_good() -> WFSA:
     words = (*FILLERS, "not", "good")
     loops = [(state, word, state, True) for state in range(3) for word in words]
     arcs = [*loops, (0, "not", 1, True), (1, "good", 2, True)]
-    return WFSA("boolean", alphabet=words, arcs=arcs, initial={0: True}, final={2: True})
+    return _machine("boolean", alphabet=words, arcs=arcs, initial={0: True}, final={2: True})
 
 
 def more_a_than_b() -> WFSA:
@@ -95,7 +100,7 @@ def more_a_than_b() -> WFSA:
     words = (*FILLERS, "a", "b")
     loops = [(state, word, state, 1.0) for state in range(2) for word in words]
     arcs = [*loops, (0, "a", 1, 1.0), (0, "b", 1, -1.0)]
-    return WFSA("real", alphabet=words, arcs=arcs, initial={0: 1.0}, final={1: 1.0})
+    return _machine("real", alphabet=words, arcs=arcs, initial={0: 1.0}, final={1: 1.0})
 
 
 def ends_within(k: int) -> WFSA:
@@ -103,9 +108,15 @@ def ends_within(k: int) -> WFSA:
     words = (*FILLERS, "x")
     arcs = [(0, word, 0, True) for word in words] + [(0, "x", 1, True)]
     arcs += [(state, word, state + 1, True) for state in range(1, k + 1) for word in words]
-    return WFSA(
+    return _machine(
         "boolean", alphabet=words, arcs=arcs, initial={0: True}, final={i: True for i in range(1, k + 2)}
     )
+
+
+def _machine(semiring: str, **parts: Any) -> WFSA:
+    from rrnn.wfsa.machine import WFSA
+
+    return WFSA(semiring, **parts)
 
 
 # ---- texts, of which about half have the pattern ----------------------------------------------------------------

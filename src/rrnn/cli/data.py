@@ -1,0 +1,163 @@
+"""`rrnn data`: which data sets there are, where they lie, how to get them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from rrnn.cli.tables import table
+from rrnn.errors import DataError
+from rrnn.tasks.data import sources, synthetic
+from rrnn.tasks.data.catalogue import File, Source
+
+_VERDICTS = {True: "right", False: "WRONG: it differs from the known checksum", None: "no checksum known"}
+TERMINATED = 143  # 128 + SIGTERM, what a shell reports
+
+
+@dataclass
+class List:
+    """List the data sets; of those named, all that is known: files, checksums, addresses."""
+
+    names: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = field(
+        default_factory=list
+    )
+    """Data sets to describe."""
+    check: bool = False
+    """Compare the files at hand with their checksums; exit with 1 if one is wrong."""
+
+
+def list_(options: List) -> int:
+    chosen = [sources.get_source(name) for name in options.names] or list(sources.SOURCES.values())
+    if options.names:
+        print("\n\n".join(_describe(source) for source in chosen))
+    else:
+        print(_overview())
+    if not options.check:
+        return 0
+    verdicts = [(source, file, verdict) for source in chosen for file, verdict in _verdicts(source)]
+    print()
+    print(
+        table(("set", "file", "check"), [(s.name, file, _VERDICTS[verdict]) for s, file, verdict in verdicts])
+    )
+    return int(any(verdict is False for _, _, verdict in verdicts))
+
+
+def _overview() -> str:
+    rows = [("python", "built in", "the language reference that ships with Python: 75k words and signs")]
+    rows += [
+        (name, "built in", f"drawn texts, of which half {about}") for name, about in synthetic.NAMES.items()
+    ]
+    for source in sources.SOURCES.values():
+        place = _place(source)
+        rows.append((source.name, str(place[0]) if place else "not here", source.about))
+    return table(("name", "where", "what"), rows)
+
+
+def _place(source: Source) -> tuple[Path, tuple[File, ...]] | None:
+    for root in sources.folders():
+        if files := sources.files_at(source, root / source.name):
+            return root / source.name, files
+    return None
+
+
+def _verdicts(source: Source) -> list[tuple[str, bool | None]]:
+    place = _place(source)
+    return list(sources.check(*place).items()) if place else []
+
+
+def _describe(source: Source) -> str:
+    place = _place(source)
+    where = str(place[0]) if place else f"not here; `rrnn data get {source.name}` downloads it"
+    lines = [f"{source.name}: {source.about}", f"licence: {source.licence}", f"where: {where}"]
+    for file in source.files:
+        lines.append(_describe_file(file))
+        for address in file.addresses:
+            known = f" (archive, sha256 {address.sha256 or 'not known'})" if address.member else ""
+            lines.append(f"  from {address.url}{known}")
+    for layout in source.others:
+        lines.append("or, where these are at hand instead:")
+        lines += [f"  {_describe_file(file)}" for file in layout]
+    return "\n".join(lines)
+
+
+def _describe_file(file: File) -> str:
+    size = f", {file.size} bytes" if file.size else ""
+    return f"{file.name}{size}, sha256 {file.sha256 or 'not known'}"
+
+
+@dataclass
+class PathOf:
+    """Print the folder of a data set, for scripts: `cat $(rrnn data path ptb)/ptb.test.txt`."""
+
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    """The data set."""
+
+
+def path(options: PathOf) -> None:
+    print(sources.find(options.name))
+
+
+@dataclass
+class Get:
+    """Download data sets, checked against their checksums; those at hand are left alone."""
+
+    names: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    """The data sets."""
+    to: Path | None = None
+    """The folder to put their folders in, which RRNN_DATA can then name; by default the user's cache."""
+
+
+def get(options: Get) -> None:
+    chosen = [sources.get_source(name) for name in options.names]  # a wrong name before any download
+    if not chosen:
+        raise DataError(f"name the data sets to download, of {', '.join(sources.SOURCES)}")
+    with _terminable():
+        for source in chosen:
+            folder = sources.get(source.name, options.to, _Progress())
+            print(f"{source.name}: {folder}")
+            files = sources.files_at(source, folder) or ()
+            if files is source.files and not all(file.verifiable for file in files):
+                print(f"{source.name}: no checksum is known of these files, so they could not be verified")
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """A polite kill (SIGTERM) ends the command as an exception does, so that what was half fetched is removed."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    try:
+        before = signal.signal(signal.SIGTERM, leave)
+    except ValueError:  # not the main thread, so signals are someone else's
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Progress:
+    """Bytes so far, on a screen only, a few times a second."""
+
+    def __init__(self) -> None:
+        self.shown = 0.0
+
+    def __call__(self, url: str, done: int, total: int | None) -> None:
+        if not sys.stderr.isatty():
+            return
+        finished = done == total
+        if finished or time.monotonic() - self.shown > 0.2:
+            self.shown = time.monotonic()
+            of = f" of {total / 1e6:.1f}" if total else ""
+            end = "\n" if finished else "\r"
+            print(f"{url.rsplit('/', 1)[-1]}: {done / 1e6:.1f}{of} MB", end=end, file=sys.stderr, flush=True)

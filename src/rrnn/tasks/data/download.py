@@ -1,0 +1,188 @@
+"""Downloads that are whole or not there: checked, then moved into place.
+
+Everything is written to a hidden folder beside the target, which is removed when the download ends, well or badly. One
+that a killed process left has no lock any more: the next download clears it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import os
+import shutil
+import tarfile
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rrnn.errors import DataError
+from rrnn.tasks.data.catalogue import Address, File, Source
+
+try:
+    import fcntl
+except ImportError:  # Windows: two downloads of one data set at once are not kept apart there
+    fcntl = None
+
+Report = Callable[[str, int, int | None], None]
+"""Called with what is being fetched, bytes so far and bytes in all, if known."""
+
+_CHUNK = 2**16
+_TIMEOUT = 30  # seconds without a byte
+_HEADERS = {"User-Agent": "Mozilla/5.0 (compatible; rrnn)"}  # some hosts refuse Python's own
+
+
+class _Failed(Exception):
+    """One address did not give the file; the next may."""
+
+
+def download(source: Source, target: Path, report: Report | None = None) -> None:
+    """Fetch all files of a data set into `target`."""
+    with _workplace(target) as place:
+        files, archives = place / "files", place / "archives"
+        files.mkdir()
+        archives.mkdir()
+        shelf = _Shelf(archives, report)
+        for file in source.files:
+            _fetch_file(source.name, file, files, shelf, report)
+        target.mkdir(exist_ok=True)  # it may be there, with other files, which stay
+        for path in files.iterdir():
+            path.replace(target / path.name)
+
+
+@contextmanager
+def _workplace(target: Path) -> Iterator[Path]:
+    """A folder of our own beside the target."""
+    place = target.with_name(f".{target.name}.part")
+    parent_is_new = not target.parent.exists()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{target.parent} cannot be written to: {error.strerror}; choose another folder"
+        ) from None
+    lock = os.open(place, os.O_RDONLY) if fcntl else None
+    try:
+        if fcntl and lock is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DataError(
+                    f"another process is downloading {target.name} to {target.parent}: wait for it"
+                ) from None
+        for left in place.iterdir():
+            shutil.rmtree(left)
+        try:
+            yield place
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
+            if parent_is_new and not any(target.parent.iterdir()):
+                target.parent.rmdir()
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+class _Shelf:
+    """Archives, each fetched once, though several files come out of it; one that failed is not tried again."""
+
+    def __init__(self, folder: Path, report: Report | None) -> None:
+        self.folder, self.report = folder, report
+        self.found: dict[str, Path | _Failed] = {}
+
+    def get(self, address: Address) -> Path:
+        if address.url not in self.found:
+            path = self.folder / str(len(self.found))
+            try:
+                _fetch(address.url, path, address.sha256, self.report)
+                self.found[address.url] = path
+            except _Failed as failure:
+                self.found[address.url] = failure
+        found = self.found[address.url]
+        if isinstance(found, _Failed):
+            raise found
+        return found
+
+
+def _fetch_file(name: str, file: File, folder: Path, shelf: _Shelf, report: Report | None) -> None:
+    path = folder / file.name
+    failures = []
+    for address in file.addresses:
+        try:
+            if address.member is None:
+                _fetch(address.url, path, file.sha256, report)
+            else:
+                _extract(shelf.get(address), address.member, path)
+                _verify(path, file.sha256)
+            return
+        except _Failed as failure:
+            failures.append(f"  {address.url}: {failure}")
+            path.unlink(missing_ok=True)
+    listed = "\n".join(failures)
+    raise DataError(f"{name}: {file.name} could not be downloaded, and nothing was kept:\n{listed}")
+
+
+def _fetch(url: str, path: Path, sha256: str | None, report: Report | None) -> None:
+    request = urllib.request.Request(url, headers=_HEADERS)
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer, path.open("wb") as out:
+            length = answer.headers.get("Content-Length")
+            total = int(length) if length is not None and length.isdigit() else None
+            done = 0
+            while chunk := answer.read(_CHUNK):
+                out.write(chunk)
+                done += len(chunk)
+                if report:
+                    report(url, done, total)
+    except urllib.error.HTTPError as error:
+        with error:  # it holds the connection
+            raise _Failed(f"the server answered {error.code} {error.reason}") from None
+    except urllib.error.URLError as error:
+        raise _Failed(f"no connection ({error.reason})") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise _Failed(f"the transfer broke off ({type(error).__name__}: {error})") from None
+    if total is not None and done != total:
+        raise _Failed(f"the transfer broke off after {done} of {total} bytes")
+    _verify(path, sha256)
+
+
+def _verify(path: Path, sha256: str | None) -> None:
+    if sha256 is None:
+        return
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != sha256:
+        raise _Failed(f"what came has SHA-256 {digest}, but {sha256} is right")
+
+
+def _extract(archive: Path, member: str, path: Path) -> None:
+    """One file out of a zip or tar, by its own name: its folder in the archive is never used as a path here."""
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as packed:
+                names = [name for name in packed.namelist() if _is_called(name, member)]
+                with packed.open(_first(names, member)) as stream, path.open("wb") as out:
+                    shutil.copyfileobj(stream, out)
+        else:
+            with tarfile.open(archive) as packed:
+                names = [name for name in packed.getnames() if _is_called(name, member)]
+                stream = packed.extractfile(_first(names, member))
+                if stream is None:
+                    raise _Failed(f"{member} is no plain file in the archive")
+                with path.open("wb") as out:
+                    shutil.copyfileobj(stream, out)
+    except (zipfile.BadZipFile, zlib.error, tarfile.TarError, EOFError, OSError) as error:
+        raise _Failed(f"the archive is damaged ({error})") from None
+
+
+def _is_called(name: str, member: str) -> bool:
+    return name.rsplit("/", 1)[-1] == member
+
+
+def _first(names: list[str], member: str) -> str:
+    if not names:
+        raise _Failed(f"the archive has no {member}")
+    return names[0]
