@@ -1,7 +1,7 @@
 """`lm.py --device cuda`: seconds per epoch of the Penn Treebank, 929,589 tokens in 830 steps of 35 × 32.
 
-Each model trains for real: dropout, clipped SGD, one moving average of the weights; a step is one captured graph. Time is
-that of a whole epoch, from laying out the stream to reading the loss, the better of two; then that of evaluating dev
+Each model trains for real: dropout, clipped SGD, one moving average of the weights; a step is one captured graph. Time
+is that of a whole epoch, from laying out the stream to reading the loss, the better of two; then of evaluating dev
 and test as one stream each. The LSTM is cuDNN's, in the same harness and precision, with at most as many parameters,
 its size a multiple of 16 too. Without --data words are drawn as often as Zipf's law says.
 """

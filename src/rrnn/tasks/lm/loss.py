@@ -56,7 +56,8 @@ def plain_loss(
 def softmax_rows(
     logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float | None
 ) -> Tensor:
-    """Per row the loss, in float32 at least; `logits` become the gradient of scale · loss, unless scale is None."""
+    """Per row the loss, in float32 at least; `logits` become the gradient of scale · loss. (None: it is not
+    wanted, and what they become is not said.)"""
     rows = kernel_rows if logits.is_cuda else torch_rows
     return rows(logits, bias, targets, vocabulary, scale)
 

@@ -1,0 +1,107 @@
+"""The softmax that becomes its gradient in place, against F.cross_entropy: torch's ops, and the kernel interpreted."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from rrnn.tasks.lm import loss as module
+from rrnn.tasks.lm.loss import kernel_rows, plain_loss, tied_loss, token_losses, torch_rows
+
+ROWS, UNITS, WORDS, PADDED = 7, 5, 21, 24
+
+
+def case(dtype: torch.dtype, device: str = "cpu", rows: int = ROWS, words: int = WORDS) -> list[Tensor]:
+    torch.manual_seed(0)
+    padded = words + 3
+    hidden, weight = torch.randn(rows, UNITS), torch.randn(padded, UNITS)
+    bias, targets = torch.randn(padded), torch.randint(words, (rows,))
+    bias[words:] = 100.0  # padding would win, if it took part
+    leaves = [
+        hidden.to(dtype),
+        weight.to(dtype),
+        bias.to(max(dtype, torch.float32, key=lambda d: d.itemsize)),
+    ]
+    return [*(leaf.to(device).requires_grad_() for leaf in leaves), targets.to(device)]
+
+
+@pytest.fixture(params=["torch", "kernel"])
+def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    rows = kernel_rows if request.param == "kernel" else torch_rows
+    monkeypatch.setattr(module, "softmax_rows", rows)
+    return request.param
+
+
+def compare(leaves: list[Tensor], tolerance: float, words: int = WORDS) -> None:
+    wanted = leaves[:3]
+    expected = plain_loss(*leaves, words, 0.25)
+    ours = tied_loss(*leaves, words, scale=0.25)
+    torch.testing.assert_close(ours, expected, rtol=tolerance, atol=tolerance)
+    theirs = torch.autograd.grad(3 * expected, wanted)
+    for g, e in zip(torch.autograd.grad(3 * ours, wanted), theirs, strict=True):
+        torch.testing.assert_close(g, e, rtol=tolerance, atol=tolerance)
+
+
+def test_value_and_gradients(both: str) -> None:
+    compare(case(torch.float32), 1e-5)
+
+
+def test_double_precision_on_the_cpu() -> None:
+    compare(case(torch.float64), 1e-12)
+
+
+def test_bfloat16_computes_in_float32(both: str) -> None:
+    compare(case(torch.bfloat16), 3e-2)
+
+
+def test_logits_in_several_pieces(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of several blocks, and several pieces of rows: the last of each is not whole."""
+    monkeypatch.setattr(module, "BLOCK", 8)
+    monkeypatch.setattr(module, "CHUNK", 2 * PADDED)
+    compare(case(torch.float32), 1e-5)
+
+
+def test_extreme_scores(both: str) -> None:
+    hidden, weight, bias, targets = case(torch.float32)
+    leaves = [(hidden * 1e3).detach().requires_grad_(), weight, bias, targets]
+    compare(leaves, 1e-4)
+
+
+def test_padding_has_no_gradient(both: str) -> None:
+    hidden, weight, bias, targets = case(torch.float32)
+    grads = torch.autograd.grad(tied_loss(hidden, weight, bias, targets, WORDS), [weight, bias])
+    for grad in grads:
+        assert not grad[WORDS:].any()
+        assert grad[:WORDS].any()
+
+
+def test_a_low_copy_gives_gradients_in_full_precision(both: str) -> None:
+    hidden, weight, bias, targets = case(torch.float32)
+    low = hidden.detach().bfloat16().requires_grad_()
+    value = tied_loss(low, weight, bias, targets, WORDS, low=weight.detach().bfloat16())
+    to_hidden, to_weight = torch.autograd.grad(value, [low, weight])
+    assert (to_hidden.dtype, to_weight.dtype) == (torch.bfloat16, torch.float32)
+    (expected,) = torch.autograd.grad(plain_loss(hidden, weight, bias, targets, WORDS), weight)
+    torch.testing.assert_close(to_weight, expected, rtol=5e-2, atol=5e-2)
+
+
+def test_losses_alone(both: str) -> None:
+    hidden, weight, bias, targets = case(torch.float32)
+    losses = token_losses(hidden, weight, bias, targets, WORDS)
+    each = [plain_loss(hidden[i : i + 1], weight, bias, targets[i : i + 1], WORDS) for i in range(ROWS)]
+    torch.testing.assert_close(losses, torch.stack(each).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_token_losses_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaves = case(torch.float32)
+    whole = token_losses(*leaves, WORDS)
+    monkeypatch.setattr(module, "AT_ONCE", 3 * PADDED << 4)
+    torch.testing.assert_close(token_losses(*leaves, WORDS), whole)
+    torch.testing.assert_close(whole.sum(), plain_loss(*leaves, WORDS).detach())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_on_a_gpu(dtype: torch.dtype) -> None:
+    compare(case(dtype, "cuda", 300, 10_001), 1e-4 if dtype == torch.float32 else 5e-2, 10_001)

@@ -1,0 +1,301 @@
+"""The training step against one as a person would write it; resuming; schedules; averages; low precision."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
+
+from rrnn.errors import DataError, RunError
+from rrnn.tasks.lm.config import LMConfig
+from rrnn.tasks.lm.model import LanguageModel, model_of
+from rrnn.tasks.lm.trainer import LanguageTask
+from rrnn.tasks.parallel import Group
+
+WORDS = 40
+QUIET = {
+    "embedding_dropout": 0.0,
+    "output_dropout": 0.0,
+    "between_dropout": 0.0,
+    "variational_dropout": 0.0,
+}
+
+
+def text(length: int = 390) -> Tensor:
+    return torch.tensor([(i * i + i // 7) % 31 + 1 for i in range(length)])
+
+
+def config_of(cell: str = "F", **options: Any) -> LMConfig:
+    values = {"hidden": 12, "batch": 4, "bptt": 9, "weight_decay": 1e-3, "seed": 3} | options
+    return LMConfig(cell=cell, **values).resolved(values["hidden"])
+
+
+def task_of(config: LMConfig, ids: Tensor | None = None, **options: Any) -> LanguageTask:
+    torch.manual_seed(0)
+    device = options.pop("device", "cpu")
+    model = model_of(config, WORDS, start=0).to(device)
+    ids = text() if ids is None else ids
+    return LanguageTask(model, {"train": ids, "dev": ids[:90], "test": ids[50:150]}, config, **options)
+
+
+def run(task: LanguageTask, epoch: int) -> dict[str, float]:
+    for index in range(task.begin_epoch(epoch)):
+        task.step(index)
+    return task.measure()
+
+
+def weights(task: LanguageTask) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in task.model.named_parameters()}
+
+
+# ---- the twin --------------------------------------------------------------------------------------------------------
+
+
+def train_by_hand(model: LanguageModel, ids: Tensor, config: LMConfig) -> float:
+    """One epoch without dropout: modules, autograd, torch's clipping. Returns the mean loss of a token."""
+    length = (len(ids) - 1) // config.batch
+    x = torch.stack([ids[b * length : (b + 1) * length] for b in range(config.batch)], 1)
+    y = torch.stack([ids[b * length + 1 : (b + 1) * length + 1] for b in range(config.batch)], 1)
+    rate = config.lr or 0.0
+    with torch.no_grad():
+        state, total = model.first_state(config.batch), 0.0
+    for start in range(0, length, config.bptt):
+        words, targets = x[start : start + config.bptt], y[start : start + config.bptt]
+        embedded = F.embedding(words, model.embedding)
+        raw, state = model.rnn(embedded, state)
+        scores = model.scores(raw)
+        loss = F.cross_entropy(scores.flatten(0, 1), targets.flatten(), reduction="sum") / config.batch
+        total += float(loss.detach())
+        if config.ar:
+            loss = loss + len(words) * config.ar * raw.square().mean()
+        if config.tar and len(words) > 1:
+            loss = loss + len(words) * config.tar * (raw[1:] - raw[:-1]).square().mean()
+        model.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+        with torch.no_grad():
+            for p in model.parameters():
+                assert p.grad is not None
+                p.mul_(1 - config.weight_decay).sub_(rate * p.grad)
+        state = tree_map_only(Tensor, torch.detach, state)
+    return total / length
+
+
+@pytest.mark.parametrize(
+    ("cell", "options"),
+    [
+        ("F", {"layers": 2}),
+        ("F", {"layers": 2, "ar": 0.3, "tar": 0.2, "clip": 0.1}),
+        ("B-max-plus", {"layers": 1}),
+        ("QRNN2", {"layers": 1}),
+        ("lstm", {"layers": 2}),
+        ("gru", {"layers": 1}),
+    ],
+)
+def test_an_epoch_by_hand(cell: str, options: dict[str, Any]) -> None:
+    """Windows, the shorter last one, the carried state, tied gradients, clipping, decay."""
+    config = config_of(cell, **options, **QUIET)
+    task = task_of(config)
+    assert task.length % config.bptt  # the last window is shorter
+    measured = run(task, 1)
+    torch.manual_seed(0)
+    by_hand = model_of(config, WORDS)
+    loss = train_by_hand(by_hand, text(), config)
+    assert math.isclose(measured["loss"], loss, rel_tol=1e-4)
+    assert measured["tokens"] == task.length * config.batch
+    for name, p in by_hand.named_parameters():
+        torch.testing.assert_close(weights(task)[name], p.detach(), rtol=2e-3, atol=2e-5, msg=name)
+
+
+def test_bfloat16_stays_close() -> None:
+    for cell in ("F", "lstm"):
+        losses = []
+        for precision in ("fp32", "bf16"):
+            task = task_of(config_of(cell, layers=2, precision=precision, lr=0.3, **QUIET))
+            losses.append([run(task, epoch)["loss"] for epoch in (1, 2)][-1])
+            assert all(p.dtype == torch.float32 for p in task.model.parameters())
+            for segment in task.store.segments:
+                assert segment.low is None or torch.equal(segment.low, segment.flat.bfloat16())
+        assert math.isclose(*losses, rel_tol=0.03)
+
+
+def test_it_learns_with_every_dropout() -> None:
+    config = config_of("B", lr=0.3, word_dropout=0.05, locked_dropout=True, shift=True, optimiser="adam")
+    task = task_of(config.replace(lr=0.02, embedding_dropout=0.1, output_dropout=0.1))
+    losses = [run(task, epoch)["loss"] for epoch in range(1, 9)]
+    assert losses[-1] < 0.9 * losses[0]
+    assert task.evaluate("dev")["ppl"] < math.exp(losses[0])
+
+
+# ---- the stream ------------------------------------------------------------------------------------------------------
+
+
+def test_shifted_streams_differ_and_come_again() -> None:
+    task = task_of(config_of(shift=True))
+    streams = []
+    for epoch in (1, 2, 3, 1):
+        task.begin_epoch(epoch)
+        streams.append(task._stream.clone())
+    assert torch.equal(streams[0], streams[3])
+    assert not torch.equal(streams[0], streams[1]) or not torch.equal(streams[0], streams[2])
+
+
+def test_processes_have_their_columns() -> None:
+    whole = task_of(config_of())
+    whole.begin_epoch(1)
+    parts = []
+    for rank in (0, 1):
+        task = task_of(config_of(), group=Group(rank, 2))
+        task.begin_epoch(1)
+        parts.append(task._stream)
+    assert torch.equal(torch.cat(parts, 1), whole._stream)
+    with pytest.raises(RunError, match="3 processes share the batch"):
+        task_of(config_of(), group=Group(0, 3))
+
+
+def test_too_little_text() -> None:
+    with pytest.raises(DataError, match="4 tokens, too few"):
+        task_of(config_of(), text(4))
+
+
+# ---- resuming --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"optimiser": "adam", "lr": 0.01},
+        {"emas": (0.9,), "asgd_from": 2, "shift": True},
+        {"cell": "lstm"},
+    ],
+    ids=["sgd", "adam", "averages", "lstm"],
+)
+@pytest.mark.parametrize("done", [0, 5])
+def test_going_on_gives_the_same_bits(options: dict[str, Any], done: int) -> None:
+    config = config_of(**{"layers": 2, "embedding_dropout": 0.3, **options})
+    straight = task_of(config)
+    run(straight, 1)
+    straight.end_epoch(1, straight.evaluate("dev"))
+    steps = straight.begin_epoch(2)
+    for index in range(done):
+        straight.step(index)
+    straight.measure()
+    tensors, meta = straight.state()
+    for index in range(done, steps):
+        straight.step(index)
+
+    torch.manual_seed(99)
+    resumed = task_of(config)
+    resumed.load_state(tensors, meta)
+    resumed.begin_epoch(2)
+    if done:
+        resumed.load_state(tensors, meta)
+    for index in range(done, steps):
+        resumed.step(index)
+    for name, p in weights(straight).items():
+        assert torch.equal(weights(resumed)[name], p), name
+    assert resumed.measure() == straight.measure()
+    assert resumed.evaluate("dev") == straight.evaluate("dev")
+
+
+def test_a_foreign_checkpoint() -> None:
+    tensors, meta = task_of(config_of()).state()
+    with pytest.raises(RunError, match="not of this training"):
+        task_of(config_of(hidden=16)).load_state(tensors, meta)
+    with pytest.raises(RunError, match=r"average\.ema0.9"):
+        task_of(config_of(emas=(0.9,))).load_state(tensors, meta)
+
+
+# ---- between epochs --------------------------------------------------------------------------------------------------
+
+
+def test_rates() -> None:
+    task = task_of(config_of(lr=1.0, lr_decay=0.5, lr_decay_from=3, scale_weight_decay=True))
+    seen = []
+    for epoch in range(1, 6):
+        task.begin_epoch(epoch)
+        seen.append(task.updater.control.tolist())
+    assert [rate for rate, _ in seen] == [1.0, 1.0, 0.5, 0.25, 0.125]
+    for rate, keep in seen:
+        assert math.isclose(keep, 1 - 1e-3 * rate, rel_tol=1e-6)
+
+
+def test_halving() -> None:
+    task = task_of(config_of(lr=1.0, halve_after=2))
+    rates = []
+    for epoch, ppl in enumerate([9.0, 8.0, 8.5, 8.5, 8.5, 8.5, 7.0, 6.0], 1):
+        task.begin_epoch(epoch)
+        rates.append(task.rate)
+        task.end_epoch(epoch, {"ppl": ppl})
+    assert rates == [1, 1, 1, 1, 0.5, 0.5, 0.25, 0.25]
+
+
+def test_the_best_kind_of_weights_counts() -> None:
+    task = task_of(config_of(lr=0.5, emas=(0.9, 0.5), asgd_after=1))
+    run(task, 1)
+    for segment in task.store.segments:
+        segment.averages[1].copy_(segment.flat)
+        segment.averages[0].zero_()
+        segment.flat.mul_(5.0)
+    dev = task.evaluate("dev")
+    assert task.kind == "ema0.5" and dev["ppl"] == dev["ppl_ema0.5"] < dev["ppl_last"]
+    assert math.isclose(dev["ppl_ema0.9"], WORDS, rel_tol=1e-4)
+    kept = task.weights()
+    assert torch.equal(kept["embedding"], task.store.named("averages", 1)["embedding"])
+    test = task.evaluate("test")
+    by_hand = model_of(task.config, WORDS)
+    by_hand.load_state_dict(kept)
+    from rrnn.tasks.lm.evaluate import evaluate
+
+    assert math.isclose(evaluate(by_hand, task.splits["test"]).perplexity, test["ppl"], rel_tol=1e-6)
+    task.end_epoch(1, {"ppl": 5.0})
+    assert "tail" not in task.averages.ready
+    task.end_epoch(2, {"ppl": 6.0})
+    assert "tail" in task.averages.ready
+
+
+# ---- on a GPU --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("cell", ["F", "B-max-plus", "lstm", "gru"])
+def test_a_captured_step_is_the_step(cell: str, precision: str) -> None:
+    config = config_of(cell, layers=2, hidden=48, precision=precision, emas=(0.9,), **QUIET)
+    tasks = [task_of(config, capture=capture, device="cuda") for capture in (True, False)]
+    for epoch in (1, 2, 3):  # the shorter window is captured in the third
+        a, b = (run(task, epoch)["loss"] for task in tasks)
+        assert math.isclose(a, b, rel_tol=1e-3 if precision == "fp32" else 1e-2)
+    assert len(tasks[0].steps._graphs) == 2
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cell", ["F", "lstm"])
+def test_a_gpu_trains_as_the_cpu_does(cell: str) -> None:
+    config = config_of(cell, layers=2, **QUIET)
+    here, there = task_of(config), task_of(config, device="cuda")
+    for epoch in (1, 2):
+        assert math.isclose(run(here, epoch)["loss"], run(there, epoch)["loss"], rel_tol=1e-3)
+
+
+@pytest.mark.gpu
+def test_masks_differ_from_replay_to_replay() -> None:
+    """Weights stand still, so losses differ by dropout alone; a seed brings them again."""
+    config = config_of(hidden=48, lr=1e-30, weight_decay=0.0, embedding_dropout=0.5)
+    task = task_of(config, device="cuda")
+    run(task, 1)
+    losses = []
+    for _ in range(2):
+        for index in range(task.begin_epoch(2)):
+            task._place.zero_()
+            task.step(min(index, 3))
+            losses.append(task.measure()["loss"])
+    half = len(losses) // 2
+    assert len(set(losses[:half])) > 1
+    assert losses[:half] == losses[half:]

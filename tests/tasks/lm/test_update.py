@@ -1,0 +1,140 @@
+"""Clip, step, decay, averages: against torch's own optimisers, and the kernels against torch ops."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rrnn.tasks.lm import update as module
+from rrnn.tasks.lm import weights as layout
+from rrnn.tasks.lm.averaging import Averages
+from rrnn.tasks.lm.update import Updater
+from rrnn.tasks.lm.weights import Weights
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "SMALL", 20)
+    monkeypatch.setattr(module, "PROGRAMS", 2)  # few enough for the interpreter, and each has several blocks
+    monkeypatch.setattr(module, "BLOCK", 16)
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.matrix = nn.Parameter(torch.randn(9, 11))
+        self.vector = nn.Parameter(torch.randn(7))
+        self.other = nn.Parameter(torch.randn(3, 2))
+
+
+def gradients(step: int, model: nn.Module, size: float) -> list[Tensor]:
+    torch.manual_seed(step)
+    return [size * torch.randn_like(p) for p in model.parameters()]
+
+
+def train(
+    model: nn.Module,
+    kernels: bool,
+    size: float,
+    adam: bool = False,
+    low: torch.dtype | None = None,
+    emas: tuple[float, ...] = (),
+) -> Updater:
+    averages = Averages(emas, bool(emas), CPU)
+    weights = Weights(model, low=low, averages=len(averages), adam=adam)
+    updater = Updater(weights, averages, adam=adam, clip=5.0, device=CPU, kernels=kernels)
+    updater.set_rate(0.3, 0.3 * 0.02)
+    order = [list(dict(model.named_parameters())).index(name) for name in weights.parameters]
+    for step in range(4):
+        given = gradients(step, model, size)
+        updater.step(weights.gather([given[i] for i in order]))
+        if emas and step == 1:
+            averages.start_tail()
+    return updater
+
+
+@pytest.mark.parametrize("kernels", [False, True], ids=["torch", "kernels"])
+@pytest.mark.parametrize("size", [0.01, 10.0], ids=["within the norm", "clipped"])
+@pytest.mark.parametrize("adam", [False, True], ids=["sgd", "adam"])
+def test_against_torchs_optimisers(adam: bool, size: float, kernels: bool) -> None:
+    ours, theirs = Small(), Small()
+    # decay is a share a step; AdamW's is a share per unit of the rate, and SGD's L2 the same without moments
+    make = torch.optim.AdamW if adam else torch.optim.SGD
+    optimiser = make(theirs.parameters(), lr=0.3, weight_decay=0.02 if adam else 0.0)
+    train(ours, kernels, size, adam)
+    for step in range(4):
+        for parameter, gradient in zip(theirs.parameters(), gradients(step, theirs, size), strict=True):
+            parameter.grad = gradient
+        nn.utils.clip_grad_norm_(theirs.parameters(), 5.0)
+        if not adam:
+            with torch.no_grad():
+                for parameter in theirs.parameters():
+                    parameter.mul_(1 - 0.3 * 0.02)
+        optimiser.step()
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("adam", [False, True], ids=["sgd", "adam"])
+def test_kernels_against_torch_ops(adam: bool) -> None:
+    a, b = (
+        train(Small(), kernels, 1.0, adam, torch.bfloat16, (0.9, 0.5)).weights.segments
+        for kernels in (False, True)
+    )
+    assert [s.low is None for s in a] == [False, False, True]  # vectors are never rounded
+    for x, y in zip(a, b, strict=True):
+        torch.testing.assert_close(x.flat, y.flat, rtol=1e-5, atol=2e-5)
+        torch.testing.assert_close(x.averages, y.averages, rtol=1e-5, atol=2e-5)
+        torch.testing.assert_close(x.moments, y.moments, rtol=1e-5, atol=1e-6)
+        if x.low is not None and y.low is not None:
+            assert torch.equal(x.low, x.flat.bfloat16())
+            torch.testing.assert_close(y.low.float(), y.flat, rtol=2**-7, atol=0)  # interpreted, it is cut
+
+
+@pytest.mark.parametrize("kernels", [False, True], ids=["torch", "kernels"])
+def test_averages_follow_their_rule(kernels: bool) -> None:
+    """Against the weights of each step, kept."""
+    model, seen = Small(), []
+    averages = Averages((0.6,), True, CPU)
+    weights = Weights(model, averages=2)
+    updater = Updater(weights, averages, device=CPU, kernels=kernels)
+    updater.set_rate(0.1, 0.0)
+    for step in range(6):
+        if step == 3:
+            averages.start_tail()
+        updater.step([torch.randn_like(s.flat) for s in weights.segments])
+        seen.append(weights.segments[0].flat.clone())
+    ema, tail = weights.segments[0].averages
+    expected = seen[0]
+    for n, value in enumerate(seen[1:], 2):
+        share = max(1 - 0.6, 1 / n)
+        expected = expected + share * (value - expected)
+    torch.testing.assert_close(ema, expected)
+    torch.testing.assert_close(tail, torch.stack(seen[3:]).mean(0))
+
+
+def test_what_there_is_to_evaluate() -> None:
+    averages = Averages((0.9, 0.99), True, CPU)
+    assert averages.ready == {"last": None, "ema0.9": 0, "ema0.99": 1}
+    averages.start_tail()
+    assert averages.ready == {"last": None, "ema0.9": 0, "ema0.99": 1, "tail": 2}
+
+
+def test_parameters_become_views_and_averages_stand_in() -> None:
+    model = Small()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    weights = Weights(model, averages=1)
+    for name, parameter in model.named_parameters():
+        assert torch.equal(parameter, before[name])
+    for segment in weights.segments:
+        segment.averages.fill_(2.0)
+    with weights.averaged(None):
+        assert torch.equal(model.vector, before["vector"])
+    with pytest.raises(KeyError), weights.averaged(0):
+        assert bool((model.vector == 2).all())
+        raise KeyError
+    assert torch.equal(model.vector, before["vector"])
