@@ -16,6 +16,7 @@ from torch import nn
 
 from rrnn import zoo
 from rrnn.automata import Cell, evaluate, linear, one, parameter, sigmoid
+from rrnn.backends import use_backend
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret import read, scores
 from rrnn.interpret.moves import moves_of
@@ -54,7 +55,8 @@ def test_any_cell(data: st.DataObject) -> None:
     drawn = data.draw(cells(semiring))
     layer = randomised(RationalRNN(drawn, 2, 2, dtype=torch.float64), data.draw(st.integers(0, 9)))
     x = inputs(4, 2, seed=data.draw(st.integers(0, 9)))
-    expected = layer_scores(layer, x)[-1].detach()
+    with use_backend("reference"):  # nothing to compile
+        expected = layer_scores(layer, x)[-1].detach()
     assume(not expected.isnan().any())
     torch.testing.assert_close(scores(read(layer, x, WORDS[:4]))[0], expected, rtol=1e-7, atol=1e-9)
 

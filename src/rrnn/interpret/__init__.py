@@ -3,6 +3,7 @@
 from rrnn.interpret.decompose import Decomposition, Term, decompose
 from rrnn.interpret.deletion import LeaveOneOut, leave_one_out
 from rrnn.interpret.paths import Path, Step, UnitPaths, best_paths, k_best
+from rrnn.interpret.phrases import Phrase, UnitPhrases, phrases
 from rrnn.interpret.reading import Reading, read
 from rrnn.interpret.tables import scores
 
@@ -10,14 +11,17 @@ __all__ = [
     "Decomposition",
     "LeaveOneOut",
     "Path",
+    "Phrase",
     "Reading",
     "Step",
     "Term",
     "UnitPaths",
+    "UnitPhrases",
     "best_paths",
     "decompose",
     "k_best",
     "leave_one_out",
+    "phrases",
     "read",
     "scores",
 ]

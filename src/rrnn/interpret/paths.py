@@ -153,8 +153,9 @@ def _trace(part: Part, valid: Tensor | None, k: int) -> _Traces:
         (e, values[index[end.source]] + rank(ring, w))
         for e, (end, w) in enumerate(zip(part.moves.ends, part.ends, strict=True))
     ]
-    _, code = _strongest(ends, values[0], k)
-    return _unwind(part, valid, origins, code, k)
+    value, code = _strongest(ends, values[0], k)
+    traces = _unwind(part, valid, origins, code, k)
+    return traces._replace(weight=torch.where(value > -math.inf, traces.weight, ring.zero))
 
 
 def _strongest(options: list[tuple[int, Tensor]], like: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -186,9 +187,7 @@ def _unwind(part: Part, valid: Tensor | None, origins: list[Tensor], code: Tenso
         state = torch.where(going, sources[move], state)
         place = torch.where(going, here % k, place)
         taken.append(torch.where(going, move, -1))
-    # A place beyond the only beginning at a start is a path that does not exist.
-    initial = part.initial[:, None].expand(-1, code.shape[1], -1).gather(0, state)
-    weight = torch.where(place == 0, ring.t_times(initial, weight), ring.zero)
+    weight = ring.t_times(part.initial[:, None].expand(-1, code.shape[1], -1).gather(0, state), weight)
     moves = torch.stack(taken[::-1]) if taken else state.new_empty(0, *state.shape)
     return _Traces(weight, state, end, moves)
 

@@ -1,0 +1,169 @@
+"""Paths: all of them are those of the unit's WFSA, and the strongest come first."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from interpret_twins import WORDS, as_enumerated, enumerated, listed
+from layer_cases import CASES, inputs, make_layer, randomised
+from strategies import cells
+
+from rrnn import zoo
+from rrnn.automata import Cell, linear, one, parameter, sigmoid
+from rrnn.automata import expressions as ex
+from rrnn.backends import use_backend
+from rrnn.errors import AutomatonError
+from rrnn.interpret import best_paths, k_best, read, scores
+from rrnn.interpret.ranks import rank
+from rrnn.ir import lower
+from rrnn.nn import RationalRNN
+from rrnn.semirings import SEMIRINGS, get_semiring
+from rrnn.theory import scores as layer_scores
+
+
+def same(found: dict[Any, float], expected: dict[Any, float]) -> None:
+    """Paths that underflow on one side only are let go."""
+    for arcs in {*found, *expected}:
+        assert found.get(arcs, 0.0) == pytest.approx(expected.get(arcs, 0.0), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_all_paths_are_those_of_the_wfsa(name: str) -> None:
+    layer, x = make_layer(name), inputs(3, 4, seed=3)
+    reading = read(layer, x, list(WORDS[:3]))
+    for unit in range(layer.hidden_size):
+        same(as_enumerated(reading, unit), enumerated(layer, unit, x))
+
+
+def whole(cell: Cell) -> bool:
+    """Does the layer have all that the cell mentions? It leaves out what only dead arcs use; to_wfsa asks for it."""
+    program = lower(cell).program
+    nodes = [node for _, weight in cell.weights() for node in ex.walk(weight)]
+    names = {node.name for node in nodes if isinstance(node, (ex.Linear, ex.Parameter))}
+    reads = any(isinstance(node, ex.Input) for node in nodes)
+    return names <= {*program.projections, *program.parameters} and (program.uses_input or not reads)
+
+
+@given(st.data())
+def test_any_cell(data: st.DataObject) -> None:
+    semiring = data.draw(st.sampled_from(sorted(SEMIRINGS)))
+    kind = data.draw(st.sampled_from(["none", "acyclic", "limited"]))
+    cell = data.draw(cells(semiring, states=4, epsilon=kind))
+    layer = randomised(RationalRNN(cell, 2, 1, dtype=torch.float64), data.draw(st.integers(0, 9)))
+    x = inputs(3, 2, seed=data.draw(st.integers(0, 9)))
+    assume(whole(cell))
+    expected = enumerated(layer, 0, x)
+    assume(len(expected) <= 300)
+    reading = read(layer, x, list(WORDS[:3]))
+    same(as_enumerated(reading, 0), expected)
+
+    # the first of them are the k best, and say how much they cover
+    ring, paths = get_semiring(semiring), listed(reading, 0)
+    (few,) = k_best(reading, 3)
+    ranks = (
+        rank(ring, torch.tensor([path.weight for path in paths], dtype=torch.float64))
+        .sort(descending=True)
+        .values
+    )
+    found = rank(ring, torch.tensor([path.weight for path in few.paths], dtype=torch.float64))
+    torch.testing.assert_close(found, ranks[:3])
+    sizes = [abs(path.weight) if semiring == "real" else math.exp(path.weight) for path in paths]
+    if semiring in ("real", "log") and paths:
+        some = [abs(path.weight) if semiring == "real" else math.exp(path.weight) for path in few.paths]
+        assert few.covered == pytest.approx(sum(some) / sum(sizes))
+
+
+@given(st.data())
+def test_the_best_path_is_the_score_where_plus_selects(data: st.DataObject) -> None:
+    semiring = data.draw(st.sampled_from(["max-plus", "min-plus", "max-times"]))
+    layer = randomised(
+        RationalRNN(data.draw(cells(semiring)), 2, 2, dtype=torch.float64), data.draw(st.integers(0, 9))
+    )
+    x = inputs(5, 2, seed=data.draw(st.integers(0, 9)))
+    with use_backend("reference"):  # nothing to compile
+        expected = layer_scores(layer, x)[-1].tolist()
+    for found in best_paths(read(layer, x, list(WORDS[:5]))):
+        score, zero = expected[found.unit], get_semiring(semiring).zero
+        assert found.covered is None and found.score == pytest.approx(score, rel=1e-7, abs=1e-9)
+        if score == zero:
+            assert not found.paths
+        else:
+            assert found.paths[0].weight == pytest.approx(score, rel=1e-7, abs=1e-9)
+
+
+def bigram() -> tuple[RationalRNN, torch.Tensor]:
+    """F with one unit that knows three words, each a direction of its input: "not" opens, "good" closes."""
+    layer = RationalRNN(zoo.get_cell("F"), 3, 1, dtype=torch.float64)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.zero_()
+        u1, u2 = (next(r.start for r in layer.layers[0].rows if r.name == name) for name in ("u1", "u2"))
+        layer.layers[0].weight[u1, 0] = -4.0
+        layer.layers[0].weight[u2, 2] = 3.0
+    return layer, torch.eye(3, dtype=torch.float64)
+
+
+def test_what_a_path_says() -> None:
+    layer, x = bigram()
+    (found,) = k_best(read(layer, x, ["not", "very", "good"]), 9)
+    pair, alone, opened = (
+        sorted(found.paths, key=lambda path: path.weight)[0],
+        *sorted(found.paths, key=lambda path: -path.weight)[:1],
+        sorted(found.paths, key=lambda path: path.weight)[1],
+    )
+    # u¹ = −2, u² = 1.5, gates ½: −2·½·1.5·½ (ρ) and r·1.5·½, −2·½·½·½
+    assert pair.weight == pytest.approx(-0.75) and pair.text == "not [very] good"
+    assert [step.kind for step in pair.steps] == ["consumed", "skipped", "consumed"]
+    assert pair.states == ("q0", "q1", "q1", "q2") and pair.consumed == ("not", "good")
+    assert alone.weight == pytest.approx(0.375) and alone.text == "ε good"
+    assert [step.kind for step in alone.steps] == ["skipped", "skipped", "bridged", "consumed"]
+    assert opened.weight == pytest.approx(-0.25) and opened.text == "not"
+    assert found.score == pytest.approx(-0.75 + 0.375 - 0.25) and found.covered == pytest.approx(1.0)
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_a_batch_is_its_sentences_in_both_directions() -> None:
+    rnn, x, lengths = make_layer("F", bidirectional=True), inputs(4, 3, 4), [4, 1, 3]
+    words = [list(WORDS[:n]) for n in lengths]
+    for backward in (False, True):
+        found = k_best(read(rnn, x, words, backward=backward), 5)
+        for b, n in enumerate(lengths):
+            alone = k_best(read(rnn, x[:n, b], words[b], backward=backward), 5)
+            mine = [each for each in found if each.sentence == b]
+            assert [each.unit for each in mine] == [0, 1, 2]
+            for a, c in zip(mine, alone, strict=True):
+                assert [p.text for p in a.paths] == [p.text for p in c.paths]
+                assert [p.weight for p in a.paths] == pytest.approx([p.weight for p in c.paths])
+    last_first = k_best(read(rnn, x[:, 0], words[0], backward=True), 50)[0]
+    for path in last_first.paths:
+        places = [step.position for step in path.steps if step.position is not None]
+        assert places == [3, 2, 1, 0]
+        letters = [c for c in path.text if c.isalpha() and c != "ε"]
+        assert letters == sorted(letters)  # text is in the sentence's order
+
+
+def test_a_cycle_of_epsilon_is_one_bridge_over_the_reals() -> None:
+    cell = Cell("cycle").initial("q0").loop("q0", one).arc("q0", "q1", linear("u")).final("q2")
+    cell = (
+        cell.epsilon("q1", "q2", sigmoid(parameter("r")))
+        .epsilon("q2", "q1", sigmoid(parameter("s")))
+        .loop("q2", 0.5)
+    )
+    layer, x = randomised(RationalRNN(cell, 2, 1, dtype=torch.float64)), inputs(3, 2)
+    reading = read(layer, x, list("abc"))
+    paths = listed(reading, 0)
+    assert sum(path.weight for path in paths) == pytest.approx(scores(reading).item())
+    assert any(step.token == "ε*" for path in paths for step in path.steps)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True])
+def test_k_is_a_number_of_paths(k: Any) -> None:
+    layer, x = bigram()
+    with pytest.raises(AutomatonError, match="lists at least one path"):
+        k_best(read(layer, x), k)
