@@ -36,8 +36,9 @@ def test_contents(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "rrnn/py.typed" in names
     assert "rrnn/cli/__init__.py" in names
-    sources = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.[ch]")}
-    assert sources and sources <= set(names)  # the C that kernels are made of
+    kinds = {".c", ".h", ".html", ".css", ".js", ".svg"}  # what kernels are made of, and the explorer's page
+    sources = {path.relative_to(ROOT / "src") for path in (ROOT / "src").rglob("*") if path.suffix in kinds}
+    assert {path.suffix for path in sources} == kinds and {path.as_posix() for path in sources} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"rrnn"}  # no tests, docs or examples
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 LIMITS = {"start": 60.0, "design": 10.0, "score": 10.0, "explain": 60.0}
@@ -31,7 +31,8 @@ class JobError(Exception):
 class Worker:
     """`await worker.run("design", text=…)`: one job at a time, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "rrnn.explorer.jobs")) -> None:
+        self._command = command
         self._process: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
@@ -90,8 +91,7 @@ class Worker:
             return self._process
         await self.close()
         self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "rrnn.explorer.jobs"),
+            *self._command,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=MAX_ANSWER,

@@ -65,7 +65,7 @@ export function design(cells) {
     const cell = cells.find((one) => one.name === name) ?? cells[0];
     $("example").value = cell.name;
     $("example-paper").textContent = cell.paper;
-    text.set(cell.text);
+    text.set(cell.text.trimEnd());
     update();
   }
   pick("F");

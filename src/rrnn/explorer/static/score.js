@@ -78,7 +78,7 @@ export function score({ automata, semirings, example }) {
   $("semiring").append(...semirings.map((name) => element("option", { value: name }, name)));
   $("automaton").value = example.automaton;
   $("alphabet").value = example.alphabet;
-  text.set(example.text);
+  text.set(example.text.trimEnd());
   $("automaton").addEventListener("change", pick);
   $("semiring").addEventListener("change", update);
   $("alphabet").addEventListener("input", () => {

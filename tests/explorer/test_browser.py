@@ -1,0 +1,265 @@
+"""The page in a real browser: Debian's Chromium, driven by Playwright; `chromium.sh` installs it where it is not."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api")
+expect = sync_api.expect
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no Chromium: run tests/explorer/chromium.sh"
+)
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+PANELS = ("design", "score", "explain")
+PROBES = (Path(__file__).parent / "probes.js").read_text(encoding="utf-8")
+FAINT, NAMELESS = f"() => {{ {PROBES} return faint(); }}", f"() => {{ {PROBES} return nameless(); }}"
+SELECTED = """() => { const area = document.activeElement;
+                       return area.value.slice(area.selectionStart, area.selectionEnd); }"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The command itself, on any free port."""
+    command = [sys.executable, "-m", "rrnn", "explore", "--port", "0", "--no-open"]
+    command += ["--runs", str(tmp_path_factory.mktemp("runs"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            found = re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())
+            assert found
+            yield found[0]
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    """Opens the page, ready and with a picture. What the console complains of, and what it loads from elsewhere, fails
+    the test."""
+    contexts: list[Any] = []
+    complaints: list[str] = []
+
+    def request(asked: Any) -> None:
+        if not asked.url.startswith((address, "blob:")):
+            complaints.append(f"loads {asked.url}")
+
+    def visit(panel: str = "design", **options: Any) -> Any:
+        context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(10_000)
+        page.on("request", request)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        # what the server refuses is logged as an error too, and is no fault of the page
+        page.on(
+            "console",
+            lambda said: (
+                complaints.append(said.text)
+                if said.type in ("error", "warning") and "status of 4" not in said.text
+                else None
+            ),
+        )
+        page.goto(f"{address}#{panel}")
+        page.wait_for_selector("body[data-ready]")
+        if panel != "explain":
+            page.wait_for_selector(f"#panel-{panel} .stage svg")
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert not complaints
+
+
+def test_typing_changes_everything(visit: Callable[..., Any]) -> None:
+    page = visit()
+    picture, caption, code = (page.locator(name) for name in ("#cell-stage svg", "#cell-caption", "#code"))
+    assert picture.locator("circle").count() == 6 and page.locator("#equations .equation").count() == 11
+    before = code.text_content()
+    area = page.locator("#cell-text")
+    area.fill(area.input_value().replace("states q0 q1 q2 q3", "states q0 q1 q2 q3 q4"))
+    area.press("Control+End")
+    page.keyboard.type('\nepsilon q0 -> q4 : parameter("extra")\narc q4 -> q2 : u1')
+    expect(caption).to_contain_text("5 states, 9 arcs (2 ε)")
+    expect(picture).to_contain_text("extra")
+    assert picture.locator("circle").count() == 7
+    assert code.text_content() != before
+    assert "extra" in page.locator("#equations").text_content()
+    page.click("#tab-triton")
+    assert "@triton.jit" in code.text_content()
+
+
+def test_a_mistake_stands_at_its_line(visit: Callable[..., Any]) -> None:
+    page = visit()
+    area, problem, stage = (page.locator(name) for name in ("#cell-text", "#cell-problem", "#cell-stage"))
+    good = area.input_value()
+    line = good.splitlines().index("loop q1 : f1") + 1
+    area.fill(good.replace("loop q1 : f1", "loop q1 : f9"))
+    expect(problem).to_contain_text(re.compile(f"^Line {line}.*f9"))
+    marks = [mark.get_attribute("class") for mark in page.locator("#cell-editor .line").all()]
+    assert [i for i, mark in enumerate(marks, 1) if "bad" in mark] == [line]
+    assert area.get_attribute("aria-invalid") == "true" and "stale" in stage.get_attribute("class")
+    problem.get_by_role("button").click()  # leads there
+    assert page.evaluate(SELECTED) == "loop q1 : f9"
+    page.keyboard.type("loop q1 : f1")
+    expect(problem).to_be_empty()
+    assert page.locator("#cell-editor .bad").count() == 0 and "stale" not in stage.get_attribute("class")
+
+
+def test_examples(visit: Callable[..., Any]) -> None:
+    page = visit()
+    for name, title in (
+        ("B-max-plus", "max-plus"),
+        ("SoPa4", "SoPa"),
+        ("QRNN2", "QRNN"),
+        ("B", "cell B over the real"),
+    ):
+        page.select_option("#example", name)
+        expect(page.locator("#cell-stage svg title")).to_contain_text(title)
+        assert not page.locator("#cell-problem").text_content()
+    with page.expect_download() as download:
+        page.click("#cell-save")
+    saved = Path(download.value.path()).read_text(encoding="utf-8")
+    assert saved.startswith("<svg") and "<style>" in saved and 'class="on"' not in saved
+
+
+def test_forward_step_by_step(visit: Callable[..., Any]) -> None:
+    page = visit("score")
+    total = "2.345"
+    assert total in page.locator("#score-total").text_content()
+
+    def filled() -> int:
+        return page.locator("#forward tbody td.filled").count()
+
+    assert filled() == 4 * 7
+    page.click("#first")
+    assert filled() == 4 and "Before the first symbol" in page.locator("#step-says").text_content()
+    assert page.locator("#back").is_disabled()
+    for step in range(1, 7):
+        page.click("#next")
+        assert filled() == 4 * (step + 1)
+    assert "q₂ = 0.9 · 2 (q₁) + 0.25 · 2 (q₃) = 2.3" in page.locator("#step-says").text_content()
+    lit = page.locator("#score-stage svg g.on .arc").count()
+    assert lit == 5  # loops on q0 and q1, into q2 twice, ε
+    page.focus("#step")
+    page.keyboard.press("End")
+    assert total in page.locator("#step-says").text_content()
+
+    # a path in the picture, and out of it again
+    page.locator("#paths button").first.click()
+    assert page.locator("#paths button[aria-pressed=true]").count() == 1
+    assert page.locator("#score-stage svg g.on .arc").count() == 4
+    page.click("#first")
+    assert page.locator("#paths button[aria-pressed=true]").count() == 0
+
+    # it plays by itself
+    page.click("#play")
+    page.wait_for_selector("#forward tbody td.filled[data-t='1']")
+    page.click("#play")
+    assert page.locator("#play").get_attribute("aria-pressed") == "false"
+
+
+def test_numbers_and_texts_are_scored(visit: Callable[..., Any]) -> None:
+    page = visit("score")
+    page.get_by_label("μ₂ of good").fill("4")
+    expect(page.locator("#score-total")).to_contain_text("4.645")
+    page.get_by_label("μ₂ of good").fill("four")
+    expect(page.locator("#score-problem")).to_contain_text("four")
+    page.select_option("#automaton", "text")
+    expect(page.locator("#score-total")).to_contain_text("score 3 over the counting")
+    # names that would be markup, if anything took them for it
+    page.locator("#wfsa-text").fill(
+        page.locator("#wfsa-text").input_value().replace('"q1"', '"<img src=x onerror=alert(1)><b id=evil>"')
+    )
+    expect(page.locator("#forward")).to_contain_text("<img")
+    assert page.locator("#evil").count() == 0 and page.locator("main img").count() == 0
+
+
+def test_keyboard(visit: Callable[..., Any]) -> None:
+    page = visit()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "tab-design"
+    for key, panel in (
+        ("ArrowRight", "score"),
+        ("End", "explain"),
+        ("ArrowRight", "design"),
+        ("ArrowLeft", "explain"),
+        ("Home", "design"),
+    ):
+        page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.id") == f"tab-{panel}"
+        assert [name for name in PANELS if page.locator(f"#panel-{name}").is_visible()] == [panel]
+        assert page.locator(".top [aria-selected=true]").get_attribute("id") == f"tab-{panel}"
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+    page.keyboard.press("Tab")  # one stop for all tabs: on to the example
+    assert page.evaluate("document.activeElement.id") == "example"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_both_schemes_and_widths(visit: Callable[..., Any], scheme: str, width: int) -> None:
+    page = visit(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every(v => v < 60)")
+    assert dark == (scheme == "dark")
+    for panel in PANELS:
+        page.click(f"#tab-{panel}")
+        if panel != "explain":
+            page.wait_for_selector(f"#panel-{panel} .stage svg")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, panel
+        assert page.evaluate(FAINT) == [], panel
+        assert page.evaluate(NAMELESS) == [], panel
+    # the picture is drawn in the scheme of the page, on the colour of its card
+    page.click("#tab-design")
+    colour = "e => getComputedStyle(e)[e.matches('.paper') ? 'fill' : 'backgroundColor']"
+    colours = [page.locator(name).evaluate(colour) for name in ("#cell-stage .paper", "#cell-stage")]
+    assert colours[0] == colours[1]
+
+
+def test_less_motion(visit: Callable[..., Any]) -> None:
+    def duration(page: Any) -> str:
+        return page.evaluate(
+            "getComputedStyle(document.querySelector('#forward td span')).transitionDuration"
+        )
+
+    assert duration(visit("score", reduced_motion="no-preference")) != "0s"
+    assert duration(visit("score", reduced_motion="reduce")) == "0s"
+
+
+def test_landmarks_and_live_regions(visit: Callable[..., Any]) -> None:
+    page = visit()
+    assert [page.locator(name).count() for name in ("header", "main", "footer", "h1")] == [1, 1, 1, 1]
+    assert page.locator("#cell-problem").get_attribute("role") == "alert"
+    assert page.locator("#cell-caption").get_attribute("role") == "status"
+    assert page.locator("html").get_attribute("lang") == "en"
+    picture = page.locator("#cell-stage svg")
+    assert (
+        picture.get_attribute("role") == "img"
+        and "state q₀, initial" in picture.locator("desc").text_content()
+    )

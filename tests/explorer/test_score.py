@@ -1,0 +1,185 @@
+"""Score: the table, the prefixes and the paths are those of the automaton; odd requests are answered with a message."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from rrnn.explorer.machines import EXAMPLE, MAX_STRING, TEMPLATES, machine_of
+from rrnn.semirings import SEMIRINGS
+from rrnn.wfsa.io import to_json
+from rrnn.wfsa.paths import paths
+
+
+def asked(
+    name: str, semiring: str = "real", alphabet: str = EXAMPLE["alphabet"], **changes: Any
+) -> dict[str, Any]:
+    template, symbols = TEMPLATES[name], alphabet.split()
+    functions = {key: {s: f.get(s, f[""]) for s in symbols} for key, f in template.functions.items()}
+    return {
+        "automaton": name,
+        "semiring": semiring,
+        "alphabet": symbols,
+        "functions": functions,
+        "constants": dict(template.constants),
+    } | changes
+
+
+def score(client: Any, machine: dict[str, Any], string: str = EXAMPLE["string"]) -> Any:
+    answer = client.post("/api/score", json={"machine": machine, "string": string})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def number(value: float | str) -> float:
+    return {"∞": math.inf, "−∞": -math.inf}.get(value, math.nan) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("semiring", ["real", "max-plus", "log", "min-plus"])
+def test_forward_is_path_by_path(client: Any, name: str, semiring: str) -> None:
+    found = score(client, asked(name, semiring), "the not so good")
+    machine = machine_of(asked(name, semiring))
+    string = ("the", "not", "so", "good")
+    for length, prefix in enumerate(found["prefixes"]):
+        assert machine.semiring.close(number(prefix), machine.score_by_paths(string[:length]))
+    all_paths = sorted((p.weight for p in paths(machine, string)), key=lambda w: abs(w), reverse=True)
+    assert found["count"] == len(all_paths)
+    if semiring == "real":
+        listed = [number(path["weight"]) for path in found["paths"]]
+        assert listed == pytest.approx(all_paths[: len(listed)])
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_the_steps_that_the_page_shows_add_up(client: Any, name: str) -> None:
+    """The page explains an entry as the ⊕ over arcs of the symbol from the column before, and ε-arcs in its own."""
+    found = score(client, asked(name))
+    for t, row in enumerate(found["table"]):
+        for q, value in enumerate(row):
+            total = found["initial"][q] if t == 0 else 0.0
+            for source, symbol, target, weight, _ in found["arcs"]:
+                if target == q and symbol is None:
+                    total += row[source] * weight
+                elif target == q and t and symbol == found["string"][t - 1]:
+                    total += found["table"][t - 1][source] * weight
+            assert total == pytest.approx(value)
+    ends = sum(a * b for a, b in zip(found["table"][-1], found["final"], strict=True))
+    assert ends == pytest.approx(found["prefixes"][-1])
+
+
+def test_arrows_of_paths_are_in_the_picture(client: Any) -> None:
+    found = score(client, asked("F"))
+    for path in found["paths"]:
+        for arrow, source, target in zip(path["edges"], path["states"], path["states"][1:], strict=False):
+            assert found["picture"]["edges"][arrow] == [source, target]
+    for source, _, target, _, arrow in found["arcs"]:
+        assert found["picture"]["edges"][arrow] == [source, target]
+
+
+def test_texts(client: Any) -> None:
+    assert score(client, {"text": EXAMPLE["text"]}, "abbabab")["prefixes"][-1] == 3  # how often "ab" is there
+    machine = machine_of(asked("C", alphabet="a b"))
+    for text in (to_json(machine), "\n" + to_json(machine)):
+        assert (
+            score(client, {"text": text}, "a b b a")["prefixes"]
+            == score(client, {"text": text}, "abba")["prefixes"]
+        )
+    costs = score(client, {"text": "0 1 1 0.5\n1 1 2 0.25\n1 2 0\n2 1.0\n"}, "1 2 2")
+    assert costs["semiring"]["name"] == "min-plus" and costs["prefixes"] == ["∞", 1.5, 1.75, 2.0]
+    coin = "I: (state)\n\t(0) 1.0\nF: (state)\n\t(0) 0.5\nS: (state,symbol)\n\t(0,0) 1.0\n"
+    assert score(client, {"text": coin + "T: (state,symbol,state)\n\t(0,0,0) 1.0\n"}, "0 0")["prefixes"] == [
+        0.5,
+        0.25,
+        0.125,
+    ]
+
+
+@pytest.mark.parametrize("semiring", SEMIRINGS)
+def test_every_semiring_has_an_answer(client: Any, semiring: str) -> None:
+    functions = {key: dict.fromkeys("ab", 1) for key in TEMPLATES["B"].functions}
+    machine = asked("B", semiring, "a b", functions=functions)
+    assert len(score(client, machine, "abba")["prefixes"]) == 5
+    assert len(score(client, machine, "")["prefixes"]) == 1
+
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {},
+        {"automaton": "Z"},
+        {"automaton": ["F"]},
+        asked("F", "complex"),
+        asked("F", "x" * 10_000),
+        asked("F", semiring="real") | {"semiring": 7},
+        asked("F", alphabet="a") | {"alphabet": "a"},
+        asked("F", alphabet="a") | {"alphabet": []},
+        asked("F", alphabet="a") | {"alphabet": ["a", "a"]},
+        asked("F", alphabet="a") | {"alphabet": [["a"]]},
+        asked("F", alphabet=" ".join(map(str, range(25)))),
+        asked("F", functions={}),
+        asked("F", functions=[1, 2]),
+        asked("F", constants={"gamma": 1}),
+        asked("F", constants={"gamma": "1", "rho1": 1, "rho2": 1}),
+        asked("F", constants={"gamma": True, "rho1": 1, "rho2": 1}),
+        asked("F", constants={"gamma": 10**400, "rho1": 1, "rho2": 1}),
+        asked("F", constants={"gamma": 1e300, "rho1": 1, "rho2": 1}),
+        asked("F", constants={"gamma": None, "rho1": 1, "rho2": 1}),
+        asked("B", "boolean"),  # 0.8 is no truth
+        asked("B", "counting"),
+        {"text": ""},
+        {"text": "{"},
+        {"text": "{}"},
+        {"text": "[" * 60_000},
+        {"text": "{" * 30_000},
+        {"text": "x" * 60_000},
+        {"text": "I: (state)\n"},
+        {"text": "0 1 1 nan\n1\n"},
+        {"text": "0 99999999999999999999 1\n"},
+        {"text": HOSTILE},
+        {"text": EXAMPLE["text"].replace('"q2"]', '"q2", ' + ", ".join(f'"x{i}"' for i in range(50)) + "]")},
+        {"text": EXAMPLE["text"].replace("[0, 1]", "[0, 1e999]")},
+        {"text": 7, "automaton": 7},
+    ],
+)
+def test_machines_that_are_none(client: Any, machine: dict[str, Any]) -> None:
+    answer = client.post("/api/score", json={"machine": machine, "string": "a"})
+    assert answer.status_code == 422, answer.text[:300]
+    assert answer.json()["error"] and "Traceback" not in answer.text
+
+
+@pytest.mark.parametrize("string", ["awful", "the " * (MAX_STRING + 1), HOSTILE, "\u202e", "\0"])
+def test_strings_that_are_none(client: Any, string: str) -> None:
+    answer = client.post("/api/score", json={"machine": asked("F"), "string": string})
+    assert answer.status_code == 422
+    assert "symbols" in answer.json()["error"]
+
+
+def test_a_text_names_its_line(client: Any) -> None:
+    answer = client.post("/api/score", json={"machine": {"text": "0 1 1 0.5\nx\n1\n"}, "string": ""})
+    assert (answer.status_code, answer.json()["line"]) == (422, 2)
+
+
+def test_cycles_of_epsilon(client: Any) -> None:
+    """The score exists (a geometric series), and so do best paths; but they cannot be counted."""
+    text = (
+        EXAMPLE["text"]
+        .replace('"counting"', '"real"')
+        .replace("[0, 0, 0, 1]", "[0, null, 0, 0.5], [0, 0, 0, 1]")
+    )
+    found = score(client, {"text": text}, "ab")
+    assert found["prefixes"][-1] == pytest.approx(2.0) and found["count"] is None
+    diverging = text.replace("0.5", "2")
+    answer = client.post("/api/score", json={"machine": {"text": diverging}, "string": "ab"})
+    assert answer.status_code == 422 and answer.json()["error"]
+
+
+def test_names_are_text(client: Any) -> None:
+    """States and symbols may be called anything; in the picture's text they are escaped."""
+    text = EXAMPLE["text"].replace('"q1"', f'"{HOSTILE}"').replace('"b"', '"</text><script>"')
+    found = score(client, {"text": text}, "a")
+    assert "<img" not in found["picture"]["svg"] and "<script" not in found["picture"]["svg"]
