@@ -35,6 +35,7 @@ _EXPORTS: dict[str, str] = {
     "latex": "ir.equations",
     "linear": "automata",
     "LinearElman": "zoo.elman",
+    "load": "tasks.load",
     "log": "automata",
     "log_sigmoid": "automata",
     "ngram_chain": "wfsa",
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
     from rrnn.ir.equations import equations as equations
     from rrnn.ir.equations import latex as latex
     from rrnn.nn import RationalRNN as RationalRNN
+    from rrnn.tasks.load import load as load
     from rrnn.theory import to_wfsa as to_wfsa
     from rrnn.wfsa import EPSILON as EPSILON
     from rrnn.wfsa import WFSA as WFSA

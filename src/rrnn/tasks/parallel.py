@@ -54,6 +54,16 @@ class Group:
 ALONE = Group()
 
 
+def is_first_process() -> bool:
+    """Of those that torchrun started; without it there is one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def local_processes() -> int:
+    """How many of them share this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+
+
 @contextmanager
 def join_group(device: str = "cpu") -> Iterator[Group]:
     """The group that torchrun started this process in, or `ALONE`."""

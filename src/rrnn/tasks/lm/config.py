@@ -14,6 +14,8 @@ from rrnn.errors import RunError
 from rrnn.tasks.configs import Config, option
 
 BASELINES = ("lstm", "gru")
+FACTS = "facts"
+"""The key of a run's config.json that holds what was found rather than asked for."""
 KEPT_UNITS = 273
 """Units that the recipe's dropout leaves in expectation: 0.7 at 910."""
 
@@ -43,10 +45,10 @@ class LMConfig(Config):
     scale_rnn: bool = option(False, "begin with the layers' matrices scaled by √(1 − variational_dropout)")
 
     embedding_dropout: float | None = option(
-        None, "of embedded words; None: 273 units are kept", low=0, high=0.99
+        None, "of embedded words; left out: 273 units are kept", low=0, high=0.99
     )
     output_dropout: float | None = option(
-        None, "before the softmax; None: 273 units are kept", low=0, high=0.99
+        None, "before the softmax; left out: 273 units are kept", low=0, high=0.99
     )
     variational_dropout: float = option(
         0.2, "of layers' inputs, a mask per sequence and window", low=0, high=0.99
@@ -64,7 +66,7 @@ class LMConfig(Config):
     shift: bool = option(
         False, "begin each epoch elsewhere in the text, so that windows are not always the same"
     )
-    lr: float | None = option(None, "learning rate; None: 0.5 for C and F, 1 for others", low=0)
+    lr: float | None = option(None, "learning rate; left out: 0.5 for C and F, 1 for others", low=0)
     clip: float = option(5.0, "largest norm of the gradient", low=1e-6)
     weight_decay: float = option(1e-5, "weights are multiplied by 1 − this at every step", low=0, high=0.1)
     scale_weight_decay: bool = option(True, "weight decay shrinks as the learning rate does")
@@ -97,6 +99,17 @@ class LMConfig(Config):
             raise RunError("lr must be above 0")
         if wrong := [ema for ema in self.emas if not 0 <= ema < 1]:
             raise RunError(f"emas must lie between 0 and 1; got {wrong[0]:g}")
+
+    @classmethod
+    def from_run(cls, values: Any) -> LMConfig:
+        """What a run's config.json holds: with what was found rather than asked for."""
+        if not isinstance(values, dict):
+            raise RunError(f"a configuration is a JSON object; got {type(values).__name__}")
+        return cls.from_dict({key: value for key, value in values.items() if key not in (FACTS, "rrnn")})
+
+    def changed(self, **changes: Any) -> LMConfig:
+        """`replace`, where a size of one kind takes the place of the other."""
+        return self.replace(**_one_size(changes))
 
     def resolved(self, hidden: int) -> LMConfig:
         """With what this model's hidden size and cell decide filled in."""
@@ -134,12 +147,15 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def preset(name: str, **changes: Any) -> LMConfig:
-    """A preset by name, with some fields changed. A size of one kind replaces the other."""
+    """A preset by name, with some fields changed."""
     if name not in PRESETS:
         raise RunError(f"there is no preset {name!r}: the presets are {', '.join(PRESETS)}")
-    values = dict(PRESETS[name])
-    for size, other in (("hidden", "params"), ("params", "hidden")):
-        if changes.get(size) is not None and changes.get(other) is None:
-            values[other] = None
     LMConfig.check_names(changes)
-    return LMConfig(**{**values, **changes})
+    return LMConfig(**{**PRESETS[name], **_one_size(changes)})
+
+
+def _one_size(changes: dict[str, Any]) -> dict[str, Any]:
+    sizes = {"hidden", "params"} & changes.keys()
+    if len(sizes) == 1:
+        changes = {"hidden": None, "params": None, **changes}
+    return changes

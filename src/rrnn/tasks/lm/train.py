@@ -15,12 +15,12 @@ from rrnn.automata import Cell
 from rrnn.errors import RunError
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.data.corpus import load_corpus
-from rrnn.tasks.lm.config import LMConfig
+from rrnn.tasks.lm.config import FACTS, LMConfig
 from rrnn.tasks.lm.evaluate import evaluate
 from rrnn.tasks.lm.sizes import count_parameters, solve_hidden
-from rrnn.tasks.lm.trained import FACTS, TrainedLanguageModel, build_model, cell_of
+from rrnn.tasks.lm.trained import TrainedLanguageModel, build_model, cell_of
 from rrnn.tasks.lm.trainer import LanguageTask
-from rrnn.tasks.parallel import Group, join_group
+from rrnn.tasks.parallel import Group, join_group, local_processes
 from rrnn.tasks.plots import plot_losses
 from rrnn.tasks.progress import show_progress
 from rrnn.tasks.runs import Run
@@ -131,7 +131,7 @@ def prepare(config: LMConfig) -> Work:
 
 def pick_device(name: str) -> str:
     if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
+        return "cuda" if torch.cuda.device_count() >= local_processes() else "cpu"
     try:
         kind = torch.device(name).type
     except RuntimeError:

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from rrnn.automata import Cell
-from rrnn.errors import RunError
+from rrnn.errors import DataError, RunError
 from rrnn.tasks.data.cleaning import split_text
-from rrnn.tasks.data.corpus import EMBEDDED, END
+from rrnn.tasks.data.corpus import EMBEDDED, END, load_corpus
+from rrnn.tasks.data.text import read_lines
 from rrnn.tasks.lm.config import BASELINES, LMConfig
 from rrnn.tasks.lm.evaluate import Score, evaluate
 from rrnn.tasks.lm.generate import generate
@@ -21,8 +22,7 @@ from rrnn.tasks.runs import Run
 from rrnn.tasks.vocabulary import Vocabulary
 
 START = "<s>"
-FACTS = "facts"
-"""The key of a run's configuration that holds what was found rather than asked for."""
+SPLITS = {"train": "train", "dev": "valid", "valid": "valid", "test": "test"}
 
 
 class TrainedLanguageModel:
@@ -46,6 +46,15 @@ class TrainedLanguageModel:
         """Of whole lines: each ends with `</s>`."""
         split = self._splitter()
         return [token for line in text.removesuffix("\n").split("\n") for token in (*split(line), END)]
+
+    def read_split(self, split: str) -> list[str]:
+        """The tokens of a split of its corpus (train, dev, test), or of a file."""
+        if split in SPLITS:
+            corpus = load_corpus(self.config.data, self.config.level, tokens=self.config.tokens)
+            return getattr(corpus, SPLITS[split])
+        if not Path(split).exists():
+            raise DataError(f"a split is train, dev, test or a file of text, and {split!r} is none of them")
+        return self.tokenise("\n".join(read_lines(split)))
 
     def score(self, text: str | Sequence[str]) -> Score:
         """(loss, tokens) of a text, or of tokens: one stream from the start symbol on, every token counted."""
@@ -112,7 +121,7 @@ def load_run(run: Run) -> TrainedLanguageModel:
         raise RunError(f"the run in {run.folder} has no checkpoint yet: train it further first")
     if found.note:
         warnings.warn(found.note, stacklevel=3)
-    config = read_lm_config(run)
+    config = LMConfig.from_run(run.config)
     vocabulary = Vocabulary.load(run.vocabulary_path)
     text = run.cell_text
     cell = Cell.from_text(text, str(run.folder / "cell.cell")) if text is not None else None
@@ -122,11 +131,6 @@ def load_run(run: Run) -> TrainedLanguageModel:
     except RuntimeError as error:
         raise RunError(f"the weights in {run.folder} do not fit its configuration: {error}") from None
     return TrainedLanguageModel(module.eval(), vocabulary, config)
-
-
-def read_lm_config(run: Run) -> LMConfig:
-    values = {key: value for key, value in run.config.items() if key not in (FACTS, "rrnn")}
-    return LMConfig.from_dict(values)
 
 
 def lm_run(folder: str | Path) -> Run:

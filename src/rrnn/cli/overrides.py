@@ -1,0 +1,46 @@
+"""A configuration's fields as options of a command, all of them optional: what is given changes the preset."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import make_dataclass
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import tyro
+
+from rrnn.tasks.configs import Config
+
+
+def overrides_of(config: type[Config], title: str, *, without: Sequence[str] = ()) -> Any:
+    """A dataclass for a field of a command's options, `settings: Annotated[…, tyro.conf.arg(name="")]`."""
+    hints = get_type_hints(config)
+    fields = []
+    for field in dataclasses.fields(config):
+        if field.name not in without:
+            kind = hints[field.name]
+            default = "" if field.default in (None, ()) else f"(recipe: {field.default})"
+            told = tyro.conf.arg(
+                help=field.metadata["help"], help_behavior_hint=default, metavar=_metavar(kind)
+            )
+            fields.append((field.name, Annotated[kind | None, told], dataclasses.field(default=None)))
+    made = make_dataclass(f"{config.__name__}Overrides", fields)
+    made.__doc__ = title
+    return made
+
+
+def given(overrides: Any) -> dict[str, Any]:
+    """What the command line changes."""
+    values = {field.name: getattr(overrides, field.name) for field in dataclasses.fields(overrides)}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _metavar(kind: Any) -> str:
+    for part in (kind, *get_args(kind)):
+        if get_origin(part) is Literal:
+            return f"{{{','.join(map(str, get_args(part)))}}}"
+        if part is bool:
+            return "{True,False}"
+        if part in (int, float, str):
+            return part.__name__.upper()
+    raise TypeError(f"an option of the type {kind} has no name for its values yet")
