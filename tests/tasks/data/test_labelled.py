@@ -64,6 +64,18 @@ def test_columns_by_name_and_by_number(text: str | int, label: str | int, tmp_pa
     assert len(data.dev) == 3 and data.test == []
 
 
+def test_spreadsheets_with_semicolons_and_long_cells(tmp_path: Path) -> None:
+    long = "so " * 100_000
+    path = write(tmp_path / "a.csv", f'id;"label";text\n1;x;"{long}; yes"\n2;y;no\n')
+    data = load_dataset({"train": path, "dev": path})
+    assert [len(example.tokens) for example in data.train] == [100_002, 1] and data.labels == ["x", "y"]
+
+
+def test_unknown_encoding(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no encoding 'latin-0'"):
+        load_dataset(write(tmp_path / "a.csv", ROWS), encoding="latin-0")
+
+
 def test_gzip_encoding_and_a_quoted_line_end(tmp_path: Path) -> None:
     rows = 'text,label\n"caf\xe9\nau lait",a\nb,b\n'
     path = write(tmp_path / "a.csv.gz", gzip.compress(rows.encode("latin-1")))

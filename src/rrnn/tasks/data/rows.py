@@ -12,6 +12,7 @@ from pathlib import Path
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.data.text import read_lines
 
+_LONGEST = 2**30  # characters of a cell: Python's own limit is below a long document
 _TAB = re.compile(r" *[^ \t]+\t")  # a label that a tab ends, not a blank
 
 
@@ -67,8 +68,9 @@ def read_labelled_lines(path: Path, skips: Skips, encoding: str = "utf-8") -> It
 def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") -> Iterator[Row]:
     """CSV with quotes as in RFC 4180; in TSV a quote is a character like any other."""
     quoting = csv.QUOTE_MINIMAL if table.delimiter == "," else csv.QUOTE_NONE
-    lines = (line + "\n" for line in read_lines(path, encoding))
-    reader = csv.reader(lines, delimiter=table.delimiter, quoting=quoting, strict=True)
+    lines = read_lines(path, encoding)
+    delimiter = _delimiter(lines[0], table)
+    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, quoting=quoting, strict=True)
     columns: tuple[int, int] | None = None
     start = 1
     while (cells := _next(reader, path, start)) is not None:
@@ -92,7 +94,16 @@ def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") 
             yield Row(cells[columns[0]], cells[columns[1]].strip(), str(path), line)
 
 
+def _delimiter(first: str, table: Table) -> str:
+    """The usual one, unless another is what makes the first line name both columns: spreadsheets write `;`, too."""
+    for delimiter in (table.delimiter, ",", ";", "\t"):
+        if {table.text, table.label} <= {name.strip(' "') for name in first.split(delimiter)}:
+            return delimiter
+    return table.delimiter
+
+
 def _next(reader: Iterator[list[str]], path: Path, line: int) -> list[str] | None:
+    limit = csv.field_size_limit(_LONGEST)
     try:
         return next(reader, None)
     except csv.Error as error:
@@ -101,6 +112,8 @@ def _next(reader: Iterator[list[str]], path: Path, line: int) -> list[str] | Non
             source=str(path),
             line=line,
         ) from None
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _columns(first: Sequence[str], table: Table, path: Path) -> tuple[tuple[int, int], bool]:

@@ -20,6 +20,10 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
         encoding = "utf-16"
     try:
         text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    except LookupError:
+        raise DataError(
+            f"Python knows no encoding {encoding!r}; utf-8, latin-1 and cp1252 are usual"
+        ) from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise FormatError(
