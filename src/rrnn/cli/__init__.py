@@ -18,6 +18,11 @@ from rrnn.errors import RRNNError
 
 # name → ("module:function", one line of help). A name of two words is a command in a group: "lm train".
 COMMANDS: dict[str, tuple[str, str]] = {
+    "classify eval": ("rrnn.cli.classify:eval", "the accuracy of a trained text classifier"),
+    "classify predict": ("rrnn.cli.classify:predict", "classify texts, however many, with probabilities"),
+    "classify search": ("rrnn.cli.classify:search", "search for the best setting, then train it with several seeds"),
+    "classify table": ("rrnn.cli.classify:table", "set runs beside the paper's table of accuracies"),
+    "classify train": ("rrnn.cli.classify:train", "train a text classifier"),
     "data get": ("rrnn.cli.data:get", "download data sets, checked against their checksums"),
     "data list": ("rrnn.cli.data:list_", "list the data sets, where they lie and where they come from"),
     "data path": ("rrnn.cli.data:path", "print the folder of a data set"),

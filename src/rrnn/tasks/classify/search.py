@@ -33,7 +33,11 @@ class Objective:
 
     def __call__(self, setting: Setting) -> tuple[float, dict[str, Any]]:
         result = train(with_setting(self.base, setting), data=_data(self.base))
-        return result.dev, {"epoch": result.epoch, "epochs": result.epochs, "seconds": result.seconds}
+        return result.dev, {
+            "best_epoch": result.best_epoch,
+            "epochs": result.epochs,
+            "seconds": result.seconds,
+        }
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from rrnn.automata import Cell
@@ -15,26 +17,24 @@ from rrnn.errors import RunError
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
+from rrnn.tasks.classify.trained import EMBEDDING, FACTS, cell_of
 from rrnn.tasks.classify.trainer import ClassifyTask
+from rrnn.tasks.plots import plot_losses
 from rrnn.tasks.runs import Run
-from rrnn.tasks.training import Progress, fit
-from rrnn.zoo import get_cell, get_model
-from rrnn.zoo.table import MODELS
+from rrnn.tasks.training import Outcome, Progress, fit
 
 RESULT = "result.json"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a training: the numbers of the epoch that was best on the development set."""
+    """What result.json says: of the epoch that was best on the development set."""
 
     cell: str
     data: str
     seed: int
-    epoch: int
-    """The best one, from 1."""
+    best_epoch: int
     epochs: int
-    """How many there were."""
     dev: float
     """Accuracy in per cent."""
     test: float | None
@@ -42,6 +42,7 @@ class Result:
     parameters: int
     """Trained numbers."""
     seconds: float
+    """Of this sitting."""
 
 
 def train(
@@ -58,70 +59,96 @@ def train(
     `resume` goes on with the training in the folder. `data` saves reading it again, for many trainings on one.
     `capture=False` does without CUDA graphs on a GPU.
     """
-    start = time.monotonic()
+    start, progress = time.monotonic(), progress or Progress()
+    device = pick_device(config.device)
     data = prepare(config) if data is None else data.of(config)
+    for line in data.about:
+        progress.note(line)
     cell = cell_of(data.config)
-    task = ClassifyTask(data, cell=cell, device=device_of(config), capture=capture)
-    run = None if folder is None else _create(folder, data, cell, task, resume)
+    task = ClassifyTask(data, cell=cell, device=device, capture=capture)
+    progress.note(_describe(task))
+    run = None if folder is None else _open_run(folder, data, cell, task, resume)
     try:
         outcome = fit(
-            task, run, epochs=config.epochs, checkpoint_seconds=config.checkpoint_seconds, progress=progress
+            task,
+            run,
+            epochs=config.epochs,
+            checkpoint_seconds=config.checkpoint_seconds,
+            progress=progress,
         )
-        assert outcome.best is not None
-        task.load_weights(outcome.best.weights)
-        test = task.evaluate("test")["accuracy"] if "test" in data.splits else None
-        result = Result(
-            cell=config.cell,
-            data=config.data,
-            seed=config.seed,
-            epoch=outcome.best.epoch,
-            epochs=len(outcome.history),
-            dev=outcome.best.value,
-            test=test,
-            parameters=sum(p.numel() for p in task.parameters),
-            seconds=round(time.monotonic() - start, 2),
-        )
+        result = _result(task, outcome, time.monotonic() - start)
         if run is not None:
             write_atomic(run.folder / RESULT, (json.dumps(asdict(result), indent=2) + "\n").encode())
+            progress.note(plot_losses(outcome.history, run.folder))
         return result
     finally:
         if run is not None:
             run.close()
 
 
-def device_of(config: ClassifyConfig) -> torch.device:
-    if config.device == "auto":
+def _result(task: ClassifyTask, outcome: Outcome, seconds: float) -> Result:
+    """With the best weights in the model."""
+    best, config = outcome.best, task.config
+    assert best is not None
+    task.load_weights(best.weights)
+    test = task.evaluate("test")["accuracy"] if "test" in task.splits else None
+    return Result(
+        cell=config.cell,
+        data=config.data,
+        seed=config.seed,
+        best_epoch=best.epoch,
+        epochs=len(outcome.history),
+        dev=best.value,
+        test=test,
+        parameters=task.count_parameters(),
+        seconds=round(seconds, 2),
+    )
+
+
+def pick_device(name: str) -> torch.device:
+    if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(config.device)
+        device = torch.device(name)
     except RuntimeError:
-        raise RunError(f"a device is cpu, cuda, cuda:1, …, or auto; got {config.device!r}") from None
+        raise RunError(f"device is cpu, cuda or auto; got {name!r}") from None
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise RunError(f"device is {config.device}, and there is no GPU that torch can use: say cpu, or auto")
+        raise RunError(f"the device {name!r} was asked for, and torch finds no GPU here: use cpu, or auto")
     return device
 
 
-def cell_of(config: ClassifyConfig) -> Cell | None:
-    """The cell that the configuration names; None for a model of the zoo that is no cell, as LSTM."""
-    if config.cell in MODELS and not get_model(config.cell).is_cell:
-        return None
-    return get_cell(config.cell)
+def _describe(task: ClassifyTask) -> str:
+    c = task.config
+    both = " in both directions" if c.bidirectional else ""
+    return (
+        f"{c.cell}: {c.layers} × {c.hidden_size} units{both}, {task.count_parameters():,} trained parameters"
+    )
 
 
-def _create(folder: str | Path, data: Prepared, cell: Cell | None, task: ClassifyTask, resume: bool) -> Run:
-    values = data.config.to_dict() | {"labels": data.labels}
+def _open_run(folder: str | Path, data: Prepared, cell: Cell | None, task: ClassifyTask, resume: bool) -> Run:
+    values = data.config.to_dict() | {FACTS: _facts(data)}
     run = Run.create(folder, values, None if cell is None else cell.to_text(), data.vocabulary, resume=resume)
-    if not task.model.trained and run.load("embedding") is None:  # fixed: once, not in every checkpoint
-        run.save("embedding", {"embedding": task.model.embedding}, {})
+    if not task.model.trained and run.load(EMBEDDING) is None:  # fixed: once, not in every checkpoint
+        run.save(EMBEDDING, {"embedding": task.model.embedding}, {})
     return run
+
+
+def _facts(data: Prepared) -> dict[str, Any]:
+    """What a resumed run must find again."""
+    digest = hashlib.sha256()
+    for texts, labels in data.splits.values():
+        digest.update(np.concatenate([*texts, labels]).tobytes())
+    if data.vectors is not None:
+        digest.update(data.vectors.numpy().tobytes())
+    sizes = {name: len(labels) for name, (_, labels) in data.splits.items()}
+    return {"labels": data.labels, "texts": sizes, "data_sha256": digest.hexdigest()}
 
 
 def read_result(folder: str | Path) -> Result:
     """Of a finished training."""
     path = Path(folder) / RESULT
     try:
-        values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return Result(**values)
+        return Result(**json.loads(path.read_text(encoding="utf-8")))
     except OSError:
         raise RunError(f"{folder} holds no finished training: there is no {RESULT} in it") from None
     except (ValueError, TypeError) as error:

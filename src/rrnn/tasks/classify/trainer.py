@@ -67,6 +67,10 @@ class ClassifyTask:
         """A graph cannot wait for lengths on the host, as torch's own layers do where there is padding before text."""
         return not (self.config.bidirectional and isinstance(self.model.layers[0], torch.nn.RNNBase))
 
+    def count_parameters(self) -> int:
+        """Trained numbers."""
+        return sum(parameter.numel() for parameter in self.parameters)
+
     # ---- an epoch ------------------------------------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int) -> int:

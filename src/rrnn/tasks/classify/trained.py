@@ -1,0 +1,177 @@
+"""A classifier with its words and labels: what a training gives and `rrnn.load` reads."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rrnn.automata import Cell
+from rrnn.errors import DataError, RunError
+from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.data.cleaning import tokenise
+from rrnn.tasks.runs import CELL, Run
+from rrnn.tasks.vocabulary import Vocabulary
+from rrnn.zoo import get_cell, get_model
+from rrnn.zoo.table import MODELS
+
+FACTS = "facts"
+"""The key of a run's configuration that holds what was found rather than asked for."""
+EMBEDDING = "embedding"
+"""The checkpoint with fixed word vectors, written once."""
+
+WINDOW = 2048
+"""Texts read ahead: those of like lengths among them share a batch."""
+_WINDOW_CHARACTERS = 2**22
+_BATCH_TOKENS = 4096
+
+
+class Prediction(NamedTuple):
+    """The likeliest label and the probability of each; None and nothing for a text without words."""
+
+    label: str | None
+    probabilities: dict[str, float]
+
+
+class TrainedClassifier:
+    """`module` is the network, a `TextClassifier`; texts become words as those of its data did."""
+
+    def __init__(
+        self, module: TextClassifier, vocabulary: Vocabulary, labels: Sequence[str], config: ClassifyConfig
+    ) -> None:
+        self.module, self.vocabulary, self.labels, self.config = module, vocabulary, list(labels), config
+
+    def __repr__(self) -> str:
+        parameters = sum(p.numel() for p in self.module.parameters())
+        return (
+            f"<TrainedClassifier: {self.config.cell}, {self.config.layers} × {self.config.hidden_size} units, "
+            f"{parameters:,} parameters, {len(self.vocabulary):,} words, labels {', '.join(self.labels)}>"
+        )
+
+    def to(self, device: torch.device | str) -> TrainedClassifier:
+        self.module.to(device)
+        return self
+
+    def tokenise(self, text: str) -> list[str]:
+        """The words of a text, as the data's were made, no more than the model reads."""
+        return tokenise(text, self.config.cleaning or "text")[: self.config.max_tokens]
+
+    def predict(self, texts: Iterable[str]) -> list[Prediction]:
+        """The label of each text, with probabilities."""
+        return list(self.stream(_texts(texts)))
+
+    def stream(self, texts: Iterable[str], window: int = WINDOW) -> Iterator[Prediction]:
+        """The same, one after another, for any number of texts: at most `window` are held at a time."""
+        for some in _windows(texts, window):
+            ids = [self.vocabulary.encode(self.tokenise(text)) for text in some]
+            rows = self.probabilities(ids)
+            best = rows.argmax(1).tolist()
+            for text, label, row in zip(ids, best, rows.tolist(), strict=True):
+                if len(text):
+                    yield Prediction(self.labels[label], dict(zip(self.labels, row, strict=True)))
+                else:
+                    yield Prediction(None, {})
+
+    def probabilities(self, texts: Sequence[np.ndarray]) -> np.ndarray:
+        """(texts, labels) of words' numbers; short ones first in the computation, in their own order in the answer."""
+        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        answer = np.zeros((len(texts), len(self.labels)), np.float32)
+        device = self.module.embedding.device
+        start = 0
+        while start < len(order):
+            stop = _batch_end([len(texts[i]) for i in order[start : start + WINDOW]]) + start
+            some = order[start:stop]
+            ids, lengths = _padded([texts[i] for i in some])
+            with torch.inference_mode():
+                logits = self.module(ids.to(device), lengths.to(device))
+            answer[some] = logits.softmax(-1).cpu().numpy()
+            start = stop
+        return answer
+
+
+def _texts(texts: Iterable[str]) -> Iterator[str]:
+    if isinstance(texts, str):
+        raise DataError("predict takes a list of texts; got one text: write predict([text])")
+    for text in texts:
+        if not isinstance(text, str):
+            raise DataError(f"a text to classify is a str; got {type(text).__name__}")
+        yield text
+
+
+def _windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of at most so many texts, or of few long ones."""
+    some, characters = [], 0
+    for text in texts:
+        some.append(text)
+        characters += len(text)
+        if len(some) >= size or characters >= _WINDOW_CHARACTERS:
+            yield some
+            some, characters = [], 0
+    if some:
+        yield some
+
+
+def _batch_end(lengths: Sequence[int]) -> int:
+    """How many of these texts, short ones first, make a batch."""
+    count = 1
+    while count < len(lengths) and (count + 1) * lengths[count] <= _BATCH_TOKENS:
+        count += 1
+    return count
+
+
+def _padded(texts: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
+    """(ids (T, B), lengths (B)); at least one step, for texts without words."""
+    ids = np.zeros((len(texts), max(1, *map(len, texts))), np.int64)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)] = text
+    return torch.from_numpy(ids).T.contiguous(), torch.tensor([len(text) for text in texts])
+
+
+# ---- runs ------------------------------------------------------------------------------------------------------------
+
+
+def cell_of(config: ClassifyConfig) -> Cell | None:
+    """The cell that the configuration names; None for a model of the zoo that is no cell, as LSTM."""
+    key = next((name for name in MODELS if name.lower() == config.cell.lower()), None)
+    return None if key is not None and not get_model(key).is_cell else get_cell(config.cell)
+
+
+def load_run(run: Run) -> TrainedClassifier:
+    """The best model of a run, on the CPU."""
+    found = run.load("best")
+    if found is None:
+        raise RunError(f"the run in {run.folder} has no checkpoint yet: train it further first")
+    if found.note:
+        warnings.warn(found.note, stacklevel=3)
+    config, labels = read_config(run), run.config[FACTS]["labels"]
+    vocabulary = Vocabulary.load(run.vocabulary_path)
+    text = run.cell_text
+    cell = Cell.from_text(text, str(run.folder / CELL)) if text is not None else None
+    fixed = run.load(EMBEDDING)
+    vectors = fixed.tensors["embedding"] if fixed else None
+    if config.fine_tune:
+        vectors = found.tensors["embedding"]
+    try:
+        module = TextClassifier(config, len(vocabulary), len(labels), vectors=vectors, cell=cell)
+        module.load_state_dict(found.tensors)
+    except RuntimeError as error:
+        raise RunError(f"the weights in {run.folder} do not fit its configuration: {error}") from None
+    return TrainedClassifier(module.eval(), vocabulary, labels, config)
+
+
+def read_config(run: Run) -> ClassifyConfig:
+    return ClassifyConfig.from_dict({k: v for k, v in run.config.items() if k not in (FACTS, "rrnn")})
+
+
+def classify_run(folder: str | Path) -> Run:
+    """A run that holds a text classifier."""
+    run = Run.open(folder)
+    if run.config["task"] != ClassifyConfig.task:
+        raise RunError(f"the run in {folder} is of the task {run.config['task']!r}, not a text classifier")
+    return run
