@@ -1,20 +1,16 @@
 """The smallest task that has all that resuming must bring back: momentum, noise, a carried state, an average.
 
-As a program, `python toy_task.py FOLDER`, it trains in FOLDER/0, FOLDER/1, …: in FOLDER/n a process is killed after n
-of its effects on the disk and the task, and another one resumes; in FOLDER/0 there was none of that.
+As a program, `python toy_task.py FOLDER`, it trains in FOLDER/0, FOLDER/1, …: see `killed.kill_at_moments`.
 """
 
 from __future__ import annotations
 
-import itertools
-import os
-import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from killed import kill_at_moments
 from torch import Tensor
 
 from rrnn.tasks import checkpoints
@@ -93,48 +89,13 @@ def train(folder: Path, *, seconds: float | None = 0.0, **options: Any) -> Outco
         )
 
 
-# ---- a process that is killed -----------------------------------------------------------------------------------
-
-
-def _in_child(function: Callable[[], object]) -> int:
-    """How a forked process ended: 0 or the signal. A fork, for torch takes seconds to import."""
-    child = os.fork()
-    if child == 0:
-        function()
-        os._exit(0)
-    return os.WTERMSIG(os.waitpid(child, 0)[1])
-
-
-def _train_and_die(folder: Path, count: int) -> None:
-    """kill -9 at the count-th moment between two effects."""
-
-    def wrap(owner: Any, name: str) -> None:
-        function = getattr(owner, name)
-
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            nonlocal count
-            count -= 1
-            if count == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*args, **kwargs)
-
-        setattr(owner, name, wrapped)
-
-    wrap(checkpoints.os, "replace")
-    wrap(checkpoints.os, "fsync")
-    wrap(Run, "log")
-    wrap(ToyTask, "step")
-    wrap(ToyTask, "evaluate")
-    train(folder)
-
-
-def main(folder: Path) -> None:
-    _in_child(lambda: train(folder / "0"))
-    for count in itertools.count(1):
-        if _in_child(lambda: _train_and_die(folder / str(count), count)) != signal.SIGKILL:  # noqa: B023
-            return  # it came to its end
-        _in_child(lambda: train(folder / str(count)))  # noqa: B023
-
+PLACES = [
+    (checkpoints.os, "replace"),
+    (checkpoints.os, "fsync"),
+    (Run, "log"),
+    (ToyTask, "step"),
+    (ToyTask, "evaluate"),
+]
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    kill_at_moments(Path(sys.argv[1]), train, PLACES, every=int(sys.argv[2]))

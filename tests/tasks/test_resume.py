@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+import tiny_lm
 import toy_task
 from torch import Tensor
 from toy_task import train
@@ -27,12 +31,12 @@ def result(folder: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], list[dic
     return last.tensors, best.tensors, records
 
 
-def assert_same_result(folder: Path, other: Path) -> None:
+def assert_same_result(folder: Path, other: Path, epochs: int = 3) -> None:
     for ours, theirs in zip(result(folder)[:2], result(other)[:2], strict=True):
         assert ours.keys() == theirs.keys()
         assert all(ours[name].equal(theirs[name]) for name in ours)
     ours, theirs = result(folder)[2], result(other)[2]
-    assert [record["epoch"] for record in ours] == [1, 2, 3]
+    assert [record["epoch"] for record in ours] == list(range(1, epochs + 1))
     assert [{**record, "train_loss": 0} for record in ours] == [
         {**record, "train_loss": 0} for record in theirs
     ]
@@ -47,12 +51,41 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_process_killed_at_any_moment_ends_as_if_it_were_not(tmp_path: Path, undisturbed: Path) -> None:
-    subprocess.run([sys.executable, toy_task.__file__, str(tmp_path)], check=True)
-    folders = sorted(tmp_path.iterdir())
-    assert len(folders) > 60
-    for folder in folders:
-        assert_same_result(folder, undisturbed)
+@pytest.mark.parametrize(
+    ("program", "every", "kills"), [(toy_task, 1, 60), (tiny_lm, 23, 6)], ids=["toy", "language-model"]
+)
+def test_a_process_killed_at_any_moment_ends_as_if_it_were_not(
+    tmp_path: Path, program: ModuleType, every: int, kills: int
+) -> None:
+    """The toy before each of its effects on the disk and on itself, a language model before some."""
+    folder = tmp_path / "runs"
+    command = [sys.executable, str(program.__file__), str(folder), str(every)]
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    folders = sorted(folder.iterdir())
+    assert len(folders) > kills
+    for killed in folders:
+        assert_same_result(killed, folder / "0")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs kill -9")
+def test_the_command_killed_from_outside(tmp_path: Path) -> None:
+    """As a user would: the process dies wherever it happens to be, and --resume needs no other option."""
+    data, folder = tiny_lm.write_corpus(tmp_path / "text.txt"), tmp_path / "run"
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(tiny_lm.tiny_config(data, epochs=400).to_dict()))
+    command = [sys.executable, "-m", "rrnn", "lm", "train", "--out", str(folder)]
+    with subprocess.Popen([*command, "--config", str(config)], stdout=subprocess.DEVNULL) as process:
+        metrics = folder / "metrics.jsonl"
+        while not metrics.exists() or metrics.read_bytes().count(b"\n") < 3:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    before = Run.open(folder).load("last")
+    assert before
+    epochs = before.meta["epoch"] + 2
+    subprocess.run([*command, "--resume", "--epochs", str(epochs)], check=True, stdout=subprocess.DEVNULL)
+    tiny_lm.train_tiny(tmp_path / "undisturbed", data, epochs=epochs)
+    assert_same_result(folder, tmp_path / "undisturbed", epochs)
 
 
 @pytest.mark.parametrize("seconds", [0.0, None])

@@ -14,7 +14,6 @@ from rrnn.tasks.runs import Run
 # config["task"] → "module:function"; the function makes the model of a Run.
 LOADERS: dict[str, str] = {
     "classify": "rrnn.tasks.classify.trained:load_run",
-    "classify": "rrnn.tasks.classify.trained:load_run",
     "lm": "rrnn.tasks.lm.trained:load_run",
 }
 

@@ -1,0 +1,63 @@
+"""A language model that trains in a second, with everything on that resuming must bring back.
+
+As a program, `python tiny_lm.py FOLDER`, it trains in FOLDER/0, FOLDER/N, …: see `killed.kill_at_moments`.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from killed import kill_at_moments
+
+from rrnn.tasks import checkpoints
+from rrnn.tasks.lm import train as lm_train
+from rrnn.tasks.lm.config import LMConfig
+from rrnn.tasks.lm.train import Result, train
+from rrnn.tasks.lm.trainer import LanguageTask
+from rrnn.tasks.runs import Run
+from rrnn.tasks.training import Progress
+
+
+def write_corpus(path: Path, lines: int = 60) -> Path:
+    """Sentences of a grammar a model can learn: subjects, verbs that agree, objects."""
+    draw = random.Random(5)
+    people, things = ["anna", "ben", "carl"], ["tea", "milk", "bread", "rice"]
+    text = [
+        f"{draw.choice(people)} {'and ' + draw.choice(people) + ' like' if n % 2 else 'likes'} {draw.choice(things)}"
+        for n in range(lines)
+    ]
+    path.write_text("\n".join(text) + "\n")
+    return path
+
+
+def tiny_config(data: Path, **changes: Any) -> LMConfig:
+    """Dropout, averages, a moving beginning, a falling rate; a checkpoint after every step."""
+    values: dict[str, Any] = {
+        "data": str(data),
+        "hidden": 8,
+        "batch": 4,
+        "bptt": 7,
+        "epochs": 3,
+        "shift": True,
+    }
+    values |= {"embedding_dropout": 0.1, "output_dropout": 0.1, "lr_decay": 0.5, "lr_decay_from": 2}
+    values |= {"emas": (0.9,), "asgd_from": 2, "checkpoint_seconds": 0.0, "device": "cpu"}
+    return LMConfig(**{**values, **changes})
+
+
+def train_tiny(folder: Path, data: Path, **changes: Any) -> Result:
+    """One sitting."""
+    return train(tiny_config(data, **changes), folder, resume=True, progress=Progress())
+
+
+PLACES = [(checkpoints.os, "replace"), (checkpoints.os, "fsync"), (Run, "log")]
+PLACES += [(LanguageTask, "step"), (LanguageTask, "evaluate")]
+
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    lm_train.plot_losses = lambda records, folder: ""  # matplotlib takes a second to import, in each process
+    data = write_corpus(folder.with_suffix(".txt"))
+    kill_at_moments(folder, lambda place: train_tiny(place, data), PLACES, every=int(sys.argv[2]))
