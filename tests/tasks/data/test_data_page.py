@@ -45,12 +45,9 @@ def test_the_table_of_cleanings() -> None:
 def test_commands(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Each, with its data sets at hand, does what it says; downloads are tried elsewhere."""
     monkeypatch.setenv("RRNN_DATA", str(folder / "data"))
-    for path in (
-        "ptb/train.txt",
-        "ptb/valid.txt",
-        "ptb/test.txt",
-        *(f"sst/stsa.binary.{x}" for x in ("train", "dev", "test")),
-    ):
+    ptb = [f"ptb/{split}.txt" for split in ("train", "valid", "test")]
+    sst = [f"sst/stsa.binary.{split}" for split in ("train", "dev", "test")]
+    for path in (*ptb, *sst):
         (folder / "data" / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / "data" / path).write_text("0 a\n")
     commands = re.findall(r"^rrnn (data [^#\n]*)", PAGE, re.MULTILINE)
@@ -58,5 +55,5 @@ def test_commands(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         name for name in COMMANDS if name.startswith("data")
     }
     for command in commands:
-        assert main(shlex.split(command)) in (0,)
+        assert main(shlex.split(command)) == 0
         assert str(folder / "data") in capsys.readouterr().out
