@@ -26,6 +26,7 @@ from rrnn.tasks.lm.model import model_of
 from rrnn.tasks.lm.sizes import count_parameters, solve_hidden
 from rrnn.tasks.lm.trainer import LanguageTask
 
+DEVICE = "cuda"
 TOKENS = {"train": 929_589, "dev": 73_760, "test": 82_430}
 Splits = dict[str, Tensor]
 
@@ -64,22 +65,27 @@ CASES = [  # what a case is measured against comes before it
 ]
 
 
-def splits_of(folder: Path | None, device: str) -> Splits:
+def splits_of(folder: Path | None) -> Splits:
     if folder is not None:
         from rrnn.tasks.data.corpus import load_corpus
 
         corpus = load_corpus(folder)
         vocabulary = corpus.vocabulary()
         texts = {"train": corpus.train, "dev": corpus.valid, "test": corpus.test}
-        return {name: torch.from_numpy(vocabulary.encode(text)).to(device) for name, text in texts.items()}
+        return {name: torch.from_numpy(vocabulary.encode(text)).to(DEVICE) for name, text in texts.items()}
     torch.manual_seed(0)
     often = 1 / torch.arange(1, WORDS + 1, dtype=torch.float64)
-    return {name: torch.multinomial(often, n, replacement=True).to(device) for name, n in TOKENS.items()}
+    return {name: torch.multinomial(often, n, replacement=True).to(DEVICE) for name, n in TOKENS.items()}
+
+
+def wait() -> None:
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
 
 
 def epoch_of(task: LanguageTask, number: int) -> float:
     """Seconds."""
-    torch.cuda.synchronize()
+    wait()
     began = time.perf_counter()
     for index in range(task.begin_epoch(number)):
         task.step(index)
@@ -90,17 +96,17 @@ def epoch_of(task: LanguageTask, number: int) -> float:
 def make(case: Case, precision: str, splits: Splits, capture: bool = True) -> LanguageTask:
     torch.manual_seed(0)
     config = case.config(precision)
-    return LanguageTask(model_of(config, WORDS, device="cuda"), splits, config, capture=capture)
+    return LanguageTask(model_of(config, WORDS, device=DEVICE), splits, config, capture=capture)
 
 
 def compile_one(case: Case, precision: str) -> None:
     """Compile every kernel, by a few plain steps."""
-    small = {name: torch.randint(WORDS, (4 * STEPS * BATCH,), device="cuda") for name in TOKENS}
+    small = {name: torch.randint(WORDS, (4 * STEPS * BATCH,), device=DEVICE) for name in TOKENS}
     task = make(case, precision, small, capture=False)
     task.begin_epoch(1)
     task.step(0)
     task.evaluate("dev")
-    torch.cuda.synchronize()
+    wait()
 
 
 def measure(case: Case, precision: str, splits: Splits) -> tuple[Row, LanguageTask]:
@@ -121,7 +127,8 @@ def measure(case: Case, precision: str, splits: Splits) -> tuple[Row, LanguageTa
     seconds = min(epoch_of(task, number) for number in (2, 3))
     row |= {"ms": 1e3 * seconds / steps, "seconds_per_epoch": seconds, "steps": steps}
     row["tokens_per_s"] = task.length * BATCH / seconds
-    row["megabytes"] = torch.cuda.max_memory_allocated() / 2**20
+    if DEVICE == "cuda":
+        row["megabytes"] = torch.cuda.max_memory_allocated() / 2**20
     task.evaluate("dev")
     began = time.perf_counter()
     for split in ("dev", "test"):
@@ -138,7 +145,7 @@ def kernels_of(task: LanguageTask, steps: int = 20) -> list[dict[str, Any]]:
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         for index in range(steps):
             task.step(index)
-        torch.cuda.synchronize()
+        wait()
     found: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
     for event in profiler.events() or []:
         if event.device_type == torch.autograd.DeviceType.CUDA:
@@ -175,8 +182,9 @@ def rows_of(arguments: argparse.Namespace, splits: Splits) -> Iterator[Row]:
                 row |= {"baseline": f"cuDNN {rival}", "ratio": times[rival, precision] / row["ms"]}
             yield row
             del task
-            torch.cuda.empty_cache()
-            torch.cuda.reset_peak_memory_stats()
+            if DEVICE == "cuda":
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats()
 
 
 def chosen(arguments: argparse.Namespace) -> list[Case]:
@@ -199,7 +207,7 @@ def main(arguments: argparse.Namespace) -> None:
     jobs = [(compile_one, (case, p)) for p in arguments.precisions for case in chosen(arguments)]
     for failure in in_parallel(jobs):
         print("failed to compile:", failure)
-    splits = splits_of(arguments.data, "cuda")
+    splits = splits_of(arguments.data)
     head = [
         "model",
         "precision",

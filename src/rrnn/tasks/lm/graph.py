@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from importlib.util import find_spec
 
 import torch
 
 WARM_UP = 1  # calls before a capture: kernels are compiled, libraries have their workspaces
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether `rrnn.tasks.lm.kernels` run there; torch ops stand in for them."""
+    return device.type == "cuda" and find_spec("triton") is not None
 
 
 class Steps:

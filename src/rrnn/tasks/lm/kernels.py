@@ -10,6 +10,15 @@ import triton.language as tl
 
 
 @triton.jit
+def _scores(z, bias, j, words, padded):
+    """−∞ in the padding. Loads go as far as the aligned end of a row, not of its words: so they are wide."""
+    v = tl.load(z + j, mask=j < padded, other=0.0).to(tl.float32) + tl.load(
+        bias + j, mask=j < padded, other=0.0
+    )
+    return tl.where(j < words, v, float("-inf"))
+
+
+@triton.jit
 def softmax_rows(
     logits, bias, targets, losses, words, padded, scale, WRITE: tl.constexpr, BLOCK: tl.constexpr
 ):
@@ -23,8 +32,7 @@ def softmax_rows(
     total = 0.0
     for start in range(0, words, BLOCK):
         j = start + tl.arange(0, BLOCK)
-        v = tl.load(z + j, mask=j < words, other=float("-inf")).to(tl.float32)
-        v += tl.load(bias + j, mask=j < words, other=0.0)
+        v = _scores(z, bias, j, words, padded)
         above = tl.maximum(top, tl.max(v, 0))
         total = total * tl.exp(top - above) + tl.sum(tl.exp(v - above), 0)
         top = above
@@ -33,8 +41,7 @@ def softmax_rows(
         share = scale / total
         for start in range(0, padded, BLOCK):
             j = start + tl.arange(0, BLOCK)
-            v = tl.load(z + j, mask=j < words, other=float("-inf")).to(tl.float32)
-            v += tl.load(bias + j, mask=j < words, other=0.0)
+            v = _scores(z, bias, j, words, padded)
             g = tl.exp(v - top) * share - tl.where(j == target, scale, 0.0)
             tl.store(z + j, g.to(logits.dtype.element_ty), mask=j < padded)
 

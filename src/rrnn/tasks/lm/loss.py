@@ -13,9 +13,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rrnn.tasks.lm.graph import has_kernels
+
 CHUNK = 1 << 19  # numbers that a CPU's core keeps close
 AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of it on a CPU
 BLOCK = 4096  # of a row, in the kernel
+OPTIONS: dict[str, Any] = {
+    "num_warps": 8,
+    "enable_fp_fusion": True,
+}  # Triton's default for fusion is about to change
 
 
 def tied_loss(
@@ -58,7 +64,7 @@ def softmax_rows(
 ) -> Tensor:
     """Per row the loss, in float32 at least; `logits` become the gradient of scale · loss. (None: it is not
     wanted, and what they become is not said.)"""
-    rows = kernel_rows if logits.is_cuda else torch_rows
+    rows = kernel_rows if has_kernels(logits.device) else torch_rows
     return rows(logits, bias, targets, vocabulary, scale)
 
 
@@ -68,7 +74,8 @@ def kernel_rows(
     from rrnn.tasks.lm import kernels
 
     losses = logits.new_empty(len(logits), dtype=torch.float32)
-    kernels.softmax_rows[(len(logits),)](
+    run: Any = kernels.softmax_rows[(len(logits),)]
+    run(
         logits,
         bias,
         targets,
@@ -78,13 +85,13 @@ def kernel_rows(
         0.0 if scale is None else scale,
         WRITE=scale is not None,
         BLOCK=min(BLOCK, 1 << math.ceil(math.log2(logits.shape[1]))),
-        num_warps=8,  # pyright: ignore[reportCallIssue]
+        **OPTIONS,
     )
     return losses
 
 
 def torch_rows(logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float | None) -> Tensor:
-    losses = torch.empty(len(logits), dtype=bias.dtype)
+    losses = logits.new_empty(len(logits), dtype=bias.dtype)
     rows = max(1, CHUNK // logits.shape[1])
     for start in range(0, len(logits), rows):
         part, here = logits[start : start + rows], targets[start : start + rows].unsqueeze(1)

@@ -96,8 +96,7 @@ class LanguageTask:
 
     def step(self, index: int) -> None:
         size = min(self.window, self.length - index * self.window)
-        with products(self.config.precision):
-            self.steps.run(size, lambda: self._step(size))
+        self.steps.run(size, lambda: self._step(size))
         self._measured += size
 
     def measure(self) -> dict[str, float]:
@@ -141,7 +140,8 @@ class LanguageTask:
 
     def _step(self, size: int) -> None:
         rows = self._stream.index_select(0, self._place + self._range[: size + 1])
-        loss, gradients, end = self._gradients(rows[:-1], rows[1:])
+        with products(self.config.precision):
+            loss, gradients, end = self._gradients(rows[:-1], rows[1:])
         self.updater.step(self._joined(self.store.gather(gradients)))
         _copy(self._carried, end)
         self._total += loss

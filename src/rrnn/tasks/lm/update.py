@@ -7,15 +7,18 @@ CPU torch ops, which say the same thing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rrnn.tasks.lm.averaging import Averages
+from rrnn.tasks.lm.graph import has_kernels
 from rrnn.tasks.lm.weights import Weights
 
-PROGRAMS = 512  # that share a segment's norm
+PROGRAMS = 256  # that share a segment's norm
 BLOCK = 1024
+OPTIONS: dict[str, Any] = {"enable_fp_fusion": True}  # asked for: Triton's default is about to change
 
 
 class Updater:
@@ -33,7 +36,7 @@ class Updater:
     ) -> None:
         self.weights, self.averages = weights, averages
         self.adam, self.clip, self.betas, self.epsilon = adam, clip, betas, epsilon
-        self.kernels = device.type == "cuda" if kernels is None else kernels
+        self.kernels = has_kernels(device) if kernels is None else kernels
         self.control = torch.zeros(2, device=device)  # the rate, and what the weights keep: 1 − decay
         count = PROGRAMS * len(weights.segments)
         self._partial = torch.zeros(1 << (count - 1).bit_length(), device=device)
@@ -78,11 +81,12 @@ class Updater:
         from rrnn.tasks.lm import kernels
 
         for i, g in enumerate(gradients):
-            kernels.squares[(PROGRAMS,)](g, self._partial[i * PROGRAMS :], g.numel(), BLOCK=4096, num_warps=8)  # pyright: ignore[reportCallIssue]
+            run: Any = kernels.squares[(PROGRAMS,)]
+            run(g, self._partial[i * PROGRAMS :], g.numel(), BLOCK=4096, num_warps=8, **OPTIONS)
         for segment, g in zip(self.weights.segments, gradients, strict=True):
-            n = g.numel()
-            flat = segment.flat
-            kernels.update[(min(-(-n // BLOCK), 4 * PROGRAMS),)](
+            n, flat = g.numel(), segment.flat
+            run = kernels.update[(min(-(-n // BLOCK), 4 * PROGRAMS),)]
+            run(
                 flat,
                 g,
                 flat if segment.low is None else segment.low,
@@ -101,5 +105,6 @@ class Updater:
                 AVERAGES=len(self.averages),
                 ADAM=self.adam,
                 BLOCK=BLOCK,
-                num_warps=4,  # pyright: ignore[reportCallIssue]
+                num_warps=4,
+                **OPTIONS,
             )
