@@ -2,6 +2,7 @@
 
 from rrnn.interpret.decompose import Decomposition, Term, decompose
 from rrnn.interpret.deletion import LeaveOneOut, leave_one_out
+from rrnn.interpret.logits import LogitContributions, logit_contributions
 from rrnn.interpret.paths import Path, Step, UnitPaths, best_paths, k_best
 from rrnn.interpret.phrases import Phrase, UnitPhrases, phrases
 from rrnn.interpret.reading import Reading, read
@@ -10,6 +11,7 @@ from rrnn.interpret.tables import scores
 __all__ = [
     "Decomposition",
     "LeaveOneOut",
+    "LogitContributions",
     "Path",
     "Phrase",
     "Reading",
@@ -21,6 +23,7 @@ __all__ = [
     "decompose",
     "k_best",
     "leave_one_out",
+    "logit_contributions",
     "phrases",
     "read",
     "scores",

@@ -14,6 +14,7 @@ credits tokens that enter and hides those that close a gate: `leave_one_out` sho
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -142,19 +143,24 @@ def _number(ring: Semiring, value: float) -> float:
 def _by_token(part: Part, valid: Tensor | None) -> Tensor:
     """(T, B, D) by step. With a factor z at every entry, a path of n entries weighs z^n times as much, and
     ∫₀¹ z^n / z dz is 1/n: the division by n. Gauss's quadrature is exact for such polynomials."""
-    ring, steps = part.ring, part.weights[0].shape[0]
-    entries, total = part.moves.most_entries, torch.full_like(part.weights[0], part.ring.zero)
+    total = torch.full_like(part.weights[0], part.ring.zero)
+    for scaled, factor in entry_factors(part):
+        mass = masses(scaled, forward(scaled, valid), backward(scaled, valid), valid, enters)
+        total = part.ring.t_plus(total, part.ring.t_times(mass, torch.full_like(mass, factor)))
+    return total
+
+
+def entry_factors(part: Part) -> Iterator[tuple[Part, float]]:
+    """(the part with a factor z at every entry, what to multiply its masses with) at each node z of the quadrature."""
+    ring, steps, entries = part.ring, part.weights[0].shape[0], part.moves.most_entries
     entries = steps if entries is None else min(entries, steps)
     if not entries:
-        return total
+        return
     nodes, shares = np.polynomial.legendre.leggauss((entries + 1) // 2)
     for node, share in zip((nodes + 1) / 2, shares / 2, strict=True):
         factor = part.initial.new_tensor(_number(ring, float(node)))
         weights = tuple(ring.t_times(w, factor) if m.enters else w for _, _, m, w in part.graph)
-        scaled = replace(part, weights=weights)
-        mass = masses(scaled, forward(scaled, valid), backward(scaled, valid), valid, enters)
-        total = ring.t_plus(total, ring.t_times(mass, mass.new_tensor(_number(ring, float(share / node)))))
-    return total
+        yield replace(part, weights=weights), _number(ring, float(share / node))
 
 
 def _by_pair(part: Part, valid: Tensor | None) -> Tensor:

@@ -77,7 +77,7 @@ def phrases(readings: Reading | Iterable[Reading], top: int = 5) -> list[UnitPhr
                 f"phrases are of words, which the first layer reads; layer {reading.depth} reads the states below it. "
                 "Read layer 0, or look at positions with best_paths."
             )
-        for part in reading.parts:
+        for part in reading.parts if reading.x.shape[0] else ():
             names |= dict.fromkeys(part.units, (part.cell.name, part.ring.name))
             _collect(reading, part, before, top, found)
         before += len(reading.tokens)
@@ -153,6 +153,15 @@ class _Table(NamedTuple):
     negative: Tensor | None  # (moves, T, B, D)
 
 
+class _Rows(NamedTuple):
+    """The columns of a table, step by step."""
+
+    value: list[Tensor]
+    state: list[Tensor]
+    entered: list[Tensor]
+    reached: list[Tensor]
+
+
 def _signed(ring: Semiring, weight: Tensor) -> Tensor:
     """Ranks of positive and of negative weights, (signs, …)."""
     ranks = rank(ring, weight)
@@ -183,7 +192,7 @@ def _endings(part: Part, steps: int) -> Tensor:
     for _ in range(steps):
         rows.append(row)
         row = _stay(part, row, forwards=False)
-    return torch.stack(rows) if rows else row.unsqueeze(0)[:0]
+    return torch.stack(rows)
 
 
 def _stay(part: Part, row: Tensor, forwards: bool) -> Tensor:
@@ -202,9 +211,9 @@ def _search(part: Part, reading: Reading) -> _Table:
     negative = torch.stack([w < 0 for w in part.weights]) if ring.laws.has_negation else None
     starts, endings = _beginnings(part, steps), _endings(part, steps)
     lengths = torch.tensor(reading.lengths)
-    signs, size, width = starts[0].shape if starts else (1, 1, len(part.units))
+    signs, size, width = starts[0].shape
     values = part.initial.new_full((signs, size, batch, width), -math.inf)
-    rows: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
+    found = _Rows([], [], [], [])
     for t in range(steps):
         entered, reached = (
             [_Strongest(values) for _ in range(size)],
@@ -226,24 +235,23 @@ def _search(part: Part, reading: Reading) -> _Table:
         ending = endings[remaining.clamp_min(0)].permute(1, 2, 0, 3)  # (signs, S, B, D)
         ending = torch.where((remaining >= 0)[:, None], ending, -math.inf)
         values = torch.stack([best.value for best in reached], 1)
-        ended = _ended([best.value for best in entered], ending, values[:, 0])
-        codes = [torch.stack([best.code for best in some], 1).flatten(0, 1) for some in (entered, reached)]
-        rows.append((ended.value, ended.code, *codes))
-    return _Table(*(torch.stack(column) for column in zip(*rows, strict=True)), negative)
+        ended = _ended([best.value for best in entered], ending, values)
+        found.value.append(ended.value)
+        found.state.append(ended.code)
+        found.entered.append(torch.stack([best.code for best in entered], 1).flatten(0, 1))
+        found.reached.append(torch.stack([best.code for best in reached], 1).flatten(0, 1))
+    value, state, entries, reaches = (torch.stack(column) for column in found)
+    return _Table(value, state, entries, reaches, negative)
 
 
 def _ended(entered: list[Tensor], ending: Tensor, like: Tensor) -> _Strongest:
-    """The strongest (signs, B, D) phrase over all states in which it may end; negative by negative is positive."""
-    best, size = _Strongest(like.unsqueeze(1)), len(entered)
+    """The strongest phrase over all states in which it may end; negative by negative is positive."""
+    best, size = _Strongest(like), len(entered)
+    own = torch.arange(len(ending))[:, None, None]
     for q, value in enumerate(entered):
-        for sign in range(len(ending)):
-            flipped = value.flip(0) if sign else value
-            own = (
-                torch.arange(len(ending))[:, None, None].flip(0)
-                if sign
-                else torch.arange(len(ending))[:, None, None]
-            )
-            best.add(flipped + ending[sign, q], own * size + q)
+        best.add(value + ending[0, q], own * size + q)
+        if len(ending) > 1:
+            best.add(value.flip(0) + ending[1, q], own.flip(0) * size + q)
     return best
 
 
@@ -301,7 +309,6 @@ def _wording(reading: Reading, kinds: list[Kind], moves: list[int], end: int, b:
     """`moves` are the last one first. In the sentence's order, which a backward reading reads from its end."""
     if end >= len(reading.tokens[b]):
         return (), (), b, 0
-    found = [kinds[m] for m in moves if m >= 0]
+    found: list[Kind] = [kinds[m] for m in moves if m >= 0]
     first, last = sorted((reading.position(b, end - len(found) + 1), reading.position(b, end)))
-    ordered = found if reading.backward else found[::-1]
-    return reading.tokens[b][first : last + 1], tuple(ordered), b, first
+    return reading.tokens[b][first : last + 1], tuple(found if reading.backward else found[::-1]), b, first

@@ -138,7 +138,7 @@ def read(
             with _evaluating(rnn):
                 x = _below(rnn, x, mask, counts, layer)
         x = reverse(x, counts) if backward else x
-        parts = weigh(checked, x, None)
+        parts = weigh(checked, x)
     if layer:
         sentences = tuple(tuple(f"@{i + 1}" for i in range(n)) for n in counts)
     return Reading(checked, layer, backward, sentences, x, parts)
@@ -155,10 +155,8 @@ def reverse(x: Tensor, lengths: Sequence[int]) -> Tensor:
 # ---- weights --------------------------------------------------------------------------------------------------------
 
 
-def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None) -> tuple[Part, ...]:
-    """The parts of a layer that reads x (T, B, I) after `history`, the K − 1 inputs that a window sees before."""
-    if history is None and layer.window > 1:
-        history = x.new_zeros(layer.window - 1, x.shape[1], x.shape[2])
+def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> tuple[Part, ...]:
+    """The parts of a layer that reads x (T, B, I) after `history`: the K − 1 inputs, or zeros, that a window sees."""
     evaluators = leaves(layer, x, history)
     parts, unit = [], 0
     for (cell, width), value in zip(
@@ -169,8 +167,10 @@ def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None) -> tuple[Part
     return tuple(parts)
 
 
-def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None) -> list[Evaluator]:
+def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> list[Evaluator]:
     """What the weights of each cell are made of: projections (T, B, D) with their biases, parameters (D,)."""
+    if history is None and layer.window > 1:
+        history = x.new_zeros(layer.window - 1, *x.shape[1:])
     y, _ = layer.project(x, history, None, True, None)
     y, columns = y.double(), {(r.cell, r.name): slice(r.start, r.stop) for r in layer.rows}
     evaluators, unit = [], 0

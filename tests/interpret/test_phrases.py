@@ -1,0 +1,168 @@
+"""Phrases: the strongest of all that any path takes, held to a search that tries every stretch of every sentence."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+import torch
+from interpret_twins import entries, listed
+from layer_cases import CASES, inputs, make_layer, randomised
+
+from rrnn.errors import AutomatonError
+from rrnn.interpret import Reading, UnitPhrases, phrases, read
+from rrnn.interpret.ranks import rank
+from rrnn.nn import RationalRNN
+from rrnn.zoo import layer as zoo_layer
+
+VECTORS = inputs(4, 4, seed=7)
+RANDOM = random.Random(5)
+SENTENCES = [RANDOM.choices("abcd", k=n) for n in (5, 1, 4, 2, 5, 3)]
+NAMES = [
+    "B",
+    "C",
+    "F",
+    "ngram4",
+    "B-max-plus",
+    "SRU",
+    "real-1",
+    "max-times-1",
+    "log-1",
+    "min-plus-1",
+    "CNN3",
+    "SoPa2",
+]
+
+
+def make(name: str, **options: Any) -> RationalRNN:
+    if name in CASES:
+        return make_layer(name, **options)
+    return randomised(zoo_layer(name, 4, 3, dtype=torch.float64, **options))
+
+
+def vectors(words: list[str]) -> torch.Tensor:
+    return VECTORS[["abcd".index(word) for word in words]]
+
+
+def reading_of(layer: RationalRNN, sentences: list[list[str]], **options: Any) -> Reading:
+    x = torch.zeros(max(map(len, sentences)), len(sentences), 4, dtype=torch.float64)
+    for b, words in enumerate(sentences):
+        x[: len(words), b] = vectors(words)
+    return read(layer, x, sentences, **options)
+
+
+def by_hand(
+    layer: RationalRNN, unit: int, sentences: list[list[str]], **options: Any
+) -> dict[int, list[float]]:
+    """sign → weights of the strongest phrase at each last entry, each wording once, strongest first."""
+    ring = next(p.ring for p in read(layer, VECTORS, **options).parts if unit in p.units)
+    found: dict[int, dict[Any, float]] = {0: {}, 1: {}}
+    for words in sentences:
+        for last in range(len(words)):
+            best: dict[int, tuple[float, Any]] = {}
+            for first in range(len(words)):
+                low, high = sorted((first, last))
+                if (first > last) != bool(options.get("backward")) and first != last:
+                    continue
+                some = words[low : high + 1]
+                for path in listed(read(layer, vectors(some), some, **options), unit):
+                    places = entries(path)
+                    if places and {min(places), max(places)} == {0, len(some) - 1}:
+                        size = rank(ring, torch.tensor(path.weight, dtype=torch.float64)).item()
+                        kinds = [
+                            s.kind
+                            for s in sorted(path.steps, key=lambda s: s.position or 0)
+                            if s.token != "ε"
+                        ]
+                        sign = int(ring.name == "real" and path.weight < 0)
+                        if sign not in best or size > best[sign][0]:
+                            best[sign] = (size, (path.weight, tuple(some), tuple(kinds)))
+            for sign, (_, (weight, *wording)) in best.items():
+                found[sign][tuple(wording)] = weight
+    return {
+        sign: sorted(some.values(), key=lambda w: -rank(ring, torch.tensor(w, dtype=torch.float64)).item())
+        for sign, some in found.items()
+    }
+
+
+def check(found: UnitPhrases, expected: dict[int, list[float]], top: int) -> None:
+    assert [p.weight for p in found.positive] == pytest.approx(expected[0][:top])
+    assert [p.weight for p in found.negative] == pytest.approx(expected[1][:top])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_they_are_the_strongest_of_all(name: str) -> None:
+    layer = make(name)
+    expected = by_hand(layer, 1, SENTENCES)
+    for top in (1, 4, 99):
+        check(phrases(reading_of(layer, SENTENCES), top)[1], expected, top)
+
+
+def test_backwards() -> None:
+    layer = make("F", bidirectional=True)
+    found = phrases(reading_of(layer, SENTENCES, backward=True), 5)[0]
+    check(found, by_hand(layer, 0, SENTENCES, backward=True), 5)
+
+
+def test_each_phrase_stands_where_it_says() -> None:
+    layer = make("F")
+    batches = [SENTENCES[:2], SENTENCES[2:3], SENTENCES[3:]]
+    found = phrases((reading_of(layer, batch) for batch in batches), 8)
+    assert [each.unit for each in found] == [0, 1, 2]
+    whole = phrases(reading_of(layer, SENTENCES), 8)
+    for each, other in zip(found, whole, strict=True):
+        assert [p.weight for p in each.positive] == pytest.approx([p.weight for p in other.positive])
+        assert [p.text for p in each.positive] == [p.text for p in other.positive]
+        for phrase in (*each.positive, *each.negative):
+            words = SENTENCES[phrase.sentence]
+            assert tuple(words[phrase.position : phrase.position + len(phrase.tokens)]) == phrase.tokens
+            assert (
+                len(phrase.kinds) == len(phrase.tokens) and phrase.kinds[0] == phrase.kinds[-1] == "consumed"
+            )
+            assert phrase.text.split() == [
+                f"[{w}]" if k == "skipped" else w for w, k in zip(phrase.tokens, phrase.kinds, strict=True)
+            ]
+        assert all(p.weight > 0 for p in each.positive) and all(p.weight < 0 for p in each.negative)
+
+
+def test_a_frequent_phrase_does_not_hide_the_others() -> None:
+    """A hundred sentences of one word, and one with another: both are listed."""
+    layer = make("B")
+    sentences = [["a"]] * 100 + [["b"], ["c"], ["d"]]
+    for found in phrases(reading_of(layer, sentences), 4):
+        assert sorted(p.tokens for p in (*found.positive, *found.negative)) == [
+            ("a",),
+            ("b",),
+            ("c",),
+            ("d",),
+        ]
+
+
+def test_windows_see_what_stands_before() -> None:
+    """A unigram weighs otherwise after another word: the strongest occurrence counts."""
+    layer = make("windowed")
+    for found in phrases(reading_of(layer, SENTENCES), 4):
+        for phrase in (*found.positive, *found.negative):
+            words = SENTENCES[phrase.sentence]
+            reading = read(layer, vectors(words[: phrase.position + 1]), words[: phrase.position + 1])
+            (part,) = reading.parts
+            u = next(w for _, _, m, w in part.graph if m.enters)
+            assert phrase.weight == pytest.approx(u[-1, 0, found.unit].item())
+
+
+def test_json_and_nothing_to_find() -> None:
+    layer = make("SoPa3")
+    found = phrases(reading_of(layer, [["a"], []]), 2)  # the pattern needs two words at least
+    assert all(not each.positive and not each.negative for each in found)
+    assert json.loads(json.dumps([each.to_json() for each in found], allow_nan=False))[0]["positive"] == []
+    some = phrases(reading_of(make("F"), SENTENCES), 2)
+    assert json.loads(json.dumps(some[0].to_json(), allow_nan=False))["positive"][0]["text"]
+
+
+def test_mistakes() -> None:
+    with pytest.raises(AutomatonError, match="how many phrases to list"):
+        phrases(reading_of(make("F"), SENTENCES), 0)
+    with pytest.raises(AutomatonError, match="phrases are of words, which the first layer reads"):
+        phrases(read(make("F", num_layers=2), VECTORS, layer=1))
