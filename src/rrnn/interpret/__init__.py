@@ -3,12 +3,14 @@
 from rrnn.interpret.decompose import Decomposition, Term, decompose
 from rrnn.interpret.deletion import LeaveOneOut, leave_one_out
 from rrnn.interpret.logits import LogitContributions, logit_contributions
+from rrnn.interpret.masses import ArcMasses, arc_masses
 from rrnn.interpret.paths import Path, Step, UnitPaths, best_paths, k_best
 from rrnn.interpret.phrases import Phrase, UnitPhrases, phrases
 from rrnn.interpret.reading import Reading, read
 from rrnn.interpret.tables import scores
 
 __all__ = [
+    "ArcMasses",
     "Decomposition",
     "LeaveOneOut",
     "LogitContributions",
@@ -19,6 +21,7 @@ __all__ = [
     "Term",
     "UnitPaths",
     "UnitPhrases",
+    "arc_masses",
     "best_paths",
     "decompose",
     "k_best",
