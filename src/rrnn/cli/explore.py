@@ -44,8 +44,9 @@ def explore(options: Explore) -> None:
 
     try:
         serve(options.runs, options.host, options.port, ready)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
         raise RunError(
-            f"cannot listen on {options.host}, port {options.port}: {error.strerror or error}. Say another --port "
-            "(0 takes any free one) or --host."
+            f"cannot listen on {options.host}, port {options.port}: {why}. Say another --port (0 takes any free one) or "
+            "--host."
         ) from None

@@ -95,6 +95,7 @@ class Worker:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=MAX_ANSWER,
+            start_new_session=True,  # Ctrl-C is for the server, which ends this
         )
         assert process.stdout is not None
         await asyncio.wait_for(process.stdout.readline(), START_LIMIT)  # it says when it is ready
