@@ -11,14 +11,15 @@ from typing import IO, Any
 from rrnn.tasks.training import Progress, Record
 
 
-def show_progress(stream: IO[str] = sys.stdout) -> Progress:
-    """What suits the stream."""
-    if stream.isatty():
+def show_progress(stream: IO[str] | None = None) -> Progress:
+    """What suits the stream, which is stdout."""
+    out = sys.stdout if stream is None else stream
+    if out.isatty():
         try:
-            return LiveProgress(stream)
+            return LiveProgress(out)
         except ModuleNotFoundError:  # no rich
             pass
-    return PlainProgress(stream)
+    return PlainProgress(out)
 
 
 class PlainProgress(Progress):
@@ -117,7 +118,7 @@ def describe(record: Record) -> str:
     else:
         parts.append(f"train loss {record['train_loss']:.4f}")
     for key, value in record.items():
-        if key.startswith("dev_") and not (key == "dev_loss" and "dev_ppl" in record):
+        if key.startswith("dev_") and not (key.startswith(("dev_loss", "dev_ppl_")) and "dev_ppl" in record):
             parts.append(f"dev {key.removeprefix('dev_')} {_number(value)}")
     if "lr" in record:
         parts.append(f"lr {record['lr']:.3g}")

@@ -1,0 +1,177 @@
+"""`rrnn lm`, as users call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tiny_lm
+
+from rrnn.cli import main
+from rrnn.tasks.runs import Run
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_lm.write_corpus(tmp_path_factory.mktemp("corpus") / "text.txt", 200)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, corpus: Path) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    tiny_lm.train_tiny(folder, corpus, checkpoint_seconds=30.0)
+    return folder
+
+
+def options(corpus: Path, out: Path) -> list[str]:
+    return [
+        "lm",
+        "train",
+        "--out",
+        str(out),
+        "--data",
+        str(corpus),
+        "--hidden",
+        "8",
+        "--epochs",
+        "1",
+        "--device",
+        "cpu",
+    ]
+
+
+def test_train_from_the_command_line(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    extra = ["--cell", "B", "--emas", "0.9", "0.99", "--shift", "True", "--lr", "0.25", "--seed", "7"]
+    assert main([*options(corpus, out), *extra]) == 0
+    shown, errors = capsys.readouterr()
+    assert "B: 2 layers of 8 units" in shown and "epoch   1  train ppl" in shown and errors == ""
+    assert f"run: {out}" in shown and "test perplexity" in shown
+    config = Run.open(out).config
+    assert (config["cell"], config["emas"], config["shift"], config["lr"]) == ("B", [0.9, 0.99], True, 0.25)
+    assert config["batch"] == 16 and config["seed"] == 7  # of the preset tiny, of the command line
+
+    assert main([*options(corpus, out), *extra]) == 2
+    assert "already holds a run" in capsys.readouterr().err
+    assert main(["lm", "train", "--out", str(out), "--resume", "--epochs", "2"]) == 0
+    assert "resumed after epoch 1" in capsys.readouterr().out
+    assert main(["lm", "train", "--out", str(out), "--resume", "--lr", "3"]) == 2
+    assert "lr: was 0.25, now 3.0" in capsys.readouterr().err
+    assert main([*options(corpus, out), "--resume", *extra, "--preset", "tiny", "--epochs", "2"]) == 0
+
+
+def test_a_budget_and_a_baseline(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [arg for arg in options(corpus, tmp_path / "run") if arg not in ("--hidden", "8")]
+    assert main([*arguments, "--model", "gru", "--params", "20k"]) == 0
+    assert "gru: 2 layers of 32 units" in capsys.readouterr().out
+    assert Run.open(tmp_path / "run").config["params"] == 20_000
+
+
+def test_the_folder_has_a_name_of_its_own(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["lm", "train", *options(corpus, tmp_path)[4:], "--cell", "C"]) == 0
+    assert Run.open(tmp_path / "runs" / "tiny-C").config["cell"] == "C"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "lstm", "--cell", "F"], "leave out --cell or --model"),
+        (["--params", "many"], "a number of parameters is like 10M"),
+        (["--layers", "0"], "layers must be between 1 and 64; got 0"),
+        (["--config", "x.json", "--preset", "tiny"], "leave out --preset or --config"),
+        (["--config", "no/such.json"], "no/such.json: No such file"),
+        (["--data", "no/such/text"], "a corpus is python, ptb"),
+    ],
+)
+def test_mistakes(
+    corpus: Path, tmp_path: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*options(corpus, tmp_path / "run"), *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{", "is not JSON"), ("[]", "a JSON object"), ('{"lrr": 1}', "did you mean 'lr'?")],
+)
+def test_bad_configuration_files(
+    tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.json").write_text(content)
+    assert main(["lm", "train", "--out", str(tmp_path / "run"), "--config", str(tmp_path / "bad.json")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_ctrl_c_says_how_to_go_on(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rrnn.tasks.lm.train.fit", interrupt)
+    assert main(options(corpus, tmp_path / "run")) == 130
+    assert f"rrnn lm train --out {tmp_path / 'run'} --resume" in capsys.readouterr().err
+
+
+def test_eval(run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = json.loads((run / "result.json").read_text())
+    assert main(["lm", "eval", str(run)]) == 0
+    assert capsys.readouterr().out.startswith(f"test: perplexity {result['test_ppl']:.4f} (")
+    last = tmp_path / "last.txt"
+    last.write_text("\n".join(corpus.read_text().splitlines()[-20:]) + "\n")  # the test split, as a file
+    assert main(["lm", "eval", str(run), "--split", str(last)]) == 0
+    assert f": perplexity {result['test_ppl']:.4f} (" in capsys.readouterr().out
+    assert main(["lm", "eval", str(run), "--split", "nothing"]) == 2
+    assert "a split is train, dev, test or a file" in capsys.readouterr().err
+    assert main(["lm", "eval", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err
+
+
+def test_generate(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = [
+        "lm",
+        "generate",
+        str(run),
+        "--prompt",
+        "anna and",
+        "--length",
+        "8",
+        "--seed",
+        "2",
+        "--top-k",
+        "3",
+    ]
+    assert main(command) == 0
+    text, errors = capsys.readouterr()
+    assert (
+        text.startswith("anna and ")
+        and len(text.replace("\n", " </s> ").split()) in (10, 11)
+        and errors == ""
+    )
+    assert main(command) == 0 and capsys.readouterr().out == text
+    assert main([*command, "--temperature", "-1"]) == 2
+    assert "temperature is a number from 0 on" in capsys.readouterr().err
+    assert main([*command, "--length", "-1"]) == 2
+    assert "length is a number of tokens" in capsys.readouterr().err
+
+
+def test_words_that_are_not_known(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """This vocabulary is closed: it has no <unk>."""
+    assert main(["lm", "generate", str(run), "--prompt", "anna drinks"]) == 2
+    assert "'drinks' is not among the vocabulary's" in capsys.readouterr().err
+
+
+def test_table(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lm", "table", str(run), "--json", str(tmp_path / "table.json")]) == 0
+    shown = capsys.readouterr().out
+    assert "| RRNN(F) " in shown and "63.1" in shown and str(run) in shown
+    rows = json.loads((tmp_path / "table.json").read_text())
+    assert [row["ours"]["run"] for row in rows if row["ours"]] == [str(run)]
+    assert main(["lm", "table", str(tmp_path / "none")]) == 2
