@@ -106,7 +106,7 @@ BAD_ROWS = {
     'a,b\nc,d\n"e,d\n': (3, "never closed"),
     "a,b\nc\xff,d\n": (2, "must be utf-8, but byte 0xff"),
     "": (None, "the file is empty"),
-    " ,a\n,b\n": (None, "no texts are left for train"),
+    " ,a\n,b\n": (None, "train needs texts, but its 2 rows have none"),
     "a\0,b\n": (1, "NUL"),
 }
 
@@ -134,6 +134,21 @@ def test_a_missing_column_names_those_there(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "review,label\nx,y\n")
     with pytest.raises(FormatError, match=r"no column 'text'; it names review, label.*numbers, from 0"):
         load_dataset(path)
+
+
+def test_too_few_rows_to_split(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="dev needs texts, but there are no rows for it"):
+        load_dataset(write(tmp_path / "a.csv", "text,label\na,b\nc,d\n"))
+    files = {"train": tmp_path / "a.csv", "dev": tmp_path / "a.csv"}
+    with pytest.raises(DataError, match="test needs texts"):
+        load_dataset({**files, "test": write(tmp_path / "b.csv", "text,label\n")})
+
+
+def test_the_wrong_column_of_labels(tmp_path: Path) -> None:
+    rows = "".join(f"x,words {i}\n" for i in range(100))
+    path = write(tmp_path / "a.csv", f"text,label\n{rows}")
+    with pytest.raises(DataError, match=r"a\.csv: 80 rows have 80 different labels.*column of labels"):
+        load_dataset(path, stratified=False)
 
 
 def test_a_label_unseen_in_training(tmp_path: Path) -> None:

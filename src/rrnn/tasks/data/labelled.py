@@ -14,6 +14,7 @@ from rrnn.tasks.data.splits import split_files, split_rows
 
 SPLITS = ("train", "dev", "test")
 SHARES = (0.8, 0.1, 0.1)
+_FEW = 50  # classes: more of them, hardly a text each, are a mistake
 
 Spec = str | Path | Mapping[str, str | Path]
 Reader = Callable[[str | Path], list[Row]]
@@ -138,9 +139,15 @@ def _dataset(
     labels = _labels(name, splits["train"])
     numbers = {label: number for number, label in enumerate(labels)}
     examples = {split: _examples(splits.get(split, ()), numbers, cleaning, skips) for split in SPLITS}
-    for split in ("train", "dev"):
+    for split in splits:
         if not examples[split]:
-            raise DataError(f"{name}: no texts are left for {split}, of {len(splits[split])} rows")
+            given = (
+                f"its {len(splits[split])} rows have none" if splits[split] else "there are no rows for it"
+            )
+            raise DataError(
+                f"{name}: {split} needs texts, but {given}. A file that is to be split 80/10/10 needs some rows of each "
+                "class; or name files for train, dev and test"
+            )
     return Dataset(
         name,
         **examples,
@@ -150,15 +157,25 @@ def _dataset(
     )
 
 
-def _labels(name: str, rows: Iterable[Row]) -> list[str]:
+def _labels(name: str, rows: Sequence[Row]) -> list[str]:
     """The labels of the training rows: as numbers where all are, else by the alphabet."""
     labels = {row.label for row in rows}
+    where = rows[0].source if rows else name
     if len(labels) < 2:
-        seen = f"all are {next(iter(labels))!r}" if labels else "there are no rows"
-        raise DataError(f"{name}: training needs texts of at least two classes, but {seen}")
+        seen = f"all are {rows[0].label!r}" if rows else "there are no rows"
+        raise DataError(f"{where}: training needs texts of at least two classes, but {seen}")
+    if len(labels) > max(_FEW, len(rows) // 2):
+        raise DataError(
+            f"{where}: {len(rows)} rows have {len(labels)} different labels, such as {_short(rows[0].label)!r}: "
+            "is this the column of labels?"
+        )
     if all(label.isdecimal() for label in labels):
         return sorted(labels, key=lambda label: (int(label), label))
     return sorted(labels)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def _examples(rows: Iterable[Row], numbers: Mapping[str, int], cleaning: str, skips: Skips) -> list[Example]:
