@@ -48,10 +48,9 @@ def train(
     weights = Weights(model, low=low, averages=len(averages), adam=adam)
     updater = Updater(weights, averages, adam=adam, clip=5.0, device=CPU, kernels=kernels)
     updater.set_rate(0.3, 0.3 * 0.02)
-    order = [list(dict(model.named_parameters())).index(name) for name in weights.parameters]
+    names = [name for name, _ in model.named_parameters()]
     for step in range(4):
-        given = gradients(step, model, size)
-        updater.step(weights.gather([given[i] for i in order]))
+        updater.step(weights.gather(dict(zip(names, gradients(step, model, size), strict=True))))
         if emas and step == 1:
             averages.start_tail()
     return updater

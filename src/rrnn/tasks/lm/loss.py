@@ -7,7 +7,7 @@ time, so that they stay in cache. `plain_loss` is the obvious twin.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +24,17 @@ OPTIONS: dict[str, Any] = {
 }  # Triton's default for fusion is about to change
 
 
-def tied_loss(
+class Gradients(NamedTuple):
+    """scale · Σ −log softmax(hidden · weightᵀ + bias)[target], and its gradients."""
+
+    loss: Tensor
+    hidden: Tensor
+    weight: Tensor
+    bias: Tensor
+
+
+@torch.no_grad()
+def loss_and_gradients(
     hidden: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -33,14 +43,26 @@ def tied_loss(
     *,
     scale: float = 1.0,
     low: Tensor | None = None,
-) -> Tensor:
-    """scale · Σ −log softmax(hidden · weightᵀ + bias)[target] over rows; differentiable in hidden, weight and bias.
+) -> Gradients:
+    """hidden (n, d), weight (padded, d), bias (padded), targets (n). Words from `vocabulary` on are padding: they have
+    probability 0. `low` is a copy of `weight` in hidden's dtype, for products in low precision: the gradient of
+    `weight` is then still in weight's own."""
+    table = weight if low is None else low
+    logits = hidden @ table.t()
+    losses = softmax_rows(logits, bias, targets, vocabulary, scale)
+    return Gradients(
+        losses.sum().mul_(scale),
+        logits @ table,
+        _product(logits.t(), hidden, weight.dtype),
+        logits.sum(0, dtype=bias.dtype),
+    )
 
-    hidden (n, d), weight (padded, d), bias (padded), targets (n). Words from `vocabulary` on are padding: they have
-    probability 0. `low` is a copy of `weight` in hidden's dtype, for products in low precision: the gradient
-    of `weight` is then still in weight's own.
-    """
-    return _TiedLoss.apply(hidden, weight, bias, targets, vocabulary, scale, low)  # pyright: ignore[reportReturnType]
+
+def tied_loss(
+    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, *, scale: float = 1.0
+) -> Tensor:
+    """The same for autograd: a loss, differentiable in hidden, weight and bias."""
+    return _TiedLoss.apply(hidden, weight, bias, targets, vocabulary, scale)  # pyright: ignore[reportReturnType]
 
 
 def token_losses(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, vocabulary: int) -> Tensor:
@@ -112,31 +134,15 @@ def torch_rows(logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, s
 class _TiedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        hidden: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        targets: Tensor,
-        vocabulary: int,
-        scale: float,
-        low: Tensor | None,
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float
     ) -> Tensor:
-        table = weight if low is None else low
-        logits = hidden @ table.t()
-        losses = softmax_rows(logits, bias, targets, vocabulary, scale)
-        ctx.save_for_backward(hidden, table, logits)
-        ctx.dtypes = weight.dtype, bias.dtype
-        return losses.sum().mul_(scale)
+        loss, *gradients = loss_and_gradients(hidden, weight, bias, targets, vocabulary, scale=scale)
+        ctx.save_for_backward(*gradients)
+        return loss
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        hidden, table, logits = ctx.saved_tensors
-        weight_dtype, bias_dtype = ctx.dtypes
-        to_hidden = (logits @ table).mul_(grad)
-        scaled = hidden * grad.to(hidden.dtype)  # rather than the product, which is far larger
-        to_weight = _product(logits.t(), scaled, weight_dtype)
-        to_bias = logits.sum(0, dtype=bias_dtype).mul_(grad)
-        return to_hidden, to_weight, to_bias, None, None, None, None
+        return *(gradient * grad for gradient in ctx.saved_tensors), None, None, None
 
 
 def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:

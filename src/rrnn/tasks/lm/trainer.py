@@ -22,7 +22,7 @@ from rrnn.tasks.lm.averaging import Averages
 from rrnn.tasks.lm.config import LMConfig, recipe_rate
 from rrnn.tasks.lm.evaluate import evaluate
 from rrnn.tasks.lm.graph import Steps
-from rrnn.tasks.lm.loss import tied_loss
+from rrnn.tasks.lm.loss import loss_and_gradients
 from rrnn.tasks.lm.model import LanguageModel
 from rrnn.tasks.lm.precision import Precision, low_dtype, products
 from rrnn.tasks.lm.update import Updater
@@ -147,30 +147,34 @@ class LanguageTask:
         self._total += loss
         self._place += size
 
-    def _gradients(self, words: Tensor, targets: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """(loss, gradients in the weights' order, the carried state after) of a window."""
-        model, working, parameters = self.model, self.store.working, self.store.parameters
-        # A leaf: its gradient is added to the rows of the softmax's, which is there anyway, instead of becoming a
-        # second matrix of that size.
-        embedded = F.embedding(words, working["embedding"].detach()).requires_grad_()
+    def _gradients(self, words: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
+        """(loss, gradients by the weights' names, the carried state after) of a window."""
+        model, store = self.model, self.store
+        table = store.working["embedding"].detach()
+        embedded = F.embedding(words, table).requires_grad_()
         seen, raw, end = self._read(embedded, words, self._state)
-        low = None if working["embedding"] is parameters["embedding"] else working["embedding"].detach()
-        loss = tied_loss(
-            seen.flatten(0, 1),
-            parameters["embedding"],
-            model.bias,
+        softmax = loss_and_gradients(
+            seen.detach().flatten(0, 1),
+            model.embedding.detach(),
+            model.bias.detach(),
             targets.flatten(),
             model.vocabulary,
             scale=1 / words.shape[1],
-            low=low,
+            low=None if self.low is None else table,
         )
-        leaves = [parameters[n] if n == "embedding" else leaf for n, leaf in working.items()]
-        objective = loss + sum(self._penalties(seen, raw)) if self.config.ar or self.config.tar else loss
-        grads = torch.autograd.grad(objective, [embedded, *leaves], materialize_grads=True)
-        to_embedded, to_weights = grads[0].flatten(0, 1), list(grads[1:])
-        table = to_weights[list(working).index("embedding")]
-        table.index_add_(0, words.flatten(), to_embedded.to(table.dtype))
-        return loss.detach(), to_weights, [t.detach() for t in _tensors(end)]
+        penalties = list(self._penalties(seen, raw))
+        leaves = {name: leaf for name, leaf in store.working.items() if name not in ("embedding", "bias")}
+        to_embedded, *others = torch.autograd.grad(
+            [seen, *penalties],
+            [embedded, *leaves.values()],
+            [softmax.hidden.view_as(seen), *map(torch.ones_like, penalties)],
+            materialize_grads=True,
+        )
+        # The words' gradients are added to rows of the softmax's: the two tied matrices have one gradient.
+        to_table = softmax.weight
+        to_table.index_add_(0, words.flatten(), to_embedded.flatten(0, 1).to(to_table.dtype))
+        gradients = {"embedding": to_table, "bias": softmax.bias, **dict(zip(leaves, others, strict=True))}
+        return softmax.loss, gradients, [t.detach() for t in _tensors(end)]
 
     def _read(self, embedded: Tensor, words: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """`LanguageModel.read`, with the working copies of the weights."""

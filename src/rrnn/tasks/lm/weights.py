@@ -7,7 +7,7 @@ a buffer has a copy in it, which the step reads and the update writes: the param
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -61,13 +61,10 @@ class Weights:
                 views = segment.views(segment.low)
                 self.working |= {name: v.detach().requires_grad_() for name, v in views.items()}
 
-    def gather(self, gradients: Sequence[Tensor]) -> list[Tensor]:
-        """Per segment its flat gradient, of gradients in the order of `parameters`."""
-        rest, out = iter(gradients), []
-        for segment in self.segments:
-            parts = [next(rest).reshape(-1) for _ in segment.shapes]
-            out.append(parts[0] if len(parts) == 1 else torch.cat(parts))
-        return out
+    def gather(self, gradients: Mapping[str, Tensor]) -> list[Tensor]:
+        """Per segment its flat gradient, of gradients by the parameters' names."""
+        parts = [[gradients[name].reshape(-1) for name in segment.shapes] for segment in self.segments]
+        return [each[0] if len(each) == 1 else torch.cat(each) for each in parts]
 
     def named(self, what: str, row: int | None = None) -> dict[str, Tensor]:
         """Views by parameter name: of "flat", or of a row of "averages" or "moments"."""
