@@ -127,6 +127,13 @@ def test_the_embedded_corpus() -> None:
     assert "The expression" in text and "*****" not in text
 
 
+def test_a_python_without_its_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pydoc_data.topics", None)
+    python_reference.cache_clear()
+    with pytest.raises(DataError, match="without pydoc_data"):
+        load_corpus()
+
+
 def test_the_embedded_corpus_does_not_test_on_what_it_trained() -> None:
     """Long topics repeat short ones: no sentence of some length may be in two splits."""
     reference = python_reference()

@@ -145,8 +145,8 @@ def _dataset(
                 f"its {len(splits[split])} rows have none" if splits[split] else "there are no rows for it"
             )
             raise DataError(
-                f"{name}: {split} needs texts, but {given}. A file that is to be split 80/10/10 needs some rows of each "
-                "class; or name files for train, dev and test"
+                f"{name}: {split} needs texts, but {given}. A file that is to be split 80/10/10 needs some rows "
+                "of each class; or name files for train, dev and test"
             )
     return Dataset(
         name,

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from functools import cache
 from itertools import chain
 
+from rrnn.errors import DataError
 from rrnn.tasks.data.cleaning import split_text
 
 SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
@@ -24,8 +25,12 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!cf\.)
 @cache
 def python_reference() -> dict[str, list[str]]:
     """Split → sentences, split by topic."""
-    from pydoc_data.topics import topics
-
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:  # some distributions cut it off
+        raise DataError(
+            "this Python came without pydoc_data.topics, its language reference; name another corpus"
+        ) from None
     return split_by_topic(topics)
 
 
