@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "derive": ("rrnn.cli.derive:derive", "derive the recurrence of a cell: equations, LaTeX, IR, scan"),
     "doctor": ("rrnn.cli.doctor:doctor", "say which backends work here, and why not the others"),
     "draw": ("rrnn.cli.draw:draw", "draw a cell or a WFSA as SVG and dot"),
+    "explain": ("rrnn.cli.explain:explain", "explain a text classifier's predictions: words, units, paths"),
     "explore": ("rrnn.cli.explore:explore", "open the local page: design cells, score strings, explain predictions"),
     "lm eval": ("rrnn.cli.lm:evaluate", "the perplexity of a text under a trained language model"),
     "lm generate": ("rrnn.cli.lm:generate", "draw a text from a trained language model"),

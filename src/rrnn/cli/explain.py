@@ -1,0 +1,153 @@
+"""`rrnn explain`: why a text classifier said what it said, in the terminal or as a page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from rrnn.cli.tables import table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from rrnn.report.explain import Explanation, Unit
+
+_SHOWN = 12  # words in the table: the strongest
+
+
+@dataclass
+class Explain:
+    """Explain the predictions of a text classifier.
+
+    Words are coloured by what the automata's paths that enter at them add to the label's margin, and by what the margin
+    loses when they are deleted; then come the units of the first layer that add most, with what they found.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    """The folder of a run that `rrnn classify train` made."""
+    texts: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")]
+    """The texts to explain, in quotation marks."""
+    label: str | None = None
+    """Explain the margin of this label instead of the likeliest one's."""
+    units: int = 5
+    """How many units to show."""
+    paths: int = 3
+    """How many phrases and paths of each."""
+    html: Path | None = None
+    """Write one HTML file, which needs no network, instead of printing."""
+    json: bool = False
+    """Print one JSON object, {"explanations": [...]}."""
+
+
+def explain(options: Explain) -> None:
+    from rrnn.errors import DataError
+    from rrnn.report.explain import explain as explain_text
+    from rrnn.tasks.classify.trained import cell_of, classify_run, load_run
+
+    if not options.texts:
+        raise DataError('there is no text to explain: rrnn explain RUN "a text in quotation marks"')
+    for name in ("units", "paths"):
+        if getattr(options, name) < 1:
+            raise DataError(f"--{name} is how many to show, at least 1; got {getattr(options, name)}")
+    run = classify_run(options.run)
+    model = load_run(run)
+    found = [
+        (text, explain_text(model, text, target=options.label, units=options.units, paths=options.paths))
+        for text in options.texts
+    ]
+    if options.html is not None:
+        from rrnn.automata import Cell
+        from rrnn.report.explain_html import page
+
+        cell = Cell.from_text(run.cell_text) if run.cell_text else cell_of(model.config)
+        options.html.write_text(page(found, cell), encoding="utf-8")
+        print(f"written: {options.html}")
+    elif options.json:
+        print(
+            json.dumps(
+                {"explanations": [each.to_json() for _, each in found]}, ensure_ascii=False, allow_nan=False
+            )
+        )
+    else:
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        for i, (_, each) in enumerate(found):
+            if i:
+                console.print()
+            _print(console, each)
+
+
+def _print(console: Console, e: Explanation) -> None:
+    from rich.text import Text
+
+    chances = ", ".join(f"{name} {p:.1%}" for name, p in e.probabilities.items())
+    console.print(Text(f"{e.label}  ({chances}); the margin of {e.target} is {e.margin:+.3f}"))
+    console.print(Text(f"words on green speak for {e.target}, on red against it\n"))
+    summed = all(word.adds is not None for word in e.words)
+    if summed:
+        kind = "exact" if e.exact else "first-order"
+        _coloured(
+            console, e, f"added by paths that enter at the word ({kind})", [w.adds or 0.0 for w in e.words]
+        )
+    _coloured(console, e, "lost without the word (exact)", [word.without for word in e.words])
+    strongest = sorted(e.words, key=lambda word: -max(abs(word.without), abs(word.adds or 0.0)))[:_SHOWN]
+    columns = {"word": [w.token if w.known else f"{w.token} (unknown)" for w in strongest]}
+    if summed:
+        columns["adds"] = [f"{w.adds:+.3f}" for w in strongest]
+    columns["lost without"] = [f"{w.without:+.3f}" for w in strongest]
+    _plain(console, table(list(columns), list(zip(*columns.values(), strict=True)), indent="  "))
+    if e.unexplained is not None and not e.exact:
+        console.print(
+            f"  margin {e.margin:+.3f} = {e.base or 0.0:+.3f} with all scores at zero, what words add, and "
+            f"{e.unexplained:+.3f} that first order leaves"
+        )
+    if e.units:
+        console.print("\nthe strongest units of the first layer")
+        for unit in e.units:
+            _plain(console, _unit(unit))
+    if e.note:
+        console.print(Text(f"\n{e.note}"))
+
+
+def _coloured(console: Console, e: Explanation, title: str, values: list[float]) -> None:
+    """The words on green where they speak for the label, on red where against, as strong as they do."""
+    from rich.text import Text
+
+    from rrnn.report.explain_html import shade
+
+    line, largest = Text("  "), max(map(abs, values), default=0.0)
+    for word, value in zip(e.words, values, strict=True):
+        strength = shade(value, largest)
+        faded = round(235 - 135 * strength)
+        colour = f"rgb({faded},235,{faded})" if value > 0 else f"rgb(235,{faded},{faded})"
+        line.append(word.token, style=f"black on {colour}" if strength > 0.05 else "")
+        line.append(" ")
+    console.print(title)
+    console.print(line)
+    console.print()
+
+
+def _unit(unit: Unit) -> str:
+    back = ", backward" if unit.direction == "backward" else ""
+    covered = "" if unit.covered is None else f"  ({unit.covered:.0%} of Σ|paths|)"
+    return "\n".join(
+        [
+            f"  unit {unit.unit} ({unit.cell}{back}): adds {unit.adds:+.3f}, score {unit.score:.3f}",
+            f"    finds  {_listed([(p.text, p.weight) for p in unit.phrases])}",
+            f"    keeps  {_listed([(p.text, p.weight) for p in unit.paths])}{covered}",
+        ]
+    )
+
+
+def _listed(found: list[tuple[str, float]]) -> str:
+    return "  ·  ".join(f"{text or '∅'} {weight:+.3f}" for text, weight in found) or "nothing"
+
+
+def _plain(console: Console, text: str) -> None:
+    """A user's words may hold what rich would take for markup."""
+    console.print(text, markup=False)

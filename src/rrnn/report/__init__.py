@@ -1,0 +1,1 @@
+"""What a person looks at: explanations of predictions, and pages that need nothing but a browser."""

@@ -1,0 +1,265 @@
+"""Why a text classifier said what it said: words, by what they add and by what is lost without them, and units.
+
+What is explained is the *margin* of a label: its logit less the mean of the others', with two labels their difference.
+
+- `without`: the margin's loss when the word is deleted, from running the whole model on the shorter text: exact.
+- `adds`: what the paths of the first layer's automata that enter at the word add to the margin. Exact behind one layer,
+  a linear read-out and outputs that are scores; elsewhere first-order, and `unexplained` says what that leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rrnn.errors import DataError
+from rrnn.interpret import Path, Phrase, Reading, k_best, logit_contributions, phrases, read
+from rrnn.interpret.logits import outputs
+from rrnn.interpret.paths import finite
+from rrnn.interpret.ranks import rank
+from rrnn.nn import RationalRNN
+from rrnn.semirings import get_semiring
+from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.classify.trained import TrainedClassifier
+
+_BATCH_TOKENS = 2**14
+_SHOWN = 200  # longer words are cut: they are the user's, and may be anything
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of the text."""
+
+    token: str
+    known: bool
+    """Is it in the model's vocabulary?"""
+    without: float
+    """How much the margin loses if the word is deleted: positive words speak for the label."""
+    adds: float | None
+    """What the paths that enter at it add to the margin; None where scores are no sums."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of the first layer, with its strongest paths in this text."""
+
+    unit: int
+    direction: str
+    cell: str
+    semiring: str
+    adds: float
+    """To the margin, to first order, over all its steps."""
+    score: float
+    """After the whole text."""
+    phrases: tuple[Phrase, ...]
+    """The strongest that it finds anywhere in the text, without what the rest of the text does to them."""
+    paths: tuple[Path, ...]
+    """The strongest to the end of the text: what is left of them there."""
+    covered: float | None
+    """The share of these paths in Σ|weight| of all."""
+
+    def to_json(self) -> dict[str, Any]:
+        lists = {name: [each.to_json() for each in getattr(self, name)] for name in ("phrases", "paths")}
+        return asdict(self) | lists | {"score": finite(self.score)}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A prediction, taken apart."""
+
+    label: str
+    """The likeliest label."""
+    probabilities: dict[str, float]
+    target: str
+    """The label whose margin is explained."""
+    margin: float
+    words: tuple[Word, ...]
+    exact: bool
+    """Whether what words add is exact, or first-order."""
+    unexplained: float | None
+    """The margin without what words add and without `base`."""
+    base: float | None
+    """The margin if every score of the first layer were 0."""
+    units: tuple[Unit, ...]
+    """The strongest first."""
+    note: str
+    """What could not be looked into, and why."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return tuple(word.token for word in self.words)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"units": [unit.to_json() for unit in self.units]}
+
+
+def explain(
+    model: TrainedClassifier, text: str, *, target: str | None = None, units: int = 5, paths: int = 3
+) -> Explanation:
+    """Explain the margin of `target` (the likeliest label, if None): every word, the strongest `units` of the first
+    layer, and the strongest `paths` of each."""
+    if not isinstance(text, str):
+        raise DataError(f"a text to explain is a str; got {type(text).__name__}")
+    tokens = model.tokenise(text)
+    if not tokens:
+        raise DataError(
+            "there is no word in this text, so there is nothing to explain: pass a text with words"
+        )
+    if target is not None and target not in model.labels:
+        raise DataError(f"the labels of this model are {', '.join(model.labels)}; got {target!r}")
+    module = model.module
+    with torch.no_grad():
+        ids = torch.as_tensor(model.vocabulary.encode(tokens), device=module.embedding.device)
+        whole, *shorter = _logits(module, [ids, *_shortened(ids)])
+        chances = whole.softmax(-1).tolist()
+        best = int(whole.argmax())
+        goal = best if target is None else model.labels.index(target)
+        weigh = _margin(goal, len(model.labels)).to(whole)
+        without = [float((whole - other) @ weigh) for other in shorter]
+        looked = _look(module, ids, tokens, weigh, units, paths)
+    adds = [None] * len(tokens) if looked.adds is None else looked.adds
+    words = set(model.vocabulary.words)
+    return Explanation(
+        model.labels[best],
+        dict(zip(model.labels, chances, strict=True)),
+        model.labels[goal],
+        float(whole @ weigh),
+        tuple(Word(t[:_SHOWN], t in words, w, a) for t, w, a in zip(tokens, without, adds, strict=True)),
+        looked.exact,
+        None
+        if looked.base is None or looked.adds is None
+        else float(whole @ weigh) - looked.base - sum(looked.adds),
+        looked.base,
+        looked.units,
+        looked.note,
+    )
+
+
+def _margin(goal: int, classes: int) -> Tensor:
+    weigh = torch.full((classes,), -1 / max(1, classes - 1))
+    weigh[goal] = 1.0
+    return weigh
+
+
+def _shortened(ids: Tensor) -> Iterator[Tensor]:
+    for i in range(len(ids)):
+        yield torch.cat([ids[:i], ids[i + 1 :]])
+
+
+def _logits(module: TextClassifier, texts: list[Tensor]) -> Iterator[Tensor]:
+    """Of each text; a few at a time, since a long text has many shorter ones."""
+    steps = max(1, *(len(text) for text in texts))
+    size = max(1, _BATCH_TOKENS // steps)
+    for start in range(0, len(texts), size):
+        some = texts[start : start + size]
+        padded = torch.nn.utils.rnn.pad_sequence([F.pad(t, (0, steps - len(t))) for t in some])
+        yield from module(padded, torch.tensor([len(t) for t in some], device=padded.device))
+
+
+# ---- inside the first layer -----------------------------------------------------------------------------------------
+
+
+class _Look(NamedTuple):
+    adds: list[float] | None
+    base: float | None
+    exact: bool
+    units: tuple[Unit, ...]
+    note: str
+
+
+def _look(
+    module: TextClassifier, ids: Tensor, tokens: list[str], weigh: Tensor, units: int, paths: int
+) -> _Look:
+    first, config = module.layers[0], module.config
+    if not isinstance(first, RationalRNN):
+        return _Look(
+            None,
+            None,
+            False,
+            (),
+            f"{config.cell} has no automata inside: only what each word is worth is shown.",
+        )
+    x = F.embedding(ids, module.embedding)
+    readings = [
+        read(first, x, tokens, backward=backward)
+        for backward in ((False, True) if first.bidirectional else (False,))
+    ]
+    head = _head(module, len(tokens), weigh)
+    sides, _ = first(x.unsqueeze(1))
+    halves = list(sides.split(first.hidden_size, -1))
+    if any(part.ring.name != "real" for reading in readings for part in reading.parts):
+        by_unit = _by_output(head, sides).split(first.hidden_size)
+        rings = {part.ring.name for reading in readings for part in reading.parts} - {"real"}
+        note = f"Scores over {', '.join(sorted(rings))} are no sums over words: see the units' paths, and what is lost."
+        return _Look(None, None, False, _units(readings, list(by_unit), units, paths), note)
+    affine = config.layers == 1 and config.readout == "linear" and config.pooling in ("last", "mean")
+    found = [
+        logit_contributions(reading, _side(head, halves, i), affine=affine)
+        for i, reading in enumerate(readings)
+    ]
+    idle = [
+        outputs(reading, torch.zeros(len(tokens), 1, first.hidden_size, dtype=torch.float64))
+        for reading in readings
+    ]
+    base = float(head(torch.cat(idle, -1))) + sum(float(each.constant) for each in found)
+    adds = sum(each.by_token[:, 0, 0] for each in found)
+    assert isinstance(adds, Tensor)
+    ranked = _units(readings, [each.by_unit[0, 0] for each in found], units, paths)
+    above = (
+        ""
+        if config.layers == 1
+        else "Units are those of the first layer; deeper ones read positions, not words."
+    )
+    return _Look(adds.tolist(), base, all(each.exact for each in found), ranked, above)
+
+
+Head = Callable[[Tensor], Tensor]
+
+
+def _head(module: TextClassifier, steps: int, weigh: Tensor) -> Head:
+    """From the first layer's outputs (T, 1, H) to the margin (1, 1)."""
+    mask, lengths = torch.ones(steps, 1, dtype=torch.bool), torch.tensor([steps])
+
+    def margin(h: Tensor) -> Tensor:
+        for layer in list(module.layers)[1:]:
+            h, _ = layer(h)
+        return (module.readout(module.pool(h, mask, lengths)) @ weigh).unsqueeze(-1)
+
+    return margin
+
+
+def _side(head: Head, halves: list[Tensor], which: int) -> Head:
+    """The head of one direction, the other's outputs being what they are."""
+    return lambda h: head(torch.cat([h if i == which else half for i, half in enumerate(halves)], -1))
+
+
+def _by_output(head: Head, h: Tensor) -> Tensor:
+    """(H,): gradient · output, summed over steps."""
+    with torch.enable_grad():
+        h = h.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(head(h).sum(), h)
+    return (gradient * h.detach()).sum((0, 1))
+
+
+def _units(readings: list[Reading], adds: list[Tensor], count: int, paths: int) -> tuple[Unit, ...]:
+    """The units that add most, in either direction."""
+    every = [(value, i, d) for i, some in enumerate(adds) for d, value in enumerate(some.tolist())]
+    every.sort(key=lambda each: -abs(each[0]))
+    found = []
+    for value, i, d in every[:count]:
+        reading = readings[i].of_units([readings[i].units[d]])
+        (unit,) = k_best(reading, paths)
+        (seen,) = phrases(reading, paths)
+        ring = get_semiring(unit.semiring)
+        best = sorted(
+            (*seen.positive, *seen.negative), key=lambda p: -float(rank(ring, torch.tensor(p.weight)))
+        )
+        direction = "backward" if reading.backward else "forward"
+        ends = (unit.score, tuple(best[:paths]), unit.paths, unit.covered)
+        found.append(Unit(unit.unit, direction, unit.cell, unit.semiring, value, *ends))
+    return tuple(found)

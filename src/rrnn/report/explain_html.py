@@ -1,0 +1,114 @@
+"""Explanations as HTML: one file that a browser opens without a network, in light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from rrnn.automata import Cell
+from rrnn.draw import to_svg
+from rrnn.report.explain import Explanation, Unit, Word
+
+STYLE = """
+:root { color-scheme: light dark; --for: 22 128 60; --against: 190 40 40; --line: rgb(128 128 128 / 0.4); }
+@media (prefers-color-scheme: dark) { :root { --for: 60 200 110; --against: 240 100 100; } }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+.words { line-height: 2.2; font-size: 1.15rem; margin: 0.3rem 0 1rem; overflow-wrap: anywhere; }
+.words span { padding: 0.15rem 0.3rem; border-radius: 0.3rem; }
+.unknown { text-decoration: underline dotted; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; }
+th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.note { opacity: 0.75; }
+figure { margin: 1rem 0; padding: 0.5rem; background: white; color: black; border-radius: 0.5rem; overflow-x: auto; }
+""".strip()
+
+
+def page(explanations: Sequence[tuple[str, Explanation]], cell: Cell | None = None) -> str:
+    """A whole page of (text, explanation), with the picture of the cell."""
+    picture = "" if cell is None else f"<figure>{to_svg(cell)}</figure>"
+    bodies = "\n".join(
+        f"<section>\n<h2>{escape(text)}</h2>\n{fragment(each)}\n</section>" for text, each in explanations
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Explained predictions</title>\n'
+        f"<style>\n{STYLE}\n</style>\n</head>\n<body>\n<main>\n<h1>Explained predictions</h1>\n{bodies}\n{picture}\n"
+        "</main>\n</body>\n</html>\n"
+    )
+
+
+def fragment(explanation: Explanation) -> str:
+    """One explanation, to stand inside a page that has `STYLE`."""
+    e = explanation
+    chances = ", ".join(f"{escape(name)} {p:.1%}" for name, p in e.probabilities.items())
+    margin = f"Margin of {escape(e.target)}: {e.margin:+.3f}."
+    parts = [
+        f"<p>Prediction: <strong>{escape(e.label)}</strong> ({chances}). {margin}</p>",
+        _words(e, "Lost without the word (exact)", [word.without for word in e.words]),
+    ]
+    if all(word.adds is not None for word in e.words):
+        kind = "exact" if e.exact else "first-order"
+        parts.append(
+            _words(
+                e, f"Added by paths that enter at the word ({kind})", [word.adds or 0.0 for word in e.words]
+            )
+        )
+        rest = (
+            f" First order leaves {e.unexplained:+.3f} unexplained."
+            if not e.exact and e.unexplained is not None
+            else ""
+        )
+        parts.append(f'<p class="note">Margin with all scores at zero: {e.base or 0.0:+.3f}.{rest}</p>')
+    if e.units:
+        parts.append(_units(e.units))
+    if e.note:
+        parts.append(f'<p class="note">{escape(e.note)}</p>')
+    return "\n".join(parts)
+
+
+def shade(value: float, largest: float) -> float:
+    """How strongly to colour a word: 0 to 1."""
+    return min(1.0, abs(value) / largest) if largest > 0 else 0.0
+
+
+def _words(e: Explanation, title: str, values: list[float]) -> str:
+    largest = max(map(abs, values), default=0.0)
+    spans = " ".join(_word(word, value, largest) for word, value in zip(e.words, values, strict=True))
+    side = f"Green speaks for {escape(e.target)}, red against it; the number stands behind each word."
+    return f'<h3>{escape(title)}</h3>\n<p class="note">{side}</p>\n<p class="words">{spans}</p>'
+
+
+def _word(word: Word, value: float, largest: float) -> str:
+    colour = "--for" if value > 0 else "--against"
+    style = f"background: rgb(var({colour}) / {0.55 * shade(value, largest):.2f})"
+    classes = "" if word.known else ' class="unknown" title="not in the vocabulary"'
+    return f'<span{classes} style="{style}">{escape(word.token)}<sub>{value:+.2f}</sub></span>'
+
+
+def _units(units: Sequence[Unit]) -> str:
+    rows = "\n".join(
+        f"<tr><td>{unit.unit}{' ←' if unit.direction == 'backward' else ''} ({escape(unit.cell)})</td>"
+        f'<td class="number">{unit.adds:+.3f}</td><td class="number">{unit.score:.3f}</td>'
+        f"<td>{_list([(p.text, p.weight) for p in unit.phrases])}</td>"
+        f"<td>{_list([(p.text, p.weight) for p in unit.paths])}{_covered(unit)}</td></tr>"
+        for unit in units
+    )
+    head = "".join(
+        f'<th scope="col">{name}</th>' for name in ("unit", "adds", "score", "finds", "keeps to the end")
+    )
+    return (
+        "<h3>The strongest units of the first layer</h3>\n"
+        '<p class="note">Phrases with the product of their weights; [skipped] words pass through a self-loop, ε drops '
+        f'a word.</p>\n<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n'
+        "</table></div>"
+    )
+
+
+def _list(found: list[tuple[str, float]]) -> str:
+    return "<br>".join(f"{escape(text or '∅')} {weight:+.3f}" for text, weight in found)
+
+
+def _covered(unit: Unit) -> str:
+    return "" if unit.covered is None else f'<br><span class="note">{unit.covered:.0%} of Σ|paths|</span>'
