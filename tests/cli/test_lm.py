@@ -48,7 +48,11 @@ def test_train_from_the_command_line(
     extra = ["--cell", "B", "--emas", "0.9", "0.99", "--shift", "True", "--lr", "0.25", "--seed", "7"]
     assert main([*options(corpus, out), *extra]) == 0
     shown, errors = capsys.readouterr()
-    assert "B: 2 layers of 8 units" in shown and "epoch   1  train ppl" in shown and errors == ""
+    assert (
+        "B: 2 layers, hidden size 8, 524 parameters" in shown
+        and "epoch   1  train ppl" in shown
+        and errors == ""
+    )
     assert f"run: {out}" in shown and "test perplexity" in shown
     config = Run.open(out).config
     assert (config["cell"], config["emas"], config["shift"], config["lr"]) == ("B", [0.9, 0.99], True, 0.25)
@@ -66,7 +70,7 @@ def test_train_from_the_command_line(
 def test_a_budget_and_a_baseline(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [arg for arg in options(corpus, tmp_path / "run") if arg not in ("--hidden", "8")]
     assert main([*arguments, "--model", "gru", "--params", "20k"]) == 0
-    assert "gru: 2 layers of 32 units" in capsys.readouterr().out
+    assert "gru: 2 layers, hidden size 32, 13,068 parameters (39 would have" in capsys.readouterr().out
     assert Run.open(tmp_path / "run").config["params"] == 20_000
 
 
@@ -117,7 +121,8 @@ def test_ctrl_c_says_how_to_go_on(
 
     monkeypatch.setattr("rrnn.tasks.lm.train.fit", interrupt)
     assert main(options(corpus, tmp_path / "run")) == 130
-    assert f"rrnn lm train --out {tmp_path / 'run'} --resume" in capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert f"rrnn lm train --out {tmp_path / 'run'} --resume" in shown.err and "no loss plot" in shown.out
 
 
 def test_eval(run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

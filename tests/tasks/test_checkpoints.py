@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,17 @@ def test_until_passes_over_what_is_too_new(tmp_path: Path) -> None:
         assert found and found.meta == {"epoch": epoch}
     assert settle(tmp_path, "best", until=3) is None
     assert not path_of(tmp_path, "best").exists()
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, "last", {}, {"epoch": 1})
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch, pytest.raises(RunError, match="No space left on device"):
+        patch.setattr("os.fsync", full)
+        save(tmp_path, "last", {}, {"epoch": 2})
+    found = load(tmp_path, "last")
+    assert found and found.meta == {"epoch": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["last.safetensors"]

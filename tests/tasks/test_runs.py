@@ -70,6 +70,7 @@ def test_resume_where_nothing_is_yet_begins(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / ".config.json.part").write_text("{")  # killed while creating
+    (folder / ".vocabulary.json.4711").write_text("[")
     (folder / "cell.cell").write_text("cell")
     Run.create(folder, CONFIG, "cell F", resume=True).close()
     assert Run.open(folder).cell_text == "cell F"
@@ -127,3 +128,4 @@ def test_a_torn_last_line_of_the_log_is_not_read(tmp_path: Path) -> None:
 def test_differences_follow_json() -> None:
     assert differences({"a": 1, "epochs": 3}, {"a": 1.0, "epochs": 4}) == ""
     assert json.loads(differences({"a": None}, {"a": [1]}).split("now ")[1]) == [1]
+    assert differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}) == "  a.c: was 2, now 3"

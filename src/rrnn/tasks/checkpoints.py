@@ -113,10 +113,10 @@ def settle(folder: Path, name: str, *, until: int | None = None) -> Checkpoint |
 def _find(folder: Path, name: str, until: int | None) -> tuple[Path | None, Checkpoint | None]:
     problems: list[str] = []
     for path in (path_of(folder, name), path_of(folder, f"{name}.previous")):
-        if not path.exists():
-            continue
         try:
             found = decode(path.read_bytes(), str(path))
+        except FileNotFoundError:
+            continue
         except RunError as error:
             problems.append(str(error))
             continue
@@ -135,10 +135,16 @@ def _write_beside(path: Path, data: bytes) -> Path:
     """A temporary file that is on the disk, not just on its way. One name for each: what a killed process left is
     overwritten by the next."""
     temporary = path.with_name(f".{path.name}.part")
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:  # a full disk, for one
+        temporary.unlink(missing_ok=True)
+        raise RunError(
+            f"cannot write {path}: {error.strerror}. What was there before is untouched."
+        ) from error
     return temporary
 
 

@@ -180,14 +180,23 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """One line for each key that has another value, "" if there is none; `FREE` keys may differ."""
-    missing = object()
+    a, b = _flat(old), _flat(new)
+    keys = [
+        key for key in {**a, **b} if key not in FREE and (key not in a or key not in b or a[key] != b[key])
+    ]
 
-    def show(value: Any) -> str:
-        return "(not there)" if value is missing else json.dumps(value)
+    def show(values: dict[str, Any], key: str) -> str:
+        return json.dumps(values[key]) if key in values else "(not there)"
 
-    keys = [key for key in {**old, **new} if key not in FREE]
-    pairs = [(key, old.get(key, missing), new.get(key, missing)) for key in keys]
-    return "\n".join(f"  {key}: was {show(a)}, now {show(b)}" for key, a, b in pairs if a != b)
+    return "\n".join(f"  {key}: was {show(a, key)}, now {show(b, key)}" for key in keys)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"facts": {"parameters": 5}} as {"facts.parameters": 5}."""
+    out: dict[str, Any] = {}
+    for key, value in values.items():
+        out |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return out
 
 
 def _line(record: Mapping[str, Any]) -> str:
@@ -195,15 +204,17 @@ def _line(record: Mapping[str, Any]) -> str:
 
 
 def _check_foreign(folder: Path) -> None:
-    """A folder of other things is not littered. What a killed process left of a run's beginning is not foreign."""
+    """A folder of other things is not littered. What a killed process left of a run's beginning is not foreign: its
+    temporary files are called .NAME.something."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"a run is a folder, and {folder} is a file: choose another name")
-    ours = {CONFIG, CELL, VOCABULARY, METRICS, LOCK}
+    ours = (CONFIG, CELL, VOCABULARY, METRICS, LOCK)
     if folder.exists() and not (folder / CONFIG).exists():
-        foreign = [p.name for p in folder.iterdir() if p.name not in ours and not p.name.endswith(".part")]
+        names = sorted(path.name for path in folder.iterdir())
+        foreign = [name for name in names if not name.startswith((*ours, *(f".{own}" for own in ours)))]
         if foreign:
             raise RunError(
-                f"{folder} holds no run and is not empty (there is {sorted(foreign)[0]!r} in it): choose a new folder"
+                f"{folder} holds no run and is not empty (there is {foreign[0]!r} in it): choose a new folder"
             )
 
 

@@ -17,7 +17,7 @@ from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.data.corpus import load_corpus
 from rrnn.tasks.lm.config import FACTS, LMConfig
 from rrnn.tasks.lm.evaluate import evaluate
-from rrnn.tasks.lm.sizes import count_parameters, solve_hidden
+from rrnn.tasks.lm.sizes import Sizes, count_parameters, solve_hidden
 from rrnn.tasks.lm.trained import TrainedLanguageModel, build_model, cell_of
 from rrnn.tasks.lm.trainer import LanguageTask
 from rrnn.tasks.parallel import Group, join_group, local_processes
@@ -82,9 +82,9 @@ def train(
             summary = _summarise(work, model, outcome, group)
             if run is not None and run.writable:
                 write_atomic(run.folder / RESULT, (json.dumps(asdict(summary), indent=2) + "\n").encode())
-                progress.note(plot_losses(outcome.history, run.folder))
         finally:
-            if run is not None:
+            if run is not None and run.writable:
+                progress.note(plot_losses(run.records(), run.folder))
                 run.close()
     trained = TrainedLanguageModel(model.eval(), work.vocabulary, work.config)
     return Result(summary, trained, outcome.history, None if folder is None else Path(folder))
@@ -98,19 +98,25 @@ class Work(NamedTuple):
     vocabulary: Vocabulary
     splits: dict[str, Tensor]
     parameters: int
+    sizes: Sizes | None  # how a budget was spent
 
     def describe(self) -> str:
         c, sizes = self.config, " / ".join(f"{len(ids):,}" for ids in self.splits.values())
         return (
             f"{c.data}: {sizes} tokens ({' / '.join(self.splits)}), {len(self.vocabulary):,} different\n"
-            f"{c.cell}: {c.layers} layers of {c.hidden} units, {self.parameters:,} parameters"
+            f"{c.cell}: {c.layers} layers, {self.sizes or f'hidden size {c.hidden}, {self.parameters:,} parameters'}"
         )
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self, processes: int) -> dict[str, Any]:
         """What a resumed run must find again."""
         digest = hashlib.sha256(b"".join(ids.numpy().tobytes() for ids in self.splits.values())).hexdigest()
         tokens = {name: len(ids) for name, ids in self.splits.items()}
-        return {"parameters": self.parameters, "tokens": tokens, "data_sha256": digest}
+        return {
+            "parameters": self.parameters,
+            "tokens": tokens,
+            "data_sha256": digest,
+            "processes": processes,
+        }
 
 
 def prepare(config: LMConfig) -> Work:
@@ -121,12 +127,13 @@ def prepare(config: LMConfig) -> Work:
     splits = {name: torch.from_numpy(words.encode(tokens)) for name, tokens in texts.items() if tokens}
     cell = cell_of(config)
     model = {"cell": cell or config.cell, "layers": config.layers}
-    hidden = config.hidden
+    hidden, sizes = config.hidden, None
     if hidden is None:
         assert config.params is not None
-        hidden = solve_hidden(config.params, len(words), **model).hidden
+        sizes = solve_hidden(config.params, len(words), **model)
+        hidden = sizes.hidden
     parameters = count_parameters(len(words), hidden, **model)
-    return Work(config.resolved(hidden), cell, words, splits, parameters)
+    return Work(config.resolved(hidden), cell, words, splits, parameters, sizes)
 
 
 def pick_device(name: str) -> str:
@@ -147,7 +154,7 @@ def _open_run(work: Work, folder: str | Path | None, resume: bool, group: Group)
         return None
     run = None
     if group.is_first:
-        config = {**work.config.to_dict(), FACTS: work.facts()}
+        config = {**work.config.to_dict(), FACTS: work.facts(group.size)}
         text = None if work.cell is None else work.cell.to_text()
         run = Run.create(folder, config, text, work.vocabulary, resume=resume)
     group.broadcast({"ready": True} if group.is_first else None)
