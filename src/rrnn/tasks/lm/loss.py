@@ -149,6 +149,6 @@ def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     """a · b in a dtype that may be wider than theirs."""
     if a.dtype == dtype:
         return a @ b
-    if a.is_cuda:
+    if a.is_cuda and "dtype" in torch.ops.aten.mm.overloads():  # since torch 2.8
         return torch.mm(a, b, out_dtype=dtype)  # pyright: ignore[reportCallIssue]
     return (a @ b).to(dtype)
