@@ -30,11 +30,19 @@ needs_interpreter = pytest.mark.skipif(
 
 
 class Schedule(NamedTuple):
-    """Steps a turn, steps of a chunk (0: one after another), states saved every so many steps."""
+    """Steps a turn, steps of a chunk (0: one after another), states saved every so many steps, stages of the loads'
+    pipeline, whether chunks are chained in one launch."""
 
     unroll: int
     chunk: int
     every: int
+    stages: int = 0
+    chained: bool = False
+
+    def plan(self, block: int) -> Any:
+        from rrnn.backends.triton.plan import Plan
+
+        return Plan(block, 1, self.unroll, self.chunk, self.stages, self.chained)
 
 
 @dataclass(frozen=True)
@@ -277,11 +285,7 @@ def compare(ours: Results, theirs: Results, looser: float = 1.0) -> None:
 
 def schedule_options(case: Case) -> dict[str, Any]:
     """Options of the Triton backend that pin the case's schedule."""
-    from rrnn.backends.triton.backend import Plan
-
-    return {
-        "schedule": Plan(block=case.block, warps=1, unroll=case.schedule.unroll, chunk=case.schedule.chunk)
-    }
+    return {"schedule": case.schedule.plan(case.block)}
 
 
 def run_triton(case: Case, a: Arguments) -> Results:

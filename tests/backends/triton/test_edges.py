@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -20,6 +23,7 @@ from kernel_cases import (
 )
 
 from rrnn.backends import get_backend, resolve, use_backend
+from rrnn.backends.triton.chain import GROUP
 from rrnn.errors import BackendError
 from rrnn.ops import rational
 
@@ -50,6 +54,32 @@ def test_a_chunk_that_is_all_padding() -> None:
     a.mask[3:6] = False
     a.x[3:6] = float("nan")
     compare(run_triton(case, a), expected(a))
+
+
+@pytest.mark.parametrize("name", ["B", "F+o", "B-max-plus"])
+def test_chained_chunks_of_several_groups(name: str) -> None:
+    check(tiny(name, (2 * GROUP + 3, 1, 2), Schedule(1, 1, 1, chained=True), "padded"))
+
+
+def test_a_chained_nan_of_any_bits_is_handed_on() -> None:
+    """Words that are all ones mean "not yet there": a NaN of these bits, waited for, would come never."""
+    case = tiny("unfused", (4, 1, 2), Schedule(1, 1, 1, chained=True))
+    a = arguments(case)
+    a.x[:] = torch.tensor(-1, dtype=torch.int32).view(torch.float32)
+    with given_up_after(60):
+        assert run_triton(case, a)["final state"].isnan().all()
+
+
+@contextmanager
+def given_up_after(seconds: int) -> Iterator[None]:
+    def give_up(*_: object) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 def gradients_of(call: Call) -> list[torch.Tensor]:

@@ -12,12 +12,15 @@ from torch import Tensor, nn
 
 from rrnn import RationalRNN
 from rrnn.backends import get_backend, resolve
-from rrnn.backends.triton.backend import Plan
 from rrnn.ops import initial_state, rational
 
 pytestmark = pytest.mark.gpu
 
 SERIAL, CHUNKED = Schedule(8, 0, 8), Schedule(8, 64, 8)
+STAGED, CHAINED = Schedule(8, 0, 8, 3), Schedule(8, 16, 8, 0, True)
+EVERY = pytest.mark.parametrize(
+    "schedule", [SERIAL, CHUNKED, STAGED, CHAINED], ids=["serial", "chunked", "staged", "chained"]
+)
 
 
 def gpu_case(
@@ -60,7 +63,7 @@ def test_whatever_schedule_the_rule_picks(name: str, shape: tuple[int, int, int]
 
 
 @pytest.mark.usefixtures("deterministic")
-@pytest.mark.parametrize("schedule", [SERIAL, CHUNKED], ids=["serial", "chunked"])
+@EVERY
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["B", "F+o"])
 def test_two_runs_are_bit_identical(name: str, dtype: str, schedule: Schedule) -> None:
@@ -76,7 +79,7 @@ def test_two_runs_are_bit_identical(name: str, dtype: str, schedule: Schedule) -
 # ---- addresses -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("schedule", [SERIAL, CHUNKED], ids=["serial", "chunked"])
+@EVERY
 def test_more_than_two_to_the_31_elements(schedule: Schedule) -> None:
     """Outputs beyond 2³¹ elements, pre-activations beyond 2³²: the last sequences equal the same ones run alone."""
     steps, batch, units, tail = 4200, 512, 1024, 2
@@ -84,7 +87,7 @@ def test_more_than_two_to_the_31_elements(schedule: Schedule) -> None:
     if torch.cuda.mem_get_info()[0] < 50 * 2**30:
         pytest.skip("needs 50 GiB of GPU memory")
     program, backend = program_of("unfused"), get_backend("triton")
-    options = {"schedule": Plan(block=64, warps=1, unroll=schedule.unroll, chunk=schedule.chunk)}
+    options = {"schedule": schedule.plan(64)}
     g = torch.Generator("cuda").manual_seed(0)
     x = torch.empty(steps, batch, 2, units, dtype=torch.bfloat16, device="cuda")
     for part in x.split(300):

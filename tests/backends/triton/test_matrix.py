@@ -27,12 +27,24 @@ COMMON: dict[str, Any] = {
 }
 TINY = COMMON | {
     "shape": ((5, 1, 3), (1, 2, 1), (7, 1, 17), (11, 1, 2)),
-    "schedule": (Schedule(2, 0, 2), Schedule(1, 3, 1), Schedule(4, 4, 2), Schedule(2, 0, 3)),
+    "schedule": (
+        Schedule(2, 0, 2),
+        Schedule(1, 3, 1),
+        Schedule(4, 4, 2, stages=2),
+        Schedule(2, 0, 3, stages=3),
+        Schedule(2, 2, 2, chained=True),
+    ),
 }
 LARGER = COMMON | {
     "cell": (*CELLS, "ngram4", "max-plus-3"),
     "shape": ((33, 2, 70), (1, 3, 1), (150, 2, 40), (257, 1, 129)),
-    "schedule": (Schedule(4, 0, 4), Schedule(2, 64, 4), Schedule(1, 32, 8), Schedule(2, 0, 3)),
+    "schedule": (
+        Schedule(4, 0, 4),
+        Schedule(2, 64, 4),
+        Schedule(1, 32, 8, stages=3),
+        Schedule(2, 0, 3, stages=2),
+        Schedule(4, 4, 4, chained=True),
+    ),
     "device": ("cuda",),
     "block": (64,),
 }

@@ -16,12 +16,12 @@ from rrnn import get_cell
 from rrnn.backends.triton.backend import _module
 from rrnn.ir import lower
 
-kernel = _module(lower(get_cell("B")).program, 4, 0).forward
+kernel = _module(lower(get_cell("B")).program, 4, 0, 0).forward
 signature, known = {}, {}
 for i, name in enumerate(kernel.arg_names):
     pointer = name in ("x", "theta", "starts", "mask", "inp", "out", "final", "saved")
     signature[name] = "constexpr" if name.isupper() and len(name) > 1 else "*fp32" if pointer else "i32"
-    if signature[name] != "constexpr" and name not in ("T", "B", "C", "c0"):
+    if signature[name] != "constexpr" and name not in ("T", "B", "C"):
         known[(i,)] = [["tt.divisibility", 16]]
 source = ASTSource(kernel, signature, {"MASKED": False, "BLOCK": 64}, known)
 code = compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1, "enable_fp_fusion": True})

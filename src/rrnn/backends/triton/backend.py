@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rrnn.backends.base import Backend, rows
 from rrnn.backends.cache import cached
+from rrnn.backends.triton.chain import words
 from rrnn.backends.triton.plan import Plan, plan
 from rrnn.backends.triton.render import render
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
@@ -22,15 +23,24 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @lru_cache(maxsize=512)
-def _module(program: Program, unroll: int, every: int) -> ModuleType:
+def _module(program: Program, unroll: int, every: int, stages: int) -> ModuleType:
     """The generated module, from a content-hashed file (Triton reads its source)."""
-    source = render(program, unroll, every)
+    source = render(program, unroll, every, stages)
     path = cached(source, ".py", source.encode)
     spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
+    """The words through which chained chunks speak: the queue of tickets, transitions, states of groups."""
+    states, lanes = state.shape[0], state[0].numel()
+    all_words = torch.full(
+        (64 + words(chunks, keys, states) * lanes,), -1, dtype=torch.int32, device=state.device
+    )
+    return [all_words, all_words[64:], all_words[64 + chunks * keys * lanes :]]
 
 
 def _strides(t: Tensor | None, *dims: int) -> list[int]:
@@ -63,7 +73,7 @@ class Triton(Backend):
     ) -> tuple[Tensor, Tensor | None]:
         steps, batch, _, units = x.shape
         how = schedule or plan(steps, batch * units, x.element_size(), len(program.instructions))
-        kernels = _module(program, how.unroll, every)
+        kernels = _module(program, how.unroll, every, how.stages)
         x, params, state = rows(x), params.contiguous(), state.contiguous()
         inp = None if inp is None else rows(inp.to(x.dtype))
         final = torch.empty_like(state)
@@ -72,39 +82,26 @@ class Triton(Backend):
             final.copy_(state)
             return final, saved
         chunk, chunks = how.cut(steps, every, bool(program.states))
-        grid = (-(-units // how.block), batch, chunks)
-        common = how.options()
-        sizes = (steps, batch, units, chunk)
+        grid, joins = (-(-units // how.block), batch, chunks), how.options(MASKED=None)
+        common, sizes = how.options(MASKED=mask is not None), (steps, batch, units, chunk)
         strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1)]
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
-        masked, starts, entries = mask is not None, state, state
-        if chunks > 1:
-            entries = state.new_empty(chunks, len(scan_form(program).carried), batch, units)
-            starts = state.new_empty(chunks, *state.shape)
+        kept, last = final if saved is None else saved, (*strides, *_strides(out, 0, 1), *sizes)
+        keys = len(scan_form(program).carried) if chunks > 1 else 0
         with _on(x.device):
+            if chunks > 1 and how.chained:
+                line, many = _chain(keys, chunks, state), grid[0] * batch * chunks
+                kernels.chained[(many,)](
+                    x, params, state, bits, there, out, final, kept, *last, chunks, *line, **common
+                )
+                return final, saved
+            starts = state
             if chunks > 1:
-                kernels.summary[grid](
-                    x, params, bits, there, entries, *strides, *sizes, 0, MASKED=masked, **common
-                )
-                kernels.join[grid[:2]](
-                    state, entries, starts, final, batch, units, chunks, 0, steps, 1, **common
-                )
-            kernels.forward[grid](
-                x,
-                params,
-                starts,
-                bits,
-                there,
-                out,
-                final,
-                final if saved is None else saved,
-                *strides,
-                *_strides(out, 0, 1),
-                *sizes,
-                0,
-                MASKED=masked,
-                **common,
-            )
+                entries = state.new_empty(chunks, keys, batch, units)
+                starts = state.new_empty(chunks, *state.shape)
+                kernels.summary[grid](x, params, bits, there, entries, *strides, *sizes, **common)
+                kernels.join[grid[:2]](state, entries, starts, final, batch, units, chunks, 1, **joins)
+            kernels.forward[grid](x, params, starts, bits, there, out, final, kept, *last, **common)
         return final, saved
 
     def backward(
@@ -126,7 +123,7 @@ class Triton(Backend):
         how = schedule or plan(
             steps, batch * units, x.element_size(), len(program.instructions), backward=True
         )
-        kernels = _module(program, how.unroll, every)
+        kernels = _module(program, how.unroll, every, how.stages)
         x, params, saved, go = rows(x), params.contiguous(), saved.contiguous(), rows(grad_out.to(x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))
         grad_state = saved.new_zeros(saved.shape[1:]) if grad_state is None else grad_state.contiguous()
@@ -137,55 +134,29 @@ class Triton(Backend):
             return first.new_zeros(sums, units), first.copy_(grad_state)
         chunk, chunks = how.cut(steps, every, bool(program.states))
         partial = first.new_empty(chunks, sums, batch, units)
-        grid = (-(-units // how.block), batch, chunks)
-        common = how.options()
-        sizes = (steps, batch, units, chunk)
+        grid, joins = (-(-units // how.block), batch, chunks), how.options(MASKED=None)
+        common, sizes = how.options(MASKED=mask is not None), (steps, batch, units, chunk)
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
         strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1), *_strides(go, 0, 1)]
-        masked, ends, entries = mask is not None, grad_state, grad_state
-        if chunks > 1:
-            keys = len(reverse_scan_form(program).carried) + len(program.states)
-            entries = first.new_empty(chunks, keys, batch, units)
-            ends = first.new_empty(chunks, *grad_state.shape)
+        read, written = (x, params, bits, there, saved, go), (grad_x, x if grad_inp is None else grad_inp)
+        last = (*strides, *_strides(grad_x, 0, 1, 2), *_strides(grad_inp, 0, 1), *sizes)
+        keys = len(reverse_scan_form(program).carried) + len(program.states) if chunks > 1 else 0
         with _on(x.device):
+            if chunks > 1 and how.chained:
+                line, many = _chain(keys, chunks, first), grid[0] * batch * chunks
+                kernels.reverse_chained[(many,)](
+                    *read, grad_state, *written, first, partial, *last, chunks, *line, **common
+                )
+                return partial.sum((0, 2)), first
+            ends = grad_state
             if chunks > 1:
-                kernels.reverse_summary[grid](
-                    x,
-                    params,
-                    bits,
-                    there,
-                    saved,
-                    go,
-                    entries,
-                    *strides,
-                    *sizes,
-                    0,
-                    MASKED=masked,
-                    **common,
-                )
+                entries = first.new_empty(chunks, keys, batch, units)
+                ends = first.new_empty(chunks, *grad_state.shape)
+                kernels.reverse_summary[grid](*read, entries, *strides, *sizes, **common)
                 kernels.reverse_join[grid[:2]](
-                    grad_state, entries, ends, first, batch, units, chunks, chunks - 1, steps, -1, **common
+                    grad_state, entries, ends, first, batch, units, chunks, -1, **joins
                 )
-            kernels.backward[grid](
-                x,
-                params,
-                bits,
-                there,
-                saved,
-                go,
-                ends,
-                grad_x,
-                x if grad_inp is None else grad_inp,
-                first,
-                partial,
-                *strides,
-                *_strides(grad_x, 0, 1, 2),
-                *_strides(grad_inp, 0, 1),
-                *sizes,
-                0,
-                MASKED=masked,
-                **common,
-            )
+            kernels.backward[grid](*read, ends, *written, first, partial, *last, **common)
         return partial.sum((0, 2)), first
 
 

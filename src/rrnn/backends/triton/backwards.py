@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rrnn.backends.triton.chain import CHAIN, PLACE, gather, pass_on, publish
 from rrnn.backends.triton.kernel import Kernel, is_const, whole
 from rrnn.backends.triton.walk import Walk
 from rrnn.ir import Program, adjoint, reverse_scan_form
 from rrnn.ir.adjoint import unit_values
+
+_ARGUMENTS = """\
+x, theta, mask, inp, saved, go, ends, gx, gi, gfirst, partial, xt, xb, xk, mt, mb, it, ib, gt, gb,
+    gxt, gxb, gxk, git, gib, T, B, D, C,"""
+_CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr,"
 
 
 class Backwards(Walk):
@@ -56,17 +62,12 @@ class Backwards(Walk):
 
         self._turns(k, program, E, back=True, grad=True, store=store, body=body)
 
-    def backward(self) -> str:
-        p, k = adjoint(self.program).step, Kernel()
+    def _recur(self, k: Kernel) -> None:
+        """Gradients along a chunk, from those of the states after it, g."""
+        p = adjoint(self.program).step
         units, sums = unit_values(p), p.of_kind("grad_unit")
         results, preacts, inputs = p.of_kind("grad_state"), p.of_kind("grad_preact"), p.of_kind("grad_input")
         k.units(p, units)
-        k(
-            *(
-                f"g{s} = tl.load(ends + (c * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
-                for s in range(self.S)
-            )
-        )
         k(*(f"acc{u} = tl.zeros([BLOCK], tl.float32)" for u in sums))
 
         def step(j: int, at: object) -> None:
@@ -98,19 +99,26 @@ class Backwards(Walk):
             *([] if self.S else ["    pass"]),
         )
         k(*(f"tl.store(partial + (c * {len(sums)} + {u}) * lanes + lane, acc{u}, mask=ok)" for u in sums))
-        arguments = (
-            "x, theta, mask, inp, saved, go, ends, gx, gi, gfirst, partial, xt, xb, xk, mt, mb, it, ib, gt, gb,\n"
-            "    gxt, gxb, gxk, git, gib, T, B, D, C, c0, MASKED: tl.constexpr, BLOCK: tl.constexpr,"
+
+    def backward(self) -> str:
+        k = Kernel()
+        k(
+            *(
+                f"g{s} = tl.load(ends + (c * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
+                for s in range(self.S)
+            )
         )
-        return k.text("backward", arguments)
+        self._recur(k)
+        return k.text("backward", f"{_ARGUMENTS} {_CONSTANTS}")
 
     def _reverse_keys(self) -> list[tuple[int, int]]:
         """(i, j): what state i's gradient before the chunk gets from state j's after it; j = S: the constant part."""
         form = reverse_scan_form(self.program)
         return sorted(form.carried) + [(i, self.S) for i in range(self.S)]
 
-    def reverse_summary(self) -> str:
-        form, k = reverse_scan_form(self.program), Kernel()
+    def _summarise(self, k: Kernel) -> None:
+        """Compose a chunk's derivative: m_{i}_{j}."""
+        form = reverse_scan_form(self.program)
         p, size = form.program, form.size
         jacobian = {divmod(i, size): n for i, n in p.of_kind("jacobian").items()}
         direct, units, keys = p.of_kind("direct"), unit_values(p), self._reverse_keys()
@@ -133,20 +141,33 @@ class Backwards(Walk):
                 self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", s)
 
         self._backwards(k, p, step, store=False)
+
+    def _apply(self, k: Kernel, entry: Callable[[int, int], str]) -> None:
+        """n: the gradients z taken back through a chunk."""
+        keys = self._reverse_keys()
+        for i in range(self.S):
+            terms = [f"z{j} * {entry(i, j)}" for j in range(self.S) if (i, j) in keys]
+            k(f"n{i} = {' + '.join([*terms, entry(i, self.S)])}")
+
+    def reverse_summary(self) -> str:
+        k, keys = Kernel(), self._reverse_keys()
+        self._summarise(k)
         for e, (i, j) in enumerate(keys):
             k(f"tl.store(entries + (c * {len(keys)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
-        arguments = (
-            "x, theta, mask, inp, saved, go, entries, xt, xb, xk, mt, mb, it, ib, gt, gb, T, B, D, C, c0,\n"
-            "    MASKED: tl.constexpr, BLOCK: tl.constexpr,"
-        )
-        return k.text("reverse_summary", arguments)
+        arguments = "x, theta, mask, inp, saved, go, entries, xt, xb, xk, mt, mb, it, ib, gt, gb, T, B, D, C,"
+        return k.text("reverse_summary", f"{arguments}\n    {_CONSTANTS}")
 
     def reverse_join(self) -> str:
-        keys = self._reverse_keys()
+        return self._join("reverse_join", self._reverse_keys(), self._apply)
 
-        def renew(k: Kernel, entry: Callable[[int, int], str]) -> None:
-            for i in range(self.S):
-                terms = [f"z{j} * {entry(i, j)}" for j in range(self.S) if (i, j) in keys]
-                k(f"n{i} = {' + '.join([*terms, entry(i, self.S)])}")
-
-        return self._join("reverse_join", keys, renew)
+    def reverse_chained(self) -> str:
+        """All three in one kernel; the second walk reads from the L2 what the first has read."""
+        k, keys = Kernel(), self._reverse_keys()
+        self._summarise(k)
+        publish(k, "entries", "place", {e: f"m_{i}_{j}" for e, (i, j) in enumerate(keys)})
+        gather(k, self.S, keys, self._apply, "ends")
+        pass_on(k, self.S, self._apply)
+        k(*(f"g{s} = z{s}" for s in range(self.S)))
+        self._recur(k)
+        place = PLACE.format(chunk="chunks - 1 - place")
+        return k.text("reverse_chained", f"{_ARGUMENTS}\n    {CHAIN} {_CONSTANTS}", place)

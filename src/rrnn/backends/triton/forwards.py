@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from rrnn.backends.triton.chain import CHAIN, PLACE, gather, pass_on, publish
 from rrnn.backends.triton.kernel import OPS, Kernel, is_const, number, whole
 from rrnn.backends.triton.walk import Walk
 from rrnn.ir import Program, scan_form
 from rrnn.ir.adjoint import unit_values
 from rrnn.ir.ops import PLUS, TIMES
 
+_ARGUMENTS = "x, theta, starts, mask, inp, out, final, saved, xt, xb, xk, mt, mb, it, ib, ot, ob, T, B, D, C,"
+_CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr,"
+
 
 class Forwards(Walk):
     def _chunk(
-        self, k: Kernel, program: Program, body: Callable[[int], None], more: dict[str, tuple[str, str]]
+        self,
+        k: Kernel,
+        program: Program,
+        body: Callable[[int], None],
+        more: dict[str, tuple[str, str]],
+        again: bool = False,
     ) -> None:
         """Walk a chunk forwards, `unroll` steps a turn, then one by one. `more`: pointers that the body writes to."""
         k("t = c * C", "end = tl.minimum(t + C, T)", f"turns = (end - t) // {self.unroll}")
@@ -27,7 +36,7 @@ class Forwards(Walk):
 
             return run
 
-        self._turns(k, program, self.unroll, back=False, grad=False, store=False, body=turn(self.unroll))
+        self._turns(k, program, self.unroll, False, False, False, turn(self.unroll), again)
         if self.unroll > 1:
             k("for _ in range(0, end - t):")
             k.depth += 1
@@ -36,16 +45,10 @@ class Forwards(Walk):
             k(*(f"{name} += {stride}" for name, (_, stride) in self._pointers().items()), "t += 1")
             k.depth -= 1
 
-    def forward(self) -> str:
-        p, k, every = self.program, Kernel(), self.every
+    def _recur(self, k: Kernel, again: bool = False) -> None:
+        """The recurrence along a chunk, from the states z."""
+        p, every = self.program, self.every
         units, results, output = unit_values(p), p.of_kind("state"), p.of_kind("output")[0]
-        k.units(p, units)
-        k(
-            *(
-                f"z{s} = tl.load(starts + (c * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
-                for s in range(self.S)
-            )
-        )
 
         def body(steps: int) -> None:
             for j in range(steps):
@@ -63,36 +66,42 @@ class Forwards(Walk):
             for j in range(steps):
                 k(f"tl.store(op + {j} * ot, o{j}.to(out.dtype.element_ty), mask=ok)")
 
-        self._chunk(k, p, body, {"op": ("out + t * ot + b * ob + d", "ot")})
+        self._chunk(k, p, body, {"op": ("out + t * ot + b * ob + d", "ot")}, again)
         k("if end == T:")
         k(
             *(f"    tl.store(final + {s} * lanes + lane, z{s}, mask=ok)" for s in range(self.S)),
             *([] if self.S else ["    pass"]),
         )
-        arguments = (
-            "x, theta, starts, mask, inp, out, final, saved, xt, xb, xk, mt, mb, it, ib, ot, ob, T, B, D, C, c0,\n"
-            "    MASKED: tl.constexpr, BLOCK: tl.constexpr,"
-        )
-        return k.text("forward", arguments)
 
-    def summary(self) -> str:
-        form, k = scan_form(self.program), Kernel()
+    def forward(self) -> str:
+        k = Kernel()
+        k.units(self.program, unit_values(self.program))
+        k(
+            *(
+                f"z{s} = tl.load(starts + (c * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
+                for s in range(self.S)
+            )
+        )
+        self._recur(k)
+        return k.text("forward", f"{_ARGUMENTS}\n    {_CONSTANTS}")
+
+    def _summarise(self, k: Kernel) -> None:
+        """Compose a chunk's transition: m_{i}_{j}."""
+        form = scan_form(self.program)
         p, size = form.program, form.size
         units, entries = unit_values(p), {divmod(i, size): n for i, n in p.of_kind("entry").items()}
         semiring = self.program.semiring
         plus, times = (OPS[t[semiring.name]].format for t in (PLUS, TIMES))
-        carried = sorted(form.carried)
         k.units(p, units)
-        for i, j in carried:
-            k(
-                f"m_{i}_{j} = tl.full([BLOCK], {number(semiring.one if i == j else semiring.zero)}, tl.float32)"
-            )
+        for i, j in self._keys():
+            first = number(semiring.one if i == j else semiring.zero)
+            k(f"m_{i}_{j} = tl.full([BLOCK], {first}, tl.float32)")
 
         def body(steps: int) -> None:
             for s in range(steps):
                 tag = f"s{s}_"
                 k.step(p, entries.values(), units, self._leaf(s, "none"), tag)
-                for i, j in carried:
+                for i, j in self._keys():
                     terms = []
                     for (via, to), n in sorted(entries.items()):
                         if to == j and (i, via) in form.carried:
@@ -103,34 +112,49 @@ class Forwards(Walk):
                     for term in terms[1:]:
                         text = f"({plus(text, term)})"
                     k(f"n_{i}_{j} = {whole(text, not terms)}")
-                for i, j in carried:
+                for i, j in self._keys():
                     self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", s)
 
         self._chunk(k, p, body, {})
-        for e, (i, j) in enumerate(carried):
-            k(f"tl.store(entries + (c * {len(carried)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
-        arguments = (
-            "x, theta, mask, inp, entries, xt, xb, xk, mt, mb, it, ib, T, B, D, C, c0,\n"
-            "    MASKED: tl.constexpr, BLOCK: tl.constexpr,"
-        )
-        return k.text("summary", arguments)
+
+    def _keys(self) -> list[tuple[int, int]]:
+        """(i, j): what goes from state i − 1 before the chunk (0: from the constant one) to state j − 1 after it."""
+        return sorted(scan_form(self.program).carried)
+
+    def _apply(self, k: Kernel, entry: Callable[[int, int], str]) -> None:
+        """n: the states z taken through a chunk."""
+        form, semiring = scan_form(self.program), self.program.semiring
+        plus, times = (OPS[t[semiring.name]].format for t in (PLUS, TIMES))
+        for j in range(1, form.size):
+            terms = [entry(0, j)] if (0, j) in form.carried else []
+            terms += [
+                f"({times(f'z{i - 1}', entry(i, j))})" for i in range(1, form.size) if (i, j) in form.carried
+            ]
+            text = terms[0]
+            for term in terms[1:]:
+                text = f"({plus(text, term)})"
+            k(f"n{j - 1} = {text}")
+
+    def summary(self) -> str:
+        k, keys = Kernel(), self._keys()
+        self._summarise(k)
+        for e, (i, j) in enumerate(keys):
+            k(f"tl.store(entries + (c * {len(keys)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
+        arguments = "x, theta, mask, inp, entries, xt, xb, xk, mt, mb, it, ib, T, B, D, C,"
+        return k.text("summary", f"{arguments}\n    {_CONSTANTS}")
 
     def join(self) -> str:
         """States at the start of every chunk, from the first state and the chunks' transitions."""
-        form, semiring = scan_form(self.program), self.program.semiring
-        plus, times = (OPS[t[semiring.name]].format for t in (PLUS, TIMES))
+        return self._join("join", self._keys(), self._apply)
 
-        def renew(k: Kernel, entry: Callable[[int, int], str]) -> None:
-            for j in range(1, form.size):
-                terms = [entry(0, j)] if (0, j) in form.carried else []
-                terms += [
-                    f"({times(f'z{i - 1}', entry(i, j))})"
-                    for i in range(1, form.size)
-                    if (i, j) in form.carried
-                ]
-                text = terms[0]
-                for term in terms[1:]:
-                    text = f"({plus(text, term)})"
-                k(f"n{j - 1} = {text}")
-
-        return self._join("join", sorted(form.carried), renew)
+    def chained(self) -> str:
+        """All three in one kernel; the second walk reads from the L2 what the first has read."""
+        k, keys = Kernel(), self._keys()
+        self._summarise(k)
+        publish(k, "entries", "place", {e: f"m_{i}_{j}" for e, (i, j) in enumerate(keys)})
+        gather(k, self.S, keys, self._apply, "starts")
+        pass_on(k, self.S, self._apply)
+        k.units(self.program, unit_values(self.program))
+        self._recur(k, again=True)
+        place = PLACE.format(chunk="place")
+        return k.text("chained", f"{_ARGUMENTS}\n    {CHAIN} {_CONSTANTS}", place)

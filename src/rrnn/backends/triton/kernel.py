@@ -39,15 +39,18 @@ from rrnn.backends.triton.math import log_sigmoid, logaddexp, share, softplus, t
 """
 
 # (The parameters are called theta: Triton's own launcher uses the name `params`.)
-_JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "c0"])'
+_JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "chunks"])'
 
 # Offsets are 64 bits wide: a stride that fits 32 bits may not when multiplied, as that of projections laid out one
 # after another. By a cast, which keeps what Triton knows of a stride's divisibility, and so its wide loads.
 _STRIDES = re.compile(r"\b(?:g?x[tbk]|g?i[tb]|[mog][tb])\b")
-_FRAME = """\
+# Where a Triton program works: units d of batch row b, chunk c.
+GRID = """\
     d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     b = tl.program_id(1).to(tl.int64)
-    c = tl.program_id(2).to(tl.int64) + c0
+    c = tl.program_id(2).to(tl.int64)
+"""
+_LANES = """\
     ok = d < D
     lane = b * D + d
     lanes = tl.cast(B, tl.int64) * D
@@ -108,8 +111,8 @@ class Kernel:
                 text = OPS[op].format(*(f"{tag}v{a}" for a in args))
             self(f"{tag}v{n} = {text}")
 
-    def text(self, name: str, arguments: str) -> str:
-        head = [f"\n\n{_JIT}", f"def {name}({arguments}):", _FRAME.rstrip("\n")]
+    def text(self, name: str, arguments: str, place: str = GRID) -> str:
+        head = [f"\n\n{_JIT}", f"def {name}({arguments}):", (place + _LANES).rstrip("\n")]
         strides = [f"    {stride} = tl.cast({stride}, tl.int64)" for stride in _STRIDES.findall(arguments)]
         return "\n".join([*head, *strides, *self.lines]) + "\n"
 

@@ -1,10 +1,11 @@
 """How a program runs on a GPU: a small rule on (steps, lanes, element size, instructions), tuned on an H200. No
 autotuning at run time: the same call always runs the same kernel, so its results are the same bits.
 
-What decides is bytes in flight. A lane is walked serially, and its loads of one turn are issued together, a turn ahead;
-the more instructions a step has, the fewer steps of it fit the registers. Lanes too few to fill the chip are
-multiplied by cutting time into chunks, which reads the input twice. (Running chunks in segments that fit the L2 cache,
-so that the second read hits it, was measured and gained nothing: the segments' launches cost what the hits save.)
+What decides is bytes in flight. A lane is walked serially, and its loads are issued ahead of use: long walks through
+shared memory, by Triton's pipeline; short ones a turn ahead in registers, which starts quicker. The more instructions a
+step has, the fewer steps of it fit the registers. Lanes too few to fill the chip are multiplied by cutting time into
+chunks. Small programs chain them inside one launch, so that a chunk's second reading finds it in the L2 cache; larger
+ones, whose chunks do not fit there together, are read twice from memory.
 """
 
 from __future__ import annotations
@@ -12,21 +13,28 @@ from __future__ import annotations
 from typing import NamedTuple
 
 FULL = 12_288  # lanes that fill the chip: from here on, chunks cost more than they gain
-TARGET = {4: 65_536, 2: 131_072}  # element size → lanes times chunks to aim for
+TARGET = {4: 65_536, 2: 131_072}  # element size → lanes times chunks to aim for, where chunks are read twice
 MIN_CHUNK = 64  # steps
+LONG = 128  # steps from which a pipeline pays for its start
+SMALL, LARGE = 20, 48  # instructions
 
 
 class Plan(NamedTuple):
-    """Lanes of a Triton program, its warps, steps a turn forwards, steps of a chunk (0: serial)."""
+    """Lanes of a Triton program, its warps, steps a turn forwards, steps of a chunk (0: serial), stages of the pipeline
+    (0: a turn ahead in registers), whether chunks are chained in one launch."""
 
     block: int
     warps: int
     unroll: int
     chunk: int
+    stages: int = 0
+    chained: bool = False
 
-    def options(self) -> dict[str, int | bool]:
-        """What every launch is given. Fusing a·b + c is asked for: Triton's default for it is about to change."""
-        return {"BLOCK": self.block, "num_warps": self.warps, "enable_fp_fusion": True}
+    def options(self, *, MASKED: bool | None) -> dict[str, int | bool]:
+        """What a launch is given; joins, which know no mask, none. Fusing a·b + c is asked for: Triton's default for it
+        is about to change."""
+        mask = {} if MASKED is None else {"MASKED": MASKED}
+        return mask | {"BLOCK": self.block, "num_warps": self.warps, "enable_fp_fusion": True}
 
     def cut(self, steps: int, every: int, stateful: bool) -> tuple[int, int]:
         """(steps of a chunk, number of chunks); a chunk starts where a state is saved."""
@@ -38,18 +46,27 @@ class Plan(NamedTuple):
 
 def save_every(instructions: int) -> int:
     """Steps between saved states: the backward kernel holds that many in registers."""
-    return 16 if instructions <= 10 else 8 if instructions <= 20 else 4 if instructions <= 48 else 2
+    return 16 if instructions <= 10 else 8 if instructions <= SMALL else 4 if instructions <= LARGE else 2
 
 
 def plan(steps: int, lanes: int, size: int, instructions: int, *, backward: bool = False) -> Plan:
     """The kernel to run: `size` bytes an element, `instructions` of the forward program."""
-    small = instructions <= 20
-    unroll = 16 if small else 8 if instructions <= 48 else 4
-    chunk = 0
+    small = instructions <= SMALL
+    unroll = 16 if small else 8 if instructions <= LARGE else 4
+    wide = size >= 4
     if lanes < FULL and steps >= 2 * MIN_CHUNK:
-        wanted = -(-steps // max(1, TARGET.get(size, TARGET[4]) // lanes))
-        chunk = max(MIN_CHUNK, -(-wanted // MIN_CHUNK) * MIN_CHUNK)
-        chunk = 0 if chunk >= steps else chunk
-    if chunk:
-        return Plan(128 if small and size == 2 and not backward else 64, 1, unroll, chunk)
-    return Plan(64 if small or (size == 2 and not backward) else 32, 1, unroll, 0)
+        return _chunks(steps, lanes, size, small, unroll, backward)
+    if steps < LONG or instructions > LARGE:
+        return Plan(64 if small or not (wide or backward) else 32, 1, unroll, 0)
+    if small:
+        return Plan(64, 1, unroll, 0, 2 if wide else 3) if backward or not wide else Plan(128, 1, 8, 0, 4)
+    return Plan(32, 1, unroll, 0) if wide and not backward else Plan(64, 1, unroll, 0, 3)
+
+
+def _chunks(steps: int, lanes: int, size: int, small: bool, unroll: int, backward: bool) -> Plan:
+    """Few lanes."""
+    if small:
+        return Plan(64, 1, 8, 32 if backward and size >= 4 else 64, chained=True)
+    wanted = -(-steps // max(1, TARGET.get(size, TARGET[4]) // lanes))
+    chunk = max(MIN_CHUNK, -(-wanted // MIN_CHUNK) * MIN_CHUNK)
+    return Plan(64, 1, unroll, 0 if chunk >= steps else chunk, 0 if size >= 4 and not backward else 3)

@@ -1,4 +1,4 @@
-"""How kernels walk along time: pointers, loads a turn ahead, selection by the mask, chunks joined one after another."""
+"""How kernels walk along time: pointers, loads ahead of use, selection by the mask, chunks joined one after another."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from rrnn.ir import Op, Program
 
 
 class Walk:
-    def __init__(self, program: Program, unroll: int, every: int) -> None:
-        self.program, self.unroll, self.every = program, unroll, every
+    def __init__(self, program: Program, unroll: int, every: int, stages: int) -> None:
+        self.program, self.unroll, self.every, self.stages = program, unroll, every, stages
         self.S, self.K = len(program.states), len(program.projections)
 
     # ---- pieces ------------------------------------------------------------------------------------------------
@@ -38,11 +38,14 @@ class Walk:
         when: str = "",
         *,
         grad: bool = False,
+        again: bool = False,
     ) -> None:
         """All loads of some steps (at the pointers plus offset·stride), before any arithmetic. `when`: a condition of
-        the whole program under which there is anything to load."""
+        the whole program under which there is anything to load. `again`: for the last time, from the L2."""
         used = {(i.op, i.attr) for i in program.instructions}
         ok = f"mask=d < tl.where({when}, D, 0), other=0.0" if when else "mask=ok, other=0.0"
+        if again:
+            ok += ', eviction_policy="evict_first"'
         for j, at in enumerate(offsets):
             for p in range(self.K):
                 if (Op.PREACT, p) in used:
@@ -67,8 +70,10 @@ class Walk:
         grad: bool,
         store: bool,
         body: Callable[[], None],
+        again: bool = False,
     ) -> None:
-        """A loop over turns of `steps` steps that loads the next turn before it computes the current one."""
+        """A loop over turns of `steps` steps, whose loads are ahead of its arithmetic: by the stages of Triton's
+        pipeline, through shared memory; without stages by one turn, in registers, which starts quicker."""
         places = self._pointers(grad=grad, store=store)
         read = {
             name: stride for name, (_, stride) in places.items() if name in ("xp", "mp", "ip", "gp", "sp")
@@ -80,12 +85,21 @@ class Walk:
                 by = 1 if name == "sp" else steps
                 k(f"{name} {move} {by} * ({places[name][1]})")
 
-        self._loads(k, program, range(steps), "a", "turns > 0", grad=grad)
+        if self.stages:
+            k(f"for _ in tl.range(0, turns, num_stages={self.stages}):")
+            k.depth += 1
+            self._loads(k, program, range(steps), "a", grad=grad, again=again)
+            body()
+            advance(places)
+            k(f"t {move} {steps}")
+            k.depth -= 1
+            return
+        self._loads(k, program, range(steps), "a", "turns > 0", grad=grad, again=again)
         k("for turn in range(0, turns):")
         k.depth += 1
         advance(read)
         first = len(k.lines)
-        self._loads(k, program, range(steps), "n", "turn + 1 < turns", grad=grad)
+        self._loads(k, program, range(steps), "n", "turn + 1 < turns", grad=grad, again=again)
         loaded = [line.strip() for line in k.lines[first:]]
         body()
         advance(name for name in places if name not in read)
@@ -121,8 +135,10 @@ class Walk:
         keys: list[tuple[int, int]],
         renew: Callable[[Kernel, Callable[[int, int], str]], None],
     ) -> str:
-        """Walk chunks from `c0` by `step`, C of them; the state before each goes to `starts`, the last to `final`."""
+        """Walk `chunks` chunks from the first (step 1) or the last (step −1); the state before each goes to `starts`,
+        the last to `final`."""
         k, group = Kernel(), 8
+        k("c = tl.cast(tl.where(step > 0, 0, chunks - 1), tl.int64)")
         k(*(f"z{s} = tl.load(first + {s} * lanes + lane, mask=ok, other=0.0)" for s in range(self.S)))
 
         def body(steps: int) -> None:
@@ -139,9 +155,9 @@ class Walk:
             k(f"c += {steps} * step")
             k.depth -= 1
 
-        k(f"for _ in range(0, C // {group}):")
+        k(f"for _ in range(0, chunks // {group}):")
         body(group)
-        k(f"for _ in range(0, C % {group}):")
+        k(f"for _ in range(0, chunks % {group}):")
         body(1)
         k(*(f"tl.store(final + {s} * lanes + lane, z{s}, mask=ok)" for s in range(self.S)))
-        return k.text(name, "first, entries, starts, final, B, D, C, c0, T, step, BLOCK: tl.constexpr,")
+        return k.text(name, "first, entries, starts, final, B, D, chunks, step, BLOCK: tl.constexpr,")
