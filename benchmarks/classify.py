@@ -23,7 +23,7 @@ import torch
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.ranges import settings
-from rrnn.tasks.classify.train import Result, train
+from rrnn.tasks.classify.train import Summary, train
 from rrnn.tasks.search_workers import side_by_side
 
 
@@ -32,8 +32,8 @@ def data_of(base: ClassifyConfig) -> Prepared:
     return prepare(base)
 
 
-def one(base: ClassifyConfig, capture: bool, config: ClassifyConfig) -> Result:
-    return train(config, data=data_of(base), capture=capture)
+def one(base: ClassifyConfig, capture: bool, config: ClassifyConfig) -> Summary:
+    return train(config, data=data_of(base), capture=capture).summary
 
 
 def measure(
@@ -43,7 +43,7 @@ def measure(
     if args.epochs:
         configs = [config.replace(epochs=args.epochs) for config in configs]
     start = time.perf_counter()
-    results: list[Result] = []
+    results: list[Summary] = []
     for config, answer in side_by_side(
         partial(one, base, capture), configs, processes=processes, threads=threads
     ):

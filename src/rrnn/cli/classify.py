@@ -42,13 +42,17 @@ def train(options: Train) -> None:
     from rrnn.tasks.progress import show_progress
 
     changes = given(options.settings)
-    config = _read_config(options.config).replace(**changes) if options.config else ClassifyConfig(**changes)
+    config = (
+        _read_config(options.config).replace(**changes)
+        if options.config
+        else ClassifyConfig.for_data(**changes)
+    )
     folder = options.out or _folder(config)
     if options.resume and (folder / "config.json").exists():
         from rrnn.tasks.classify.trained import classify_run, read_config
 
         config = read_config(classify_run(folder)).replace(**changes)
-    result = train_model(config, folder, resume=options.resume, progress=show_progress())
+    result = train_model(config, folder, resume=options.resume, progress=show_progress()).summary
     test = "" if result.test is None else f", test accuracy {result.test:.2f}"
     print(f"best epoch {result.best_epoch}: dev accuracy {result.dev:.2f}{test}; run: {folder}")
 
@@ -153,7 +157,7 @@ class Search:
 def search(options: Search) -> None:
     from rrnn.tasks.classify.search import search_classifier
 
-    config = ClassifyConfig(**given(options.common))
+    config = ClassifyConfig.for_data(**given(options.common))
     folder = options.out or _folder(config, "search")
     show = _Watch()
     found = search_classifier(

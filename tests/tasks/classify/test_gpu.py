@@ -58,7 +58,7 @@ def test_threads_equal_one_after_another() -> None:
     configs = [tiny_config(device="cuda", epochs=5, hidden_size=n) for n in (8, 12, 16, 20)]
     data = tiny(configs[0])
     job = partial(train, data=data)
-    alone = {c.hidden_size: r for c, r in side_by_side(job, configs)}
-    together = {c.hidden_size: r for c, r in side_by_side(job, configs, threads=4)}
+    alone = {c.hidden_size: r.summary for c, r in side_by_side(job, configs)}
+    together = {c.hidden_size: r.summary for c, r in side_by_side(job, configs, threads=4)}
     assert [alone[n].dev for n in sorted(alone)] == [together[n].dev for n in sorted(together)]
     assert [alone[n].test for n in sorted(alone)] == [together[n].test for n in sorted(together)]

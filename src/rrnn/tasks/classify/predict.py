@@ -40,14 +40,15 @@ def predict_file(
         rows = enumerate(model.stream(texts, window), start=1)
         write = csv.writer(out, lineterminator="\n").writerow
         if format == "csv":
-            write(["text", "label", *(f"p({label})" for label in model.labels)])
+            write(["row", "label", *(f"p({label})" for label in model.labels)])
         for number, (label, probabilities) in rows:
             counts[label or ""] += 1
             if format == "csv":
-                write([number, label, *(f"{probabilities[name]:.6f}" for name in probabilities)])
+                numbers = (f"{probabilities[name]:.6f}" if probabilities else "" for name in model.labels)
+                write([number, label, *numbers])
             else:
                 rounded = {name: round(p, 6) for name, p in probabilities.items()}
-                line = {"text": number, "label": label, "probabilities": rounded or None}
+                line = {"row": number, "label": label, "probabilities": rounded or None}
                 out.write(json.dumps(line, ensure_ascii=False) + "\n")
     return counts
 

@@ -15,7 +15,7 @@ from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.ranges import PAPER, with_setting
-from rrnn.tasks.classify.train import RESULT, Result, read_result, train
+from rrnn.tasks.classify.train import RESULT, Summary, read_summary, train
 from rrnn.tasks.runs import CONFIG
 from rrnn.tasks.search import Plan
 from rrnn.tasks.search_run import Standing, search
@@ -32,12 +32,8 @@ class Objective:
     base: ClassifyConfig
 
     def __call__(self, setting: Setting) -> tuple[float, dict[str, Any]]:
-        result = train(with_setting(self.base, setting), data=_data(self.base))
-        return result.dev, {
-            "best_epoch": result.best_epoch,
-            "epochs": result.epochs,
-            "seconds": result.seconds,
-        }
+        found = train(with_setting(self.base, setting), data=_data(self.base)).summary
+        return found.dev, {"best_epoch": found.best_epoch, "epochs": found.epochs, "seconds": found.seconds}
 
 
 @dataclass(frozen=True)
@@ -50,12 +46,12 @@ class Seeded:
     def run_folder(self, seed: int) -> Path:
         return Path(self.folder) / f"seed-{seed}"
 
-    def __call__(self, seed: int) -> Result:
+    def __call__(self, seed: int) -> Summary:
         folder = self.run_folder(seed)
         if (folder / RESULT).exists():
-            return read_result(folder)
+            return read_summary(folder)
         config = self.base.replace(seed=seed)
-        return train(config, folder, data=_data(self.base), resume=(folder / CONFIG).exists())
+        return train(config, folder, data=_data(self.base), resume=(folder / CONFIG).exists()).summary
 
 
 @lru_cache(maxsize=2)
@@ -70,7 +66,7 @@ class Found:
 
     config: ClassifyConfig
     dev: float
-    results: list[Result]
+    seeds: list[Summary]
 
 
 def search_classifier(
@@ -86,7 +82,7 @@ def search_classifier(
     sampler: Literal["random", "tpe"] = "random",
     search_seed: int = 0,
     watch: Callable[[Standing], None] = lambda _: None,
-    report: Callable[[Result], None] = lambda _: None,
+    report: Callable[[Summary], None] = lambda _: None,
 ) -> Found:
     """Search in the paper's ranges, then train the best setting with seeds 0, 1, … into folder/seed-0, …
 
@@ -120,9 +116,9 @@ def _final(
     seeds: int,
     workers: int,
     threads: bool,
-    report: Callable[[Result], None],
-) -> list[Result]:
-    job, results = Seeded(config, str(folder)), dict[int, Result]()
+    report: Callable[[Summary], None],
+) -> list[Summary]:
+    job, results = Seeded(config, str(folder)), dict[int, Summary]()
     left = [seed for seed in range(seeds) if not (job.run_folder(seed) / RESULT).exists()]
     done = [seed for seed in range(seeds) if seed not in left]
     count = max(1, min(workers, len(left)))
@@ -140,5 +136,5 @@ def as_json(found: Found) -> dict[str, Any]:
     return {
         "config": found.config.to_dict(),
         "dev": found.dev,
-        "results": [asdict(result) for result in found.results],
+        "seeds": [asdict(summary) for summary in found.seeds],
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rrnn.errors import RunError
-from rrnn.tasks.classify.train import RESULT, Result, read_result
+from rrnn.tasks.classify.train import RESULT, Summary, read_summary
 from rrnn.tasks.runs import read_config
 
 DATA = ("amazon", "sst", "subj", "cr")
@@ -50,7 +50,7 @@ class Row:
     difference: Difference | None
 
 
-def find_results(folders: Sequence[str | Path]) -> list[tuple[Path, Result]]:
+def find_results(folders: Sequence[str | Path]) -> list[tuple[Path, Summary]]:
     """Every finished classifier in these folders, at any depth: runs, and searches with their seeds."""
     found = []
     for folder in map(Path, folders):
@@ -61,7 +61,7 @@ def find_results(folders: Sequence[str | Path]) -> list[tuple[Path, Result]]:
             raise RunError(
                 f"there is no finished training of a classifier in {folder}: a run ends with {RESULT}"
             )
-        found += [(path, read_result(path)) for path in here]
+        found += [(path, read_summary(path)) for path in here]
     return found
 
 
@@ -73,7 +73,7 @@ def _runs(folder: Path) -> Iterator[Path]:
 
 def table_of(folders: Sequence[str | Path], reference: str = "LSTM") -> list[Row]:
     """A row for each model and data set that the paper has or we ran, each next to the paper's."""
-    tests: dict[tuple[str, str], dict[int, Result]] = {}
+    tests: dict[tuple[str, str], dict[int, Summary]] = {}
     where: dict[tuple[str, str, int], Path] = {}
     for path, result in find_results(folders):
         model = _zoo_name(result.cell)
@@ -95,7 +95,7 @@ def _zoo_name(cell: str) -> str:
     return next((name for name in PAPER if name.lower() == cell.lower()), cell)
 
 
-def _row(data: str, model: str, ours: dict[int, Result], others: dict[int, Result], reference: str) -> Row:
+def _row(data: str, model: str, ours: dict[int, Summary], others: dict[int, Summary], reference: str) -> Row:
     scores = {seed: r.test for seed, r in sorted(ours.items()) if r.test is not None}
     base = {seed: r.test for seed, r in others.items() if r.test is not None}
     gains = [scores[seed] - base[seed] for seed in scores if seed in base] if model != reference else []

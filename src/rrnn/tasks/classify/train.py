@@ -17,17 +17,17 @@ from rrnn.errors import RunError
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
-from rrnn.tasks.classify.trained import EMBEDDING, FACTS, cell_of
+from rrnn.tasks.classify.trained import EMBEDDING, FACTS, TrainedClassifier, cell_of
 from rrnn.tasks.classify.trainer import ClassifyTask
 from rrnn.tasks.plots import plot_losses
 from rrnn.tasks.runs import Run
-from rrnn.tasks.training import Outcome, Progress, fit
+from rrnn.tasks.training import Outcome, Progress, Record, fit
 
 RESULT = "result.json"
 
 
 @dataclass(frozen=True)
-class Result:
+class Summary:
     """What result.json says: of the epoch that was best on the development set."""
 
     cell: str
@@ -43,6 +43,15 @@ class Result:
     """Trained numbers."""
     seconds: float
     """Of this sitting."""
+
+
+@dataclass(frozen=True)
+class Result:
+    summary: Summary
+    model: TrainedClassifier
+    """With the best weights, on the device it was trained on."""
+    history: list[Record]
+    folder: Path | None
 
 
 def train(
@@ -76,23 +85,24 @@ def train(
             checkpoint_seconds=config.checkpoint_seconds,
             progress=progress,
         )
-        result = _result(task, outcome, time.monotonic() - start)
+        summary = _summarise(task, outcome, time.monotonic() - start)
         if run is not None:
-            write_atomic(run.folder / RESULT, (json.dumps(asdict(result), indent=2) + "\n").encode())
+            write_atomic(run.folder / RESULT, (json.dumps(asdict(summary), indent=2) + "\n").encode())
             progress.note(plot_losses(outcome.history, run.folder))
-        return result
     finally:
         if run is not None:
             run.close()
+    model = TrainedClassifier(task.model.eval(), data.vocabulary, data.labels, data.config)
+    return Result(summary, model, outcome.history, None if folder is None else Path(folder))
 
 
-def _result(task: ClassifyTask, outcome: Outcome, seconds: float) -> Result:
-    """With the best weights in the model."""
+def _summarise(task: ClassifyTask, outcome: Outcome, seconds: float) -> Summary:
+    """With the best weights in the model, which stay there."""
     best, config = outcome.best, task.config
     assert best is not None
     task.load_weights(best.weights)
     test = task.evaluate("test")["accuracy"] if "test" in task.splits else None
-    return Result(
+    return Summary(
         cell=config.cell,
         data=config.data,
         seed=config.seed,
@@ -144,11 +154,11 @@ def _facts(data: Prepared) -> dict[str, Any]:
     return {"labels": data.labels, "texts": sizes, "data_sha256": digest.hexdigest()}
 
 
-def read_result(folder: str | Path) -> Result:
+def read_summary(folder: str | Path) -> Summary:
     """Of a finished training."""
     path = Path(folder) / RESULT
     try:
-        return Result(**json.loads(path.read_text(encoding="utf-8")))
+        return Summary(**json.loads(path.read_text(encoding="utf-8")))
     except OSError:
         raise RunError(f"{folder} holds no finished training: there is no {RESULT} in it") from None
     except (ValueError, TypeError) as error:

@@ -126,10 +126,10 @@ class ClassifyTask:
         self._evaluation_totals.add_((torch.stack([losses, right]) * weights).sum(1))
 
     def end_epoch(self, epoch: int, dev: dict[str, float]) -> bool:
-        """Halves the learning rate after some epochs without a gain, stops after more."""
+        """Halves the learning rate after some epochs without a gain, stops after more, or where no gain is left."""
         if dev["accuracy"] > self.best:
             self.best, self.waited = dev["accuracy"], 0
-            return False
+            return self.best == 100
         self.waited += 1
         if self.waited % self.config.halve_after == 0:
             with self.graphs.on_stream():

@@ -1,0 +1,93 @@
+"""Who learns what: one unit of B, C, F and max-plus B, read out linearly, on tasks whose truth is an automaton.
+
+One unit is one automaton, so the answer is about automata: what a text's score can tell, not what many units together
+can. Counting is *leaky* in these cells. They couple u = (1 − f) ⊙ W_u v to the forget gate f, so a loop that keeps
+everything (f = 1) adds nothing (u = 0): a unit that counts forgets a little with every word, and the farther back an a
+or b lies, the less it weighs. `longer` shows it: the same question asked of texts eight times as long.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.evaluate import evaluate
+from rrnn.tasks.classify.prepare import prepare
+from rrnn.tasks.classify.train import train
+from rrnn.tasks.classify.trained import TrainedClassifier
+from rrnn.tasks.data.synthetic import NAMES, get_task
+
+CELLS = ("B", "C", "F", "B-max-plus")
+STARTS = 2
+LONGER, LONG_TEXTS = 8, 500
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Test accuracy in per cent of the start that was best on the development set."""
+
+    task: str
+    cell: str
+    test: float
+    longer: float | None
+    """On texts LONGER times as long; None where that is another question."""
+
+
+def who_learns_what(
+    cells: Sequence[str] = CELLS, tasks: Sequence[str] = tuple(NAMES), *, units: int = 1, epochs: int = 20
+) -> list[Learned]:
+    """Train every cell on every task. Within a minute on two cores."""
+    found = []
+    for task in tasks:
+        base = ClassifyConfig(
+            data=task,
+            hidden_size=units,
+            layers=1,
+            readout="linear",
+            embedding_size=16,
+            embedding_dropout=0.0,
+            recurrent_dropout=0.0,
+            vertical_dropout=0.0,
+            lr=2e-2,
+            l2=0.0,
+            epochs=epochs,
+            stop_after=12,
+            halve_after=5,
+            device="cpu",
+        )
+        data = prepare(base)
+        for cell in cells:
+            starts = [train(base.replace(cell=cell, seed=seed), data=data) for seed in range(STARTS)]
+            best = max(starts, key=lambda result: result.summary.dev)
+            assert best.summary.test is not None
+            longer = _on_longer_texts(best.model, task) if task == "synthetic:more-a-than-b" else None
+            found.append(Learned(task, cell, best.summary.test, longer))
+    return found
+
+
+def _on_longer_texts(model: TrainedClassifier, name: str) -> float:
+    """Several texts of the task one after another, with the automaton's answer for the whole."""
+    task, rng = get_task(name), random.Random(0)
+    texts = [tuple(word for _ in range(LONGER) for word in task.draw(rng)) for _ in range(LONG_TEXTS)]
+    labels = [model.labels.index("yes" if label else "no") for label in task.labels(texts)]
+    return evaluate(model, [list(text) for text in texts], labels).accuracy
+
+
+def to_markdown(rows: Sequence[Learned]) -> str:
+    """A line a task, a column a cell."""
+    cells = list(dict.fromkeys(row.cell for row in rows))
+    lines = [["yes for texts that …", *cells]]
+    for task in dict.fromkeys(row.task for row in rows):
+        here = {row.cell: row for row in rows if row.task == task}
+        lines.append([NAMES.get(task, task), *(f"{here[cell].test:.1f}" for cell in cells)])
+        if all(row.longer is not None for row in here.values()):
+            longer = (f"{here[cell].longer:.1f}" for cell in cells)
+            lines.append([f"… the same, {LONGER} times as long", *longer])
+    lines.insert(1, ["---"] * len(lines[0]))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
+        for line in lines
+    )
