@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager, nullcontext
 from importlib.util import find_spec
 
 import torch
@@ -13,6 +14,11 @@ WARM_UP = 1  # calls before a capture: kernels are compiled, libraries have thei
 def has_kernels(device: torch.device) -> bool:
     """Whether `rrnn.tasks.lm.kernels` run there; torch ops stand in for them."""
     return device.type == "cuda" and find_spec("triton") is not None
+
+
+def on(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the current device, wherever the tensors are."""
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 class Steps:
@@ -35,14 +41,15 @@ class Steps:
         if (graph := self._graphs.get(key)) is not None:
             return graph.replay()
         calls = self._calls[key] = self._calls.get(key, 0) + 1
-        if calls <= WARM_UP:
-            return self._beside(function)
-        graph = torch.cuda.CUDAGraph()
-        pool = next(iter(self._graphs.values())).pool() if self._graphs else None
-        with torch.cuda.graph(graph, pool=pool, stream=self._stream):
-            function()
-        self._graphs[key] = graph
-        graph.replay()
+        with on(self.device):
+            if calls <= WARM_UP:
+                return self._beside(function)
+            graph = torch.cuda.CUDAGraph()
+            pool = next(iter(self._graphs.values())).pool() if self._graphs else None
+            with torch.cuda.graph(graph, pool=pool, stream=self._stream):
+                function()
+            self._graphs[key] = graph
+            graph.replay()
 
     def _beside(self, function: Callable[[], None]) -> None:
         """On the stream that captures, so that what libraries keep per stream is there already."""

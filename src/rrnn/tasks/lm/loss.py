@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.tasks.lm.graph import has_kernels
+from rrnn.tasks.lm.graph import has_kernels, on
 
 CHUNK = 1 << 19  # numbers that a CPU's core keeps close
 AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of it on a CPU
@@ -97,18 +97,19 @@ def kernel_rows(
 
     losses = logits.new_empty(len(logits), dtype=torch.float32)
     run: Any = kernels.softmax_rows[(len(logits),)]
-    run(
-        logits,
-        bias,
-        targets,
-        losses,
-        vocabulary,
-        logits.shape[1],
-        0.0 if scale is None else scale,
-        WRITE=scale is not None,
-        BLOCK=min(BLOCK, 1 << math.ceil(math.log2(logits.shape[1]))),
-        **OPTIONS,
-    )
+    with on(logits.device):
+        run(
+            logits,
+            bias,
+            targets,
+            losses,
+            vocabulary,
+            logits.shape[1],
+            0.0 if scale is None else scale,
+            WRITE=scale is not None,
+            BLOCK=min(BLOCK, 1 << math.ceil(math.log2(logits.shape[1]))),
+            **OPTIONS,
+        )
     return losses
 
 

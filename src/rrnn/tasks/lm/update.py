@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rrnn.tasks.lm.averaging import Averages
-from rrnn.tasks.lm.graph import has_kernels
+from rrnn.tasks.lm.graph import has_kernels, on
 from rrnn.tasks.lm.weights import Weights
 
 PROGRAMS = 256  # that share a segment's norm
@@ -50,7 +50,8 @@ class Updater:
         """`gradients` are flat, one a segment (`Weights.gather`); they may be overwritten."""
         self.averages.count()
         if self.kernels:
-            self._with_kernels(gradients)
+            with on(self.control.device):
+                self._with_kernels(gradients)
         else:
             self._with_torch(gradients)
 
