@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import shutil
 import tarfile
 import urllib.error
@@ -18,6 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from rrnn.errors import DataError
 from rrnn.tasks.data.catalogue import Address, File, Source
@@ -43,47 +43,53 @@ def download(source: Source, target: Path, report: Report | None = None) -> None
     """Fetch all files of a data set into `target`."""
     with _workplace(target) as place:
         files, archives = place / "files", place / "archives"
-        files.mkdir()
-        archives.mkdir()
+        for folder in (files, archives):
+            shutil.rmtree(folder, ignore_errors=True)  # what a killed download left
+            folder.mkdir()
         shelf = _Shelf(archives, report)
         for file in source.files:
             _fetch_file(source.name, file, files, shelf, report)
-        target.mkdir(exist_ok=True)  # it may be there, with other files, which stay
-        for path in files.iterdir():
+        if not target.exists():
+            files.rename(target)
+            return
+        for path in files.iterdir():  # beside the files that are there
             path.replace(target / path.name)
 
 
 @contextmanager
 def _workplace(target: Path) -> Iterator[Path]:
-    """A folder of our own beside the target."""
+    """A folder beside the target, ours alone while we are in it."""
     place = target.with_name(f".{target.name}.part")
     parent_is_new = not target.parent.exists()
     try:
         place.mkdir(parents=True, exist_ok=True)
+        lock = (place / "lock").open("w")
     except OSError as error:
         raise DataError(
             f"{target.parent} cannot be written to: {error.strerror}; choose another folder"
         ) from None
-    lock = os.open(place, os.O_RDONLY) if fcntl else None
-    try:
-        if fcntl and lock is not None:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise DataError(
-                    f"another process is downloading {target.name} to {target.parent}: wait for it"
-                ) from None
-        for left in place.iterdir():
-            shutil.rmtree(left)
+    with lock:
+        _lock(lock, target)
         try:
             yield place
         finally:
             shutil.rmtree(place, ignore_errors=True)
             if parent_is_new and not any(target.parent.iterdir()):
                 target.parent.rmdir()
-    finally:
-        if lock is not None:
-            os.close(lock)
+
+
+def _lock(file: IO[str], target: Path) -> None:
+    """The system gives the lock back when its process ends, however it ends. Some file systems have none."""
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise DataError(
+            f"another process is downloading {target.name} to {target.parent}: wait for it"
+        ) from None
+    except OSError:
+        return
 
 
 class _Shelf:
