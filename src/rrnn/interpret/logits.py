@@ -74,7 +74,7 @@ def logit_contributions(reading: Reading, head: Head, *, affine: bool = False) -
     found = [prefix_scores(part, reading.valid) for part in reading.parts]
     with torch.enable_grad():
         scores = torch.cat(found, -1).requires_grad_()
-        logits = head(outputs(reading, scores)).double()
+        logits = head(outputs(reading, scores)).cpu().double()
         if logits.dim() != 2 or logits.shape[0] != len(reading.tokens):
             raise ShapeError(f"the head must return logits (batch, classes); got shape {tuple(logits.shape)}")
         rows = [
@@ -82,7 +82,7 @@ def logit_contributions(reading: Reading, head: Head, *, affine: bool = False) -
             for c in range(logits.shape[1])
         ]
     with torch.no_grad():
-        base = head(outputs(reading, torch.zeros_like(scores))).double()
+        base = head(outputs(reading, torch.zeros_like(scores))).cpu().double()
         split = [_split(reading, gradient) for gradient in rows]
     by_unit = torch.stack([(gradient * scores.detach()).sum(0) for gradient in rows], 1)
     plain = all(cell.output_expr == ex.score for cell in reading.layer.cell_types)
@@ -132,9 +132,9 @@ def outputs(reading: Reading, scores: Tensor) -> Tensor:
         value = Evaluator({**leaf.leaves, "score": here}, cell.semiring, here)
         found.append(value(cell.output_expr).expand_as(here))
         start += width
-    out = torch.cat(found, -1).to(reading.x.dtype)
+    out = torch.cat(found, -1)
     out = out if reading.valid is None else torch.where(reading.valid.unsqueeze(-1), out, 0.0)
-    return reading.in_order(out)
+    return reading.in_order(out).to(reading.x)
 
 
 def _split(reading: Reading, gradient: Tensor) -> tuple[Tensor, Tensor]:

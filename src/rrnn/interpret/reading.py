@@ -2,7 +2,8 @@
 
     reading = read(rnn, vectors, ["not", "very", "good"])
 
-The other functions of this package take a reading. Numbers are float64, whatever the layer computes in.
+The other functions of this package take a reading. Its numbers are float64 on the CPU, wherever the layer computes
+and in whatever dtype.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Reading:
         steps, batch = self.x.shape[:2]
         if all(n == steps for n in self.lengths):
             return None
-        return mask_of_lengths(self.lengths, steps, batch, self.x.device)
+        return mask_of_lengths(self.lengths, steps, batch, torch.device("cpu"))
 
     def position(self, sentence: int, step: int) -> int:
         """Where in the sentence the layer is at a step: a backward layer begins at the end."""
@@ -172,21 +173,25 @@ def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> li
     if history is None and layer.window > 1:
         history = x.new_zeros(layer.window - 1, *x.shape[1:])
     y, _ = layer.project(x, history, None, True, None)
-    y, columns = y.double(), {(r.cell, r.name): slice(r.start, r.stop) for r in layer.rows}
+    y, columns = _exact(y), {(r.cell, r.name): slice(r.start, r.stop) for r in layer.rows}
     evaluators, unit = [], 0
     for c, (cell, width) in enumerate(zip(layer.cell_types, layer.widths, strict=True)):
         numbers = layer.numbers(c)
-        found = {name: value.double() for name, value in numbers.parameter.named_parameters()}
+        found = {name: _exact(value) for name, value in numbers.parameter.named_parameters()}
         for (owner, name), where in columns.items():
             if owner == c:
                 bias = numbers.of(f"{name}.bias")
-                found[name] = y[..., where] if bias is None else y[..., where] + bias.double()
+                found[name] = y[..., where] if bias is None else y[..., where] + _exact(bias)
         if layer.programs[c].uses_input:
-            whole = y[..., columns[-1, "input"]] if (-1, "input") in columns else x.double()
+            whole = y[..., columns[-1, "input"]] if (-1, "input") in columns else _exact(x)
             found["input"] = whole[..., unit : unit + width]
         evaluators.append(Evaluator(found, cell.semiring, y))
         unit += width
     return evaluators
+
+
+def _exact(x: Tensor) -> Tensor:
+    return x.detach().cpu().double()
 
 
 def _part(moves: Moves, value: Evaluator, units: range, shape: Sequence[int]) -> Part:

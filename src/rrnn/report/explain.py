@@ -223,7 +223,8 @@ Head = Callable[[Tensor], Tensor]
 
 def _head(module: TextClassifier, steps: int, weigh: Tensor) -> Head:
     """From the first layer's outputs (T, 1, H) to the margin (1, 1)."""
-    mask, lengths = torch.ones(steps, 1, dtype=torch.bool), torch.tensor([steps])
+    mask = torch.ones(steps, 1, dtype=torch.bool, device=weigh.device)
+    lengths = torch.tensor([steps], device=weigh.device)
 
     def margin(h: Tensor) -> Tensor:
         for layer in list(module.layers)[1:]:

@@ -14,8 +14,9 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --for: 60 200 110; --against: 240 100 100; } }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 .words { line-height: 2.2; font-size: 1.15rem; margin: 0.3rem 0 1rem; overflow-wrap: anywhere; }
-.words span { padding: 0.15rem 0.3rem; border-radius: 0.3rem; }
-.unknown { text-decoration: underline dotted; }
+.words span { display: inline-block; line-height: 1.5; padding: 0 0.3rem; border-radius: 0.3rem; }
+.words sub { font-size: 0.65em; margin-left: 0.15em; opacity: 0.85; }
+.unknown { font-style: normal; text-decoration: underline dotted; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; }
 th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
@@ -29,7 +30,8 @@ def page(explanations: Sequence[tuple[str, Explanation]], cell: Cell | None = No
     """A whole page of (text, explanation), with the picture of the cell."""
     picture = "" if cell is None else f"<figure>{to_svg(cell)}</figure>"
     bodies = "\n".join(
-        f"<section>\n<h2>{escape(text)}</h2>\n{fragment(each)}\n</section>" for text, each in explanations
+        f"<section>\n<h2>{escape(shorten(text))}</h2>\n{fragment(each)}\n</section>"
+        for text, each in explanations
     )
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -39,11 +41,17 @@ def page(explanations: Sequence[tuple[str, Explanation]], cell: Cell | None = No
     )
 
 
+def shorten(text: str, characters: int = 120) -> str:
+    """A text as a heading."""
+    text = " ".join(text.split())
+    return text if len(text) <= characters else f"{text[:characters]}…"
+
+
 def fragment(explanation: Explanation) -> str:
     """One explanation, to stand inside a page that has `STYLE`."""
     e = explanation
     chances = ", ".join(f"{escape(name)} {p:.1%}" for name, p in e.probabilities.items())
-    margin = f"Margin of {escape(e.target)}: {e.margin:+.3f}."
+    margin = f"Margin of {escape(e.target)}: {_signed(e.margin)}."
     parts = [
         f"<p>Prediction: <strong>{escape(e.label)}</strong> ({chances}). {margin}</p>",
         _words(e, "Lost without the word (exact)", [word.without for word in e.words]),
@@ -56,11 +64,11 @@ def fragment(explanation: Explanation) -> str:
             )
         )
         rest = (
-            f" First order leaves {e.unexplained:+.3f} unexplained."
+            f" First order leaves {_signed(e.unexplained)} unexplained."
             if not e.exact and e.unexplained is not None
             else ""
         )
-        parts.append(f'<p class="note">Margin with all scores at zero: {e.base or 0.0:+.3f}.{rest}</p>')
+        parts.append(f'<p class="note">Margin with all scores at zero: {_signed(e.base or 0.0)}.{rest}</p>')
     if e.units:
         parts.append(_units(e.units))
     if e.note:
@@ -83,14 +91,19 @@ def _words(e: Explanation, title: str, values: list[float]) -> str:
 def _word(word: Word, value: float, largest: float) -> str:
     colour = "--for" if value > 0 else "--against"
     style = f"background: rgb(var({colour}) / {0.55 * shade(value, largest):.2f})"
-    classes = "" if word.known else ' class="unknown" title="not in the vocabulary"'
-    return f'<span{classes} style="{style}">{escape(word.token)}<sub>{value:+.2f}</sub></span>'
+    text = escape(word.token)
+    text = text if word.known else f'<i class="unknown" title="not in the vocabulary">{text}</i>'
+    return f'<span style="{style}">{text}<sub>{_signed(value, 2)}</sub></span>'
+
+
+def _signed(value: float, digits: int = 3) -> str:
+    return f"{value:+.{digits}f}".replace("-", "−")
 
 
 def _units(units: Sequence[Unit]) -> str:
     rows = "\n".join(
         f"<tr><td>{unit.unit}{' ←' if unit.direction == 'backward' else ''} ({escape(unit.cell)})</td>"
-        f'<td class="number">{unit.adds:+.3f}</td><td class="number">{unit.score:.3f}</td>'
+        f'<td class="number">{_signed(unit.adds)}</td><td class="number">{_signed(unit.score)}</td>'
         f"<td>{_list([(p.text, p.weight) for p in unit.phrases])}</td>"
         f"<td>{_list([(p.text, p.weight) for p in unit.paths])}{_covered(unit)}</td></tr>"
         for unit in units
@@ -107,7 +120,7 @@ def _units(units: Sequence[Unit]) -> str:
 
 
 def _list(found: list[tuple[str, float]]) -> str:
-    return "<br>".join(f"{escape(text or '∅')} {weight:+.3f}" for text, weight in found)
+    return "<br>".join(f"{escape(text or '∅')} {_signed(weight)}" for text, weight in found)
 
 
 def _covered(unit: Unit) -> str:

@@ -1,0 +1,86 @@
+"""`rrnn explain`, as users call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rrnn.cli import main
+from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.train import train
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "F"
+    train(ClassifyConfig(hidden_size=4, embedding_size=6, layers=1, epochs=1, device="cpu"), folder)
+    return folder
+
+
+def call(capsys: pytest.CaptureFixture[str], *args: object) -> tuple[int, str, str]:
+    code = main(["explain", *map(str, args)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_the_terminal(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, run_folder, "this was not good [red]", "good", "--units", 2, "--paths", 1)
+    assert (code, err) == (0, "")
+    assert out.count("the strongest units of the first layer") == 2 and out.count("adds") >= 4
+    assert "this was not good [red]" in out  # what looks like markup is text
+    assert "[red] (unknown)" in out and "lost without the word (exact)" in out and "(first-order)" in out
+    assert out.count("\n  unit ") == 4 and out.count("    finds  ") == 4 and "of Σ|paths|" in out
+
+
+def test_colours(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    _, out, _ = call(capsys, run_folder, "this was not good")
+    assert "\x1b[30;48;2;" in out
+
+
+def test_json_and_label(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    margins = []
+    for label in ("yes", "no"):
+        code, out, _ = call(capsys, run_folder, "not good", "--label", label, "--json")
+        (found,) = json.loads(out)["explanations"]
+        assert (
+            code == 0 and found["target"] == label and [w["token"] for w in found["words"]] == ["not", "good"]
+        )
+        margins.append(found["margin"])
+    assert margins[0] == pytest.approx(-margins[1])
+
+
+def test_html(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "page.html"
+    code, out, _ = call(capsys, run_folder, "not good", "a good film", "--html", file)
+    assert code == 0 and out == f"written: {file}\n"
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("<!DOCTYPE html>") and text.count("<section>") == 2 and "<svg" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), "there is no text to explain"),
+        (("",), "there is no word in this text"),
+        (("good", "--label", "maybe"), "the labels of this model are"),
+        (("good", "--units", "0"), "--units is how many to show, at least 1; got 0"),
+        (("good", "--html", "/nowhere/at/all.html"), "/nowhere/at/all.html: No such file or directory"),
+    ],
+)
+def test_mistakes(
+    run_folder: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], message: str
+) -> None:
+    code, out, err = call(capsys, run_folder, *args)
+    assert (code, out) == (2, "") and message in err and len(err.splitlines()) == 1
+
+
+def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, tmp_path / "none", "good")
+    assert code == 2 and err.startswith("error: ")

@@ -1,0 +1,181 @@
+"""Explanations of text classifiers: what they say of words and units is so, for every kind of model."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import torch
+from layer_cases import randomised
+
+from rrnn import zoo
+from rrnn.automata import Cell, score
+from rrnn.errors import DataError
+from rrnn.report.explain import Explanation, explain
+from rrnn.report.explain_html import page
+from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.classify.trained import TrainedClassifier
+from rrnn.tasks.vocabulary import Vocabulary
+
+WORDS = ["not", "very", "good", "a", "film"]
+TEXT = "a film not very good"
+
+
+def classifier(
+    labels: tuple[str, ...] = ("no", "yes"), template: Cell | None = None, **options: Any
+) -> TrainedClassifier:
+    """A small model with random weights."""
+    config = ClassifyConfig(**{"hidden_size": 4, "embedding_size": 3, "layers": 1, **options})
+    vocabulary = Vocabulary.build(WORDS, specials=("<pad>",), unknown="<unk>")
+    module = TextClassifier(config, len(vocabulary), len(labels), cell=template)
+    return TrainedClassifier(randomised(module, 3).eval(), vocabulary, labels, config)
+
+
+def margin(model: TrainedClassifier, text: str, target: str) -> float:
+    """Straight from the probabilities: log-odds, of several labels with the mean of the others' logarithms."""
+    chances = model.predict([text])[0].probabilities
+    logs = {name: torch.tensor(p).double().log().item() for name, p in chances.items()}
+    others = [value for name, value in logs.items() if name != target]
+    return logs[target] - sum(others) / len(others)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "one layer": {},
+    "two layers": {"layers": 2},
+    "both directions": {"bidirectional": True, "layers": 2, "pooling": "mean"},
+    "max": {"pooling": "max"},
+    "attention": {"pooling": "attention", "bidirectional": True},
+    "windows": {"cell": "QRNN2", "readout": "linear"},
+    "highway": {"cell": "SRU", "layers": 2},
+    "max-plus": {"cell": "B-max-plus", "layers": 2},
+    "SoPa": {"cell": "SoPa2", "pooling": "max"},
+    "LSTM": {"cell": "LSTM", "layers": 2},
+    "three labels": {"labels": ("bad", "so-so", "fine")},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deleting_a_word_costs_what_it_says(kind: str) -> None:
+    model = classifier(**KINDS[kind])
+    for target in (None, model.labels[0]):
+        found = explain(model, TEXT, target=target)
+        assert found.label == model.predict([TEXT])[0].label
+        assert found.target == (target or found.label)
+        assert found.margin == pytest.approx(margin(model, TEXT, found.target), abs=1e-5)
+        for i, word in enumerate(found.words):
+            shorter = " ".join(w for j, w in enumerate(TEXT.split()) if j != i)
+            expected = found.margin - margin(model, shorter, found.target)
+            assert word.without == pytest.approx(expected, abs=1e-5)
+        json.dumps(found.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("max-plus", "SoPa", "LSTM")])
+def test_what_words_add_makes_up_the_margin(kind: str) -> None:
+    found = explain(classifier(**KINDS[kind]), TEXT)
+    adds = [word.adds for word in found.words if word.adds is not None]
+    assert len(adds) == 5 and not found.exact
+    assert found.base is not None and found.unexplained is not None
+    assert found.base + sum(adds) + found.unexplained == pytest.approx(found.margin, abs=1e-5)
+
+
+def test_first_order_is_right_for_small_scores() -> None:
+    """The smaller the scores, the less the tanh and the MLP bend: what is left falls with their square."""
+    left = []
+    for size in (0.1, 0.05):
+        model = classifier(layers=1)
+        with torch.no_grad():
+            weight = model.module.layers[0].layers[0].weight
+            for r in model.module.layers[0].layers[0].rows:
+                if r.name.startswith("u"):
+                    weight[r.start : r.stop] *= size
+        found = explain(model, TEXT)
+        assert found.unexplained is not None
+        left.append(abs(found.unexplained))
+    assert left[1] < 0.6 * left[0] and left[0] < 0.01
+
+
+@pytest.mark.parametrize("pooling", ["last", "mean"])
+def test_a_linear_read_out_on_scores_is_exact(pooling: str) -> None:
+    model = classifier(template=zoo.get_cell("F").output(score), readout="linear", pooling=pooling)
+    found = explain(model, TEXT)
+    assert found.exact and found.unexplained == pytest.approx(0.0, abs=1e-6)
+    assert not explain(classifier(template=zoo.get_cell("F").output(score), pooling=pooling), TEXT).exact
+
+
+def test_units_are_the_strongest_with_what_they_found() -> None:
+    model = classifier()
+    found = explain(model, TEXT, units=3, paths=2)
+    sizes = [abs(unit.adds) for unit in found.units]
+    assert sizes == sorted(sizes, reverse=True) and len(found.units) == 3
+    every = explain(model, TEXT, units=99)
+    assert len(every.units) == 4
+    total = sum(word.adds or 0.0 for word in every.words)
+    assert sum(unit.adds for unit in every.units) == pytest.approx(total)
+    for unit in found.units:
+        assert len(unit.paths) == 2 and unit.direction == "forward" and unit.cell == "F"
+        assert 0 < (unit.covered or 0) <= 1
+        assert all(set(phrase.tokens) <= set(TEXT.split()) for phrase in unit.phrases)
+
+
+def test_max_plus_shows_paths_and_says_why_nothing_adds_up() -> None:
+    found = explain(classifier(cell="B-max-plus"), TEXT)
+    assert all(word.adds is None for word in found.words) and found.units
+    assert "Scores over max-plus are no sums" in found.note
+    for unit in found.units:
+        assert unit.covered is None and unit.paths[0].weight == pytest.approx(unit.score)
+
+
+def test_what_is_no_automaton_says_so() -> None:
+    found = explain(classifier(cell="LSTM"), TEXT)
+    assert found.units == () and "LSTM has no automata inside" in found.note
+
+
+def test_unknown_words_and_one_word() -> None:
+    found = explain(classifier(), "good Zyx")
+    assert [(w.token, w.known) for w in found.words] == [("good", True), ("zyx", False)]
+    assert len(explain(classifier(), "good").words) == 1  # without it there is an empty text
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: explain(m, " "), "there is no word in this text"),
+        (lambda m: explain(m, 3), "a text to explain is a str; got int"),
+        (lambda m: explain(m, "good", target="maybe"), "the labels of this model are no, yes; got 'maybe'"),
+    ],
+)
+def test_mistakes(call: Any, message: str) -> None:
+    with pytest.raises(DataError, match=re.escape(message)):
+        call(classifier())
+
+
+# ---- pages ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["one layer", "both directions", "max-plus", "LSTM"])
+def test_a_page_is_whole_and_calls_nobody(kind: str) -> None:
+    model = classifier(cleaning="none", **KINDS[kind])
+    hostile = 'good <script>alert("x")</script> & not'
+    found = explain(model, hostile)
+    text = page([(hostile, found)], None if kind == "LSTM" else zoo.get_cell("F"))
+    assert "<script" not in text and "&lt;script&gt;" in text
+    links = re.findall(r"""(?:src|href)\s*=|url\(|@import|https?://(?!www\.w3\.org/)""", text)
+    assert not links
+    assert text.count("<svg") == (kind != "LSTM")
+    for word in found.words:
+        assert f"{word.without:+.2f}".replace("-", "−") in text
+    balance = {
+        tag: text.count(f"<{tag}>") + text.count(f"<{tag} ") - text.count(f"</{tag}>")
+        for tag in ("p", "span", "table", "td", "section", "h2")
+    }
+    assert not any(balance.values()), balance
+
+
+def test_kinds_of_contributions_are_named() -> None:
+    exact = explain(classifier(template=zoo.get_cell("F").output(score), readout="linear"), TEXT)
+    assert "(exact)</h3>" in page([("x", exact)]) and "first-order" not in page([("x", exact)])
+    assert "(first-order)" in page([("x", explain(classifier(), TEXT))])
+    assert isinstance(exact, Explanation)
