@@ -58,6 +58,11 @@ def test_a_long_epoch_has_lines_of_its_own() -> None:
     progress.every = 0.0
     fit(ToyTask(), epochs=1, progress=progress, checkpoint_seconds=0)
     assert stream.getvalue().startswith("epoch 1: step 1/2  loss ")
+    progress = PlainProgress(stream, perplexity=True)
+    progress.every = 0.0
+    progress.begin(2, [])
+    progress.step(1, 1, 4, 4.0, 1234.5)
+    assert "epoch 1: step 1/4  ppl 54.60  1,234 tokens/s  0:00 left\n" in stream.getvalue()
 
 
 def test_a_terminal_has_a_bar_and_the_lines() -> None:

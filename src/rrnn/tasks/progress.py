@@ -11,15 +11,15 @@ from typing import IO, Any
 from rrnn.tasks.training import Progress, Record
 
 
-def show_progress(stream: IO[str] | None = None) -> Progress:
-    """What suits the stream, which is stdout."""
+def show_progress(stream: IO[str] | None = None, *, perplexity: bool = False) -> Progress:
+    """What suits the stream, which is stdout. `perplexity`: losses are shown as such, and tokens are counted."""
     out = sys.stdout if stream is None else stream
     if out.isatty():
         try:
-            return LiveProgress(out)
+            return LiveProgress(out, perplexity)
         except ModuleNotFoundError:  # no rich
             pass
-    return PlainProgress(out)
+    return PlainProgress(out, perplexity)
 
 
 class PlainProgress(Progress):
@@ -27,8 +27,8 @@ class PlainProgress(Progress):
 
     every = 60.0
 
-    def __init__(self, stream: IO[str]) -> None:
-        self.stream = stream
+    def __init__(self, stream: IO[str], perplexity: bool = False) -> None:
+        self.stream, self.perplexity = stream, perplexity
 
     def begin(self, epochs: int, history: list[Record]) -> None:
         self.clock = Clock(epochs, len(history))
@@ -39,8 +39,9 @@ class PlainProgress(Progress):
     def step(self, epoch: int, done: int, steps: int, loss: float, speed: float) -> None:
         if time.monotonic() - self._last >= self.every:
             self._last = time.monotonic()
+            numbers = _numbers(loss, speed, self.perplexity)
             left = self.clock.left(epoch - 1 + done / steps)
-            self.note(f"epoch {epoch}: step {done}/{steps}  loss {loss:.4f}  {speed:,.0f}/s  {left}")
+            self.note(f"epoch {epoch}: step {done}/{steps}  {numbers}  {left}".rstrip())
 
     def epoch(self, record: Record, is_best: bool) -> None:
         self._last = time.monotonic()
@@ -55,11 +56,12 @@ class PlainProgress(Progress):
 class LiveProgress(Progress):
     """rich's bar for the epoch, with what PlainProgress prints above it."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: IO[str], perplexity: bool = False) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, TextColumn
         from rich.progress import Progress as Bar
 
+        self.perplexity = perplexity
         self.bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -77,7 +79,7 @@ class LiveProgress(Progress):
             self.note(f"resumed after epoch {len(history)}")
 
     def step(self, epoch: int, done: int, steps: int, loss: float, speed: float) -> None:
-        numbers = f"loss {loss:.4f}  {speed:,.0f}/s  {self.clock.left(epoch - 1 + done / steps)}"
+        numbers = f"{_numbers(loss, speed, self.perplexity)}  {self.clock.left(epoch - 1 + done / steps)}"
         title = f"epoch {epoch}/{self.epochs}"
         self.bar.update(self.line, description=title, total=steps, completed=done, numbers=numbers)
 
@@ -128,6 +130,12 @@ def describe(record: Record) -> str:
         if key.endswith("_per_s")
     ]
     return "  ".join(parts)
+
+
+def _numbers(loss: float, speed: float, perplexity: bool) -> str:
+    if perplexity:
+        return f"ppl {_perplexity(loss)}  {speed:,.0f} tokens/s"
+    return f"loss {loss:.4f}  {speed:,.0f}/s"
 
 
 def _perplexity(loss: float) -> str:

@@ -64,7 +64,7 @@ def train(
     device = pick_device(config.device)
     with join_group(device) as group:
         device = f"cuda:{group.local_rank}" if device == "cuda" else device
-        progress = (progress or show_progress()) if group.is_first else Progress()
+        progress = (progress or show_progress(perplexity=True)) if group.is_first else Progress()
         work = prepare(config)
         progress.note(work.describe())
         run = _open_run(work, folder, resume, group)
