@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
@@ -17,6 +16,7 @@ from rrnn.errors import CellError
 from rrnn.ir import Program, lower
 from rrnn.nn.init import is_forget_gate, uniform_rows
 from rrnn.nn.masks import Window, zero_padding
+from rrnn.nn.product import linear
 from rrnn.nn.rows import Rows, add_columns, count, rows_of
 from rrnn.nn.state import LayerState
 from rrnn.ops import initial_state, rational
@@ -201,13 +201,13 @@ class RationalLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """(pre-activations (T, B, rows) without biases, the next history)."""
         if self.window == 1:
-            return F.linear(x if drop is None else x * drop, self.weight), None
+            return linear(x if drop is None else x * drop, self.weight), None
         assert history is not None
         window = Window(x, history, mask, prefix)
         inputs = window.inputs if drop is None else window.inputs * drop.to(x.dtype)
-        y = F.linear(inputs[window.reach :], self.weight)
+        y = linear(inputs[window.reach :], self.weight)
         for k, weight in self._lags():
-            y = add_columns(y, F.linear(window.lag(k, inputs), weight), self.lag_rows(k))
+            y = add_columns(y, linear(window.lag(k, inputs), weight), self.lag_rows(k))
         return y, window.latest()
 
     def _zone_out(self, y: Tensor) -> Tensor:

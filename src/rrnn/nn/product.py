@@ -1,0 +1,86 @@
+"""The matrix product of a layer. In training on AMD's processors, torch's own (MKL) loses 5 to 25 % against oneDNN,
+which torch has on board, too: most where rows are no multiple of a vector, such as the paper's 650 units.
+
+Used where it was measured to gain, else `F.linear`; results differ by rounding only.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rrnn.backends.native.compiler import cpu
+
+WORTH = 1 << 26
+"""Multiplications: below, the product is over before oneDNN has arranged its weight."""
+MANY_ROWS = 2048
+"""Beyond, the weight's gradient stays with MKL: oneDNN transposes a copy of the output's."""
+
+
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """x (T, B, I) times weightᵀ (I, rows)."""
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+        return F.linear(x, weight)
+    if x.numel() * weight.shape[0] < WORTH or not _plain(x, weight) or not _onednn_gains():
+        return F.linear(x, weight)
+    return _Linear.apply(x, weight)  # pyright: ignore[reportReturnType]
+
+
+def _plain(x: Tensor, weight: Tensor) -> bool:
+    """Tensors that a foreign kernel may read: float32 on the CPU, no subclass, no transform or cast under way."""
+    return (
+        (x.requires_grad or weight.requires_grad)
+        and x.dtype == weight.dtype == torch.float32
+        and x.device.type == weight.device.type == "cpu"
+        and type(x) is Tensor
+        and type(weight) in (Tensor, nn.Parameter)
+        and weight.is_contiguous()
+        and torch.backends.mkldnn.enabled  # pyright: ignore[reportAttributeAccessIssue]
+        and not torch.is_autocast_enabled("cpu")
+        and not torch._C._are_functorch_transforms_active()
+        and torch.autograd.forward_ad._current_level < 0
+    )
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """a bᵀ, by oneDNN; b may be a transposed view."""
+    return torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
+
+
+@cache
+def _onednn_gains() -> bool:
+    """Whether this is a processor where it was measured, and this torch has the operation (it is torch's own affair)
+    and computes with it what we expect."""
+    if "AMD" not in cpu() or not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
+        return False
+    a, b = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(3, 4)
+    try:
+        return torch.equal(_product(a, b.T), a @ b) and torch.equal(_product(b.T, a), b.T @ a.T)
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _product(x, weight)
+
+    @staticmethod
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, grad: Tensor
+    ) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        rows, inputs = grad.flatten(0, -2), x.flatten(0, -2).contiguous()
+        twice = torch.is_grad_enabled()  # create_graph=True: operations that have gradients
+        grad_x = grad_weight = None
+        if ctx.needs_input_grad[0]:
+            grad_x = grad @ weight if twice else _product(grad, weight.T)
+        if ctx.needs_input_grad[1]:
+            many = rows.shape[0] > MANY_ROWS
+            grad_weight = rows.T @ inputs if twice or many else _product(rows.T, inputs.T)
+        return grad_x, grad_weight
