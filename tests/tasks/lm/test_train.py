@@ -132,6 +132,17 @@ def test_a_cell_of_a_file_is_kept_in_the_run(corpus: Path, tmp_path: Path) -> No
     train(config, tmp_path / "run", progress=Progress())
     file.unlink()
     assert rrnn.load(tmp_path / "run").module.rnn.cells[0][0].name == "mine"
+    result = train(config.replace(epochs=2), tmp_path / "run", resume=True, progress=Progress())
+    assert len(result.history) == 2
+
+
+def test_names_of_files_hold_anywhere(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(corpus.parent)
+    tiny_lm.train_tiny(tmp_path / "run", Path(corpus.name), epochs=1, checkpoint_seconds=30.0)
+    monkeypatch.chdir(tmp_path)
+    model = rrnn.load("run")
+    assert model.perplexity(model.read_split("test")) > 1
+    tiny_lm.train_tiny(tmp_path / "run", corpus, epochs=2, checkpoint_seconds=30.0)  # by its full name
 
 
 def test_a_budget_decides_the_size(corpus: Path) -> None:

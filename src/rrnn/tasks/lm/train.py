@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,8 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.errors import RunError
 from rrnn.tasks.checkpoints import write_atomic
-from rrnn.tasks.data.corpus import load_corpus
+from rrnn.tasks.data.corpus import EMBEDDED, load_corpus
+from rrnn.tasks.data.sources import SOURCES
 from rrnn.tasks.lm.config import FACTS, LMConfig
 from rrnn.tasks.lm.evaluate import evaluate
 from rrnn.tasks.lm.sizes import Sizes, count_parameters, solve_hidden
@@ -26,8 +28,10 @@ from rrnn.tasks.progress import show_progress
 from rrnn.tasks.runs import Run
 from rrnn.tasks.training import Outcome, Progress, Record, fit
 from rrnn.tasks.vocabulary import Vocabulary
+from rrnn.zoo import MODELS
 
 RESULT = "result.json"
+NAMES = {EMBEDDED, *SOURCES, *MODELS}
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,7 @@ def train(
     with join_group(device) as group:
         device = f"cuda:{group.local_rank}" if device == "cuda" else device
         progress = (progress or show_progress(perplexity=True)) if group.is_first else Progress()
-        work = prepare(config)
+        work = prepare(config, kept=Path(folder) if folder is not None and resume else None)
         progress.note(work.describe())
         run = _open_run(work, folder, resume, group)
         try:
@@ -119,13 +123,14 @@ class Work(NamedTuple):
         }
 
 
-def prepare(config: LMConfig) -> Work:
-    """Reads the data and solves for the hidden size."""
+def prepare(config: LMConfig, *, kept: Path | None = None) -> Work:
+    """Reads the data and solves for the hidden size. `kept`: a run's folder; see `cell_of`."""
+    config = config.replace(data=_absolute(config.data), cell=_absolute(config.cell))
     corpus = load_corpus(config.data, config.level, tokens=config.tokens)
     words = corpus.vocabulary(max_size=config.max_words)
     texts = {"train": corpus.train, "dev": corpus.valid, "test": corpus.test}
     splits = {name: torch.from_numpy(words.encode(tokens)) for name, tokens in texts.items() if tokens}
-    cell = cell_of(config)
+    cell = cell_of(config, kept)
     model = {"cell": cell or config.cell, "layers": config.layers}
     hidden, sizes = config.hidden, None
     if hidden is None:
@@ -134,6 +139,13 @@ def prepare(config: LMConfig) -> Work:
         hidden = sizes.hidden
     parameters = count_parameters(len(words), hidden, **model)
     return Work(config.resolved(hidden), cell, words, splits, parameters, sizes)
+
+
+def _absolute(name: str) -> str:
+    """A file's or folder's name that holds anywhere, so that a run can be resumed and evaluated from anywhere. Others
+    stay, as those of corpora and of cells."""
+    is_path = "/" in name or name.endswith(".cell") or (name not in NAMES and Path(name).exists())
+    return os.path.abspath(Path(name).expanduser()) if is_path else name
 
 
 def pick_device(name: str) -> str:

@@ -18,8 +18,9 @@ from rrnn.tasks.lm.config import BASELINES, LMConfig
 from rrnn.tasks.lm.evaluate import Score, evaluate
 from rrnn.tasks.lm.generate import generate
 from rrnn.tasks.lm.model import LanguageModel, language_cell, model_of
-from rrnn.tasks.runs import Run
+from rrnn.tasks.runs import CELL, Run
 from rrnn.tasks.vocabulary import Vocabulary
+from rrnn.zoo import read_cell
 
 START = "<s>"
 SPLITS = {"train": "train", "dev": "valid", "valid": "valid", "test": "test"}
@@ -107,10 +108,17 @@ def build_model(config: LMConfig, words: Vocabulary, cell: Cell | None, device: 
     return model_of(config, len(words), start=words.number(START), cell=cell, device=device)
 
 
-def cell_of(config: LMConfig) -> Cell | None:
-    """None for torch's own layers."""
+def cell_of(config: LMConfig, kept: Path | None = None) -> Cell | None:
+    """None for torch's own layers. `kept` is a run's folder: where the cell's file has gone, its own copy serves."""
     if config.cell.lower() in BASELINES:
         return None
+    if (
+        kept is not None
+        and (kept / CELL).exists()
+        and config.cell.endswith(".cell")
+        and not Path(config.cell).exists()
+    ):
+        return read_cell(kept / CELL)
     return language_cell(config.cell, config.output_gate)
 
 
@@ -123,8 +131,7 @@ def load_run(run: Run) -> TrainedLanguageModel:
         warnings.warn(found.note, stacklevel=3)
     config = LMConfig.from_run(run.config)
     vocabulary = Vocabulary.load(run.vocabulary_path)
-    text = run.cell_text
-    cell = Cell.from_text(text, str(run.folder / "cell.cell")) if text is not None else None
+    cell = read_cell(run.folder / CELL) if (run.folder / CELL).exists() else None
     module = build_model(config, vocabulary, cell, "cpu")
     try:
         module.load_state_dict(found.tensors)
