@@ -19,7 +19,7 @@ from torch import Tensor
 from rrnn.automata import Cell, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
 from rrnn.backends import Backend, get_backend
 from rrnn.ir import Program, lower
-from rrnn.ops import initial_state
+from rrnn.ops import _epilogue, initial_state
 
 NAN = float("nan")
 
@@ -202,7 +202,7 @@ def run(backend: Backend, a: Arguments, every: int, *, layout: str = "dense", **
     grad_inp = None if a.inp is None else target(a.inp)
     final, saved = backend.forward(a.program, x, a.params, a.state, mask, inp, every, out, **options)
     assert saved is not None
-    units, first = backend.backward(
+    grad_params, first = backend.backward(
         a.program,
         x,
         a.params,
@@ -221,7 +221,9 @@ def run(backend: Backend, a: Arguments, every: int, *, layout: str = "dense", **
             assert t._base is not None
             around = torch.cat([t._base[..., :2], t._base[..., -3:]], -1)
             assert around.isnan().all(), "a kernel wrote outside the view that it was given"
-    found = {"output": out, "final state": final, "dx": grad_x, "unit gradients": units, "dstate": first}
+    if not backend.gives_parameter_gradients:
+        grad_params = _epilogue(a.program, a.params, grad_params)
+    found = {"output": out, "final state": final, "dx": grad_x, "dparams": grad_params, "dstate": first}
     return found if grad_inp is None else {**found, "dinput": grad_inp}
 
 

@@ -134,6 +134,8 @@ def test_offsets_beyond_32_bits() -> None:
     final, saved = backend.forward(a.program, x, a.params, a.state, None, None, 1, out, **options)
     assert saved is not None
     grads = a.grad_out, a.grad_state, grad_x
-    units, first = backend.backward(a.program, x, a.params, None, None, 1, saved, *grads, None, **options)
-    ours = {"output": out, "final state": final, "dx": grad_x, "unit gradients": units, "dstate": first}
+    grad_params, first = backend.backward(
+        a.program, x, a.params, None, None, 1, saved, *grads, None, **options
+    )
+    ours = {"output": out, "final state": final, "dx": grad_x, "dparams": grad_params, "dstate": first}
     compare(ours, theirs)

@@ -15,7 +15,7 @@ from rrnn.ir import lower
 from rrnn.zoo import CELLS, get_cell
 
 FORWARDS = ["forward", "summary", "join", "chained"]
-KERNELS = [*FORWARDS, "backward", "reverse_summary", "reverse_join", "reverse_chained"]
+KERNELS = [*FORWARDS, "backward", "parameters", "reverse_summary", "reverse_join", "reverse_chained"]
 
 
 def functions(source: str) -> list[str]:

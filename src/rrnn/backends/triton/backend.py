@@ -20,6 +20,7 @@ from rrnn.backends.triton.render import render
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+MANY = 64  # rows from which torch's reduction is quicker than the parameters' kernel
 
 
 @lru_cache(maxsize=512)
@@ -49,6 +50,7 @@ def _strides(t: Tensor | None, *dims: int) -> list[int]:
 
 class Triton(Backend):
     name = "triton"
+    gives_parameter_gradients = True
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
         if importlib.util.find_spec("triton") is None:
@@ -131,7 +133,7 @@ class Triton(Backend):
         sums = len(adjoint(program).units)
         if not x.numel():
             grad_x.zero_()
-            return first.new_zeros(sums, units), first.copy_(grad_state)
+            return torch.zeros_like(params), first.copy_(grad_state)
         chunk, chunks = how.cut(steps, every, bool(program.states))
         partial = first.new_empty(chunks, sums, batch, units)
         grid, joins = (-(-units // how.block), batch, chunks), how.options(MASKED=None)
@@ -147,7 +149,7 @@ class Triton(Backend):
                 kernels.reverse_chained[(many,)](
                     *read, grad_state, *written, first, partial, *last, chunks, *line, **common
                 )
-                return partial.sum((0, 2)), first
+                return self._parameters(kernels, partial, params, how), first
             ends = grad_state
             if chunks > 1:
                 entries = first.new_empty(chunks, keys, batch, units)
@@ -157,7 +159,20 @@ class Triton(Backend):
                     grad_state, entries, ends, first, batch, units, chunks, -1, **joins
                 )
             kernels.backward[grid](*read, ends, *written, first, partial, *last, **common)
-        return partial.sum((0, 2)), first
+            return self._parameters(kernels, partial, params, how), first
+
+    def _parameters(self, kernels: ModuleType, partial: Tensor, params: Tensor, how: Plan) -> Tensor:
+        """Sums per chunk and sequence to gradients of parameters."""
+        chunks, _, batch, units = partial.shape
+        grad = torch.empty_like(params)
+        if not grad.numel():
+            return grad
+        if chunks > 1 or batch > MANY:
+            partial, batch = partial.sum((0, 2)), 1
+        kernels.parameters[(-(-units // how.block),)](
+            partial, params, grad, batch, units, **how.options(MASKED=None)
+        )
+        return grad
 
 
 def _on(device: torch.device) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rrnn.backends.triton.chain import CHAIN, PLACE, gather, pass_on, publish
 from rrnn.backends.triton.kernel import Kernel, is_const, whole
 from rrnn.backends.triton.walk import Walk
-from rrnn.ir import Program, adjoint, reverse_scan_form
+from rrnn.ir import Op, Program, adjoint, reverse_scan_form
 from rrnn.ir.adjoint import unit_values
 
 _ARGUMENTS = """\
@@ -110,6 +110,29 @@ class Backwards(Walk):
         )
         self._recur(k)
         return k.text("backward", f"{_ARGUMENTS} {_CONSTANTS}")
+
+    def parameters(self) -> str:
+        """Gradients of per-unit values, summed over the batch in its order, to gradients of parameters."""
+        tail, k, group = adjoint(self.program).epilogue, Kernel(), 8
+        sums, results = adjoint(self.program).units, tail.of_kind("grad_param")
+        k(*(f"a{u} = tl.zeros([BLOCK], tl.float32)" for u in range(len(sums))))
+        k(f"for row in range(0, B, {group}):")
+        k.depth += 1
+        for u in range(len(sums)):
+            for g in range(group):
+                at = f"partial + ({u} * B + row + {g}) * D + d"
+                k(f"l{u}_{g} = tl.load({at}, mask=d < tl.where(row + {g} < B, D, 0), other=0.0)")
+        k(*(f"a{u} += l{u}_{g}" for u in range(len(sums)) for g in range(group)), *([] if sums else ["pass"]))
+        k.depth -= 1
+
+        def leaf(op: Op, index: int) -> str:
+            load = f"tl.load(theta + {index} * D + d, mask=ok, other=0.0)"
+            return load if op is Op.PARAM else f"a{index}"
+
+        k.step(tail, results.values(), (), leaf, "e_")
+        for p, n in results.items():
+            k(f"tl.store(grad + {p} * D + d, {whole(f'e_v{n}', is_const(tail, n))}, mask=ok)")
+        return k.text("parameters", "partial, theta, grad, B, D, BLOCK: tl.constexpr,")
 
     def _reverse_keys(self) -> list[tuple[int, int]]:
         """(i, j): what state i's gradient before the chunk gets from state j's after it; j = S: the constant part."""

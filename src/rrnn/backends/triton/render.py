@@ -28,7 +28,7 @@ def render(program: Program, unroll: int, every: int, stages: int = 0) -> str:
         parts += [forwards.summary(), forwards.join(), forwards.chained()]
     if every:
         backwards = Backwards(program, unroll, every, stages)
-        parts.append(backwards.backward())
+        parts += [backwards.backward(), backwards.parameters()]
         if program.states:
             parts += [backwards.reverse_summary(), backwards.reverse_join(), backwards.reverse_chained()]
     return "".join(parts)
