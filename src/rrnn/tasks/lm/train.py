@@ -28,10 +28,8 @@ from rrnn.tasks.progress import show_progress
 from rrnn.tasks.runs import Run
 from rrnn.tasks.training import Outcome, Progress, Record, fit
 from rrnn.tasks.vocabulary import Vocabulary
-from rrnn.zoo import MODELS
 
 RESULT = "result.json"
-NAMES = {EMBEDDED, *SOURCES, *MODELS}
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class Work(NamedTuple):
 
 def prepare(config: LMConfig, *, kept: Path | None = None) -> Work:
     """Reads the data and solves for the hidden size. `kept`: a run's folder; see `cell_of`."""
-    config = config.replace(data=_absolute(config.data), cell=_absolute(config.cell))
+    config = _with_full_names(config)
     corpus = load_corpus(config.data, config.level, tokens=config.tokens)
     words = corpus.vocabulary(max_size=config.max_words)
     texts = {"train": corpus.train, "dev": corpus.valid, "test": corpus.test}
@@ -141,11 +139,16 @@ def prepare(config: LMConfig, *, kept: Path | None = None) -> Work:
     return Work(config.resolved(hidden), cell, words, splits, parameters, sizes)
 
 
-def _absolute(name: str) -> str:
-    """A file's or folder's name that holds anywhere, so that a run can be resumed and evaluated from anywhere. Others
-    stay, as those of corpora and of cells."""
-    is_path = "/" in name or name.endswith(".cell") or (name not in NAMES and Path(name).exists())
-    return os.path.abspath(Path(name).expanduser()) if is_path else name
+def _with_full_names(config: LMConfig) -> LMConfig:
+    """Files and folders by names that hold anywhere, so that a run can be resumed and evaluated from anywhere."""
+
+    def full(name: str, is_path: bool) -> str:
+        return os.path.abspath(Path(name).expanduser()) if is_path else name
+
+    data = full(config.data, config.data not in (EMBEDDED, *SOURCES) and Path(config.data).exists())
+    return config.replace(
+        data=data, cell=full(config.cell, config.cell.endswith(".cell") or "/" in config.cell)
+    )
 
 
 def pick_device(name: str) -> str:
