@@ -65,6 +65,7 @@ def test_bfloat16_computes_in_float32(both: str) -> None:
 def test_logits_in_several_pieces(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of several blocks, and several pieces of rows: the last of each is not whole."""
     monkeypatch.setattr(module, "BLOCK", 8)
+    monkeypatch.setattr(module, "WHOLE", 8)
     monkeypatch.setattr(module, "CHUNK", 2 * PADDED)
     compare(case(torch.float32), 1e-5)
 

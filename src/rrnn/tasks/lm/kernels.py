@@ -20,9 +20,19 @@ def _scores(z, bias, j, words, padded):
 
 @triton.jit
 def softmax_rows(
-    logits, bias, targets, losses, words, padded, scale, WRITE: tl.constexpr, BLOCK: tl.constexpr
+    logits,
+    bias,
+    targets,
+    losses,
+    words,
+    padded,
+    scale,
+    WRITE: tl.constexpr,
+    WHOLE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
-    """A row's loss; with WRITE its logits become scale · (softmax − one-hot), 0 in the padding. One program a row."""
+    """A row's loss; with WRITE its logits become scale · (softmax − one-hot), 0 in the padding. One program a row; with
+    WHOLE a block holds the row, which is then read once."""
     row = tl.program_id(0).to(tl.int64)
     z = logits + row * padded
     target = tl.load(targets + row)
@@ -30,15 +40,25 @@ def softmax_rows(
     at = tl.load(z + target).to(tl.float32) + tl.load(bias + target)
     top = -3.0e38
     total = 0.0
-    for start in range(0, words, BLOCK):
-        j = start + tl.arange(0, BLOCK)
+    if WHOLE:
+        j = tl.arange(0, BLOCK)
         v = _scores(z, bias, j, words, padded)
-        above = tl.maximum(top, tl.max(v, 0))
-        total = total * tl.exp(top - above) + tl.sum(tl.exp(v - above), 0)
-        top = above
+        top = tl.max(v, 0)
+        v = tl.exp(v - top)
+        total = tl.sum(v, 0)
+    else:
+        for start in range(0, words, BLOCK):
+            j = start + tl.arange(0, BLOCK)
+            v = _scores(z, bias, j, words, padded)
+            above = tl.maximum(top, tl.max(v, 0))
+            total = total * tl.exp(top - above) + tl.sum(tl.exp(v - above), 0)
+            top = above
     tl.store(losses + row, tl.log(total) + top - at)
-    if WRITE:
-        share = scale / total
+    share = scale / total
+    if WRITE and WHOLE:
+        g = v * share - tl.where(j == target, scale, 0.0)
+        tl.store(z + j, g.to(logits.dtype.element_ty), mask=j < padded)
+    elif WRITE:
         for start in range(0, padded, BLOCK):
             j = start + tl.arange(0, BLOCK)
             v = _scores(z, bias, j, words, padded)

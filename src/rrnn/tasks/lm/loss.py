@@ -17,11 +17,7 @@ from rrnn.tasks.lm.graph import has_kernels, on
 
 CHUNK = 1 << 19  # numbers that a CPU's core keeps close
 AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of it on a CPU
-BLOCK = 4096  # of a row, in the kernel
-OPTIONS: dict[str, Any] = {
-    "num_warps": 8,
-    "enable_fp_fusion": True,
-}  # Triton's default for fusion is about to change
+BLOCK, WHOLE = 4096, 16384  # of a row, in the kernel: a part at a time, or all of it
 
 
 class Gradients(NamedTuple):
@@ -96,6 +92,8 @@ def kernel_rows(
     from rrnn.tasks.lm import kernels
 
     losses = logits.new_empty(len(logits), dtype=torch.float32)
+    whole = logits.shape[1] <= WHOLE
+    block = 1 << math.ceil(math.log2(logits.shape[1])) if whole else BLOCK
     run: Any = kernels.softmax_rows[(len(logits),)]
     with on(logits.device):
         run(
@@ -107,8 +105,10 @@ def kernel_rows(
             logits.shape[1],
             0.0 if scale is None else scale,
             WRITE=scale is not None,
-            BLOCK=min(BLOCK, 1 << math.ceil(math.log2(logits.shape[1]))),
-            **OPTIONS,
+            WHOLE=whole,
+            BLOCK=block,
+            num_warps=max(1, min(16, block // 512)),
+            enable_fp_fusion=True,  # asked for: Triton's default is about to change
         )
     return losses
 
