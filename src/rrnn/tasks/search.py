@@ -61,7 +61,7 @@ def open_study(plan: Plan) -> optuna.Study:
             direction="maximize",
             load_if_exists=True,
         )
-    except (ImportError, OSError, ValueError) as error:
+    except Exception as error:  # of optuna, of sqlalchemy, of any database's driver
         raise RunError(f"the study cannot be opened in {plan.storage}: {error}") from error
     about = dict(plan.about or {})
     known = study.user_attrs.get("about")

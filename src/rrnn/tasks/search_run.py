@@ -81,12 +81,15 @@ def search(
     team = [_Worker(plan, objective, threads or workers == 1) for _ in range(workers)]
     try:
         while True:
+            alive = [
+                worker.is_alive() for worker in team
+            ]  # looking also buries a dead child, so that its pid is gone
             leave_out_the_dead(study)
             now = standing(study, plan)
             watch(now)
             if now.is_complete:
                 break
-            if not now.running and not any(worker.is_alive() for worker in team):
+            if not now.running and not any(alive):
                 raise RunError(_who_died(team, now))
             time.sleep(LOOK_SECONDS)
     finally:

@@ -101,6 +101,7 @@ def _summarise(task: ClassifyTask, outcome: Outcome, seconds: float) -> Summary:
     best, config = outcome.best, task.config
     assert best is not None
     task.load_weights(best.weights)
+    task.model.zero_grad()  # gradients lie in the graphs' memory
     test = task.evaluate("test")["accuracy"] if "test" in task.splits else None
     return Summary(
         cell=config.cell,

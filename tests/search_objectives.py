@@ -1,0 +1,43 @@
+"""What searches in tests maximise: in a module of their own, so that worker processes can import them."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from rrnn.tasks.search_space import Real, Setting, Space, Whole
+
+SPACE: Space = {"x": Real(0.0, 1.0), "n": Whole(2, 8, step=2), "rate": Real(1e-4, 1e-2, log=True)}
+
+
+def plain(setting: Setting) -> tuple[float, dict[str, Any]]:
+    return setting["x"], {"pid": os.getpid()}
+
+
+def moody(setting: Setting) -> tuple[float, dict[str, Any]]:
+    """Fails for n = 2, is not a number for n = 4."""
+    if setting["n"] == 2:
+        raise ValueError("two is too few")
+    return float("nan") if setting["n"] == 4 else setting["x"], {}
+
+
+def failing(setting: Setting) -> tuple[float, dict[str, Any]]:
+    raise ValueError("never works")
+
+
+class Hanging:
+    """The first to come hangs, after it has said so; others do their work."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, setting: Setting) -> tuple[float, dict[str, Any]]:
+        try:
+            (self.folder / "hanging").mkdir()
+        except FileExistsError:
+            return plain(setting)
+        (self.folder / "pid").write_text(str(os.getpid()))
+        time.sleep(600)
+        raise AssertionError("not reached")

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_texts import tiny, tiny_config, tiny_dataset
+
+import rrnn
+from rrnn.errors import DataError, FormatError, RunError
+from rrnn.tasks.classify.predict import predict_file
+from rrnn.tasks.classify.train import train
+from rrnn.tasks.classify.trained import TrainedClassifier
+from rrnn.tasks.runs import Run
+
+TEXTS = [
+    "good film",
+    "the plot the plot the plot bad",
+    "",
+    "dull",
+    "a good good bad film the a fine plot",
+    "zzz",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = tiny_config(epochs=8)
+    train(config, path := tmp_path_factory.mktemp("runs") / "run", data=tiny(config, vectors=True))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> TrainedClassifier:
+    return rrnn.load(folder)
+
+
+def one_by_one(model: TrainedClassifier, text: str) -> list[float]:
+    ids = torch.from_numpy(model.vocabulary.encode(text.split())).unsqueeze(1)
+    with torch.no_grad():
+        return model.module(ids, torch.tensor([len(ids)]))[0].softmax(-1).tolist()
+
+
+@pytest.mark.parametrize("window", [1, 2, 1000])
+def test_predictions_are_in_order_and_equal_each_text_alone(model: TrainedClassifier, window: int) -> None:
+    found = list(model.stream(TEXTS, window))
+    for text, (label, probabilities) in zip(TEXTS, found, strict=True):
+        if not text:
+            assert label is None and probabilities == {}
+            continue
+        expected = one_by_one(model, text)
+        assert list(probabilities.values()) == pytest.approx(expected, abs=1e-5)
+        assert label == model.labels[int(np.argmax(expected))]
+
+
+def test_a_stream_reads_no_further_than_its_window(model: TrainedClassifier) -> None:
+    read = 0
+
+    def texts():
+        nonlocal read
+        for _ in range(10**9):
+            read += 1
+            yield "good film"
+
+    stream = model.stream(texts(), window=16)
+    for _ in range(40):
+        next(stream)
+    assert read == 48
+
+
+def test_a_loaded_model_is_the_trained_one(folder: Path, model: TrainedClassifier) -> None:
+    dataset = tiny_dataset()
+    texts = [" ".join(example.tokens) for example in dataset.test]
+    right = sum(
+        p.label == dataset.labels[e.label] for p, e in zip(model.predict(texts), dataset.test, strict=True)
+    )
+    result = json.loads((folder / "result.json").read_text())
+    assert 100 * right / len(texts) == pytest.approx(result["test"])
+    assert "F, 2 × 8 units" in repr(model)
+
+
+@pytest.mark.parametrize("format", ["csv", "jsonl"])
+def test_files(model: TrainedClassifier, tmp_path: Path, format: str) -> None:
+    path = tmp_path / "texts.txt"
+    path.write_bytes("\n".join(TEXTS).encode() + b"\n")
+    counts = predict_file(model, path, out := io.StringIO(), format=format)  # pyright: ignore[reportArgumentType]
+    assert counts.total() == len(TEXTS) and counts[""] == 1
+    expected = [one_by_one(model, text) if text else None for text in TEXTS]
+    if format == "csv":
+        header, *rows = list(csv.reader(io.StringIO(out.getvalue())))
+        assert header == ["row", "label", "p(no)", "p(yes)"]
+        found = [[float(p) for p in row[2:]] if row[1] else None for row in rows]
+        assert [row[0] for row in rows] == [str(n) for n in range(1, 7)] and rows[2] == ["3", "", "", ""]
+    else:
+        lines = [json.loads(line) for line in out.getvalue().splitlines()]
+        found = [line["probabilities"] and list(line["probabilities"].values()) for line in lines]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours == (theirs and pytest.approx(theirs, abs=1e-5))
+
+
+def test_tables_gzip_and_odd_line_ends(model: TrainedClassifier, tmp_path: Path) -> None:
+    table = tmp_path / "texts.csv"
+    table.write_text('id,text\n1,"good, film"\n2,"two\nlines"\n', encoding="utf-8-sig")
+    packed = tmp_path / "texts.txt.gz"
+    packed.write_bytes(gzip.compress("good\x85film\r\nbad".encode("latin-1")))
+    assert predict_file(model, table, io.StringIO()).total() == 2
+    assert predict_file(model, packed, io.StringIO(), encoding="latin-1").total() == 2
+
+
+def test_mistakes_are_named(model: TrainedClassifier, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"good\nfilm \xff\n")
+    with pytest.raises(FormatError, match=r"bad\.txt:2: .*0xff"):
+        predict_file(model, tmp_path / "bad.txt", io.StringIO())
+    (tmp_path / "t.csv").write_text("id,body\n1,good\n")
+    with pytest.raises(FormatError, match="names no column 'text'; it names id, body"):
+        predict_file(model, tmp_path / "t.csv", io.StringIO())
+    (tmp_path / "short.tsv").write_text("id\ttext\n1\n")
+    with pytest.raises(FormatError, match=r"short\.tsv:2: too few columns"):
+        predict_file(model, tmp_path / "short.tsv", io.StringIO())
+    with pytest.raises(DataError, match="no such file"):
+        predict_file(model, tmp_path / "none.txt", io.StringIO())
+    with pytest.raises(DataError, match=r"predict\(\[text\]\)"):
+        model.predict("good film")
+    with pytest.raises(DataError, match="got int"):
+        model.predict([3])  # pyright: ignore[reportArgumentType]
+
+
+def test_a_run_without_checkpoint(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "run", tiny_config().to_dict()):
+        pass
+    with pytest.raises(RunError, match="no checkpoint yet"):
+        rrnn.load(tmp_path / "run")

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_texts import tiny_config
+
+from rrnn.errors import RRNNError
+from rrnn.tasks.classify import search as module
+from rrnn.tasks.classify.ranges import PAPER, settings
+from rrnn.tasks.classify.search import search_classifier
+from rrnn.tasks.classify.table import table_of
+from rrnn.tasks.search_space import Real, Whole
+
+
+def test_the_ranges_are_the_papers() -> None:
+    assert (PAPER["hidden_size"].low, PAPER["hidden_size"].high) == (100, 300)
+    assert isinstance(PAPER["hidden_size"], Whole)
+    for name in ("vertical_dropout", "recurrent_dropout", "embedding_dropout"):
+        assert PAPER[name] == Real(0.0, 0.5)
+    assert PAPER["lr"] == Real(1e-4, 1e-2, log=True) and PAPER["l2"] == Real(1e-7, 1e-5, log=True)
+    assert PAPER["clip"] == Real(1.0, 5.0)
+    assert len({config.hidden_size for config in settings(tiny_config(), 20)}) > 10
+
+
+def test_two_processes_search_and_seeds_follow(tmp_path: Path) -> None:
+    """With real texts of a synthetic task, for an epoch; the settings are those that need no optuna to draw."""
+    base = tiny_config(data="synthetic:ends-within-3", embedding_size=4, layers=1, epochs=1, batch_size=64)
+    found = search_classifier(base, tmp_path, trials=3, seeds=1, workers=2)
+    drawn = settings(base, 3)
+    assert found.config in drawn
+    assert [summary.seed for summary in found.seeds] == [0]
+    stored = json.loads((tmp_path / "best.json").read_text())
+    assert stored["config"]["hidden_size"] == found.config.hidden_size and stored["dev"] == found.dev
+    assert found.seeds[0].dev == found.dev  # the same training again: seed 0
+    (row,) = [row for row in table_of([tmp_path], "F") if row.data == base.data]
+    assert row.seeds == (0,) and row.paper is None
+
+
+def test_a_search_without_processes_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAPER", {"hidden_size": Whole(2, 4), "lr": Real(1e-3, 1e-2, log=True)})
+    base = tiny_config(data="synthetic:ends-within-3", layers=1, epochs=1)
+    first = search_classifier(base, tmp_path, trials=2, seeds=0)
+    again = search_classifier(base, tmp_path, trials=3, seeds=1, workers=2, threads=True)
+    assert again.dev >= first.dev and (tmp_path / "seed-0" / "result.json").exists()
+    with pytest.raises(RRNNError, match="cell: was 'F', now 'B'"):
+        search_classifier(base.replace(cell="B"), tmp_path, trials=3)
+
+
+def test_bad_data_is_said_before_the_search(tmp_path: Path) -> None:
+    with pytest.raises(RRNNError, match="nowhere"):
+        search_classifier(tiny_config(data="nowhere"), tmp_path / "study")
+    assert not (tmp_path / "study").exists()

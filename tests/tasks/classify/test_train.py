@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_texts import tiny, tiny_config
+
+import rrnn
+from rrnn.errors import DataError, RRNNError, RunError
+from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.evaluate import evaluate, labelled_texts
+from rrnn.tasks.classify.prepare import prepare
+from rrnn.tasks.classify.train import read_summary, train
+
+
+def write_table(path: Path, rows: int = 60) -> Path:
+    lines = [
+        f"{'good fine' if i % 2 else 'bad dull'} film {i},{'pos' if i % 2 else 'neg'}" for i in range(rows)
+    ]
+    path.write_text("text,label\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_a_run_tells_all(tmp_path: Path) -> None:
+    config = tiny_config(data=str(write_table(tmp_path / "t.csv")), epochs=12)
+    result = train(config, tmp_path / "run")
+    assert read_summary(tmp_path / "run") == result.summary
+    assert result.summary.dev == 100 and result.summary.test == 100
+    assert result.summary.epochs == result.summary.best_epoch < 12  # nothing was left to gain
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert stored["facts"]["labels"] == ["neg", "pos"] and stored["cleaning"] == "text"
+    loaded = rrnn.load(tmp_path / "run")
+    assert [p.label for p in loaded.predict(["Good, fine film!", "dull"])] == ["pos", "neg"]
+    texts, labels = labelled_texts(loaded, "test")
+    report = evaluate(loaded, texts, labels)
+    assert report.accuracy == 100 and report.confusion == [[3, 0], [0, 3]]
+    assert "accuracy 100.00 %" in report.to_text("test")
+
+
+def test_interrupted_and_resumed_is_the_same_training(tmp_path: Path) -> None:
+    config = tiny_config(epochs=4, checkpoint_seconds=0.0)
+    data = tiny(config, vectors=True)
+    train(config, tmp_path / "whole", data=data)
+    train(config.replace(epochs=2), tmp_path / "parts", data=data)
+    with pytest.raises(RunError, match="already holds a run"):
+        train(config, tmp_path / "parts", data=data)
+    train(config, tmp_path / "parts", data=data, resume=True)
+    whole, parts = (rrnn.load(tmp_path / name).module.state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+    with pytest.raises(RunError, match="hidden_size: was 8, now 9"):
+        train(config.replace(hidden_size=9), tmp_path / "parts", data=data, resume=True)
+
+
+@pytest.mark.parametrize("cell", ["LSTM", "gru", "SRU"])
+def test_other_models(tmp_path: Path, cell: str) -> None:
+    config = tiny_config(cell=cell, epochs=1)
+    train(config, tmp_path / "run", data=tiny(config))
+    assert rrnn.load(tmp_path / "run").predict(["good film"])[0].label in ("no", "yes")
+
+
+def test_a_cell_file_may_vanish(tmp_path: Path) -> None:
+    path = tmp_path / "mine.cell"
+    path.write_text(rrnn.get_cell("C").to_text())
+    config = tiny_config(cell=str(path), epochs=1)
+    train(config, tmp_path / "run", data=tiny(config))
+    path.unlink()
+    assert rrnn.load(tmp_path / "run").predict(["good film"])
+
+
+def test_vectors_fixed_and_tuned(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv")
+    vectors = tmp_path / "v.txt"
+    vectors.write_text("good 3 4 0\nbad 0 0 2\nnever 1 1 1\n")
+    fixed = prepare(tiny_config(data=str(table), vectors=str(vectors), embedding_size=3))
+    assert fixed.vocabulary.words == ["<pad>", "<unk>", "good", "bad"]
+    assert fixed.vectors is not None
+    torch.testing.assert_close(fixed.vectors[2:], torch.tensor([[0.6, 0.8, 0.0], [0.0, 0.0, 1.0]]))
+    assert fixed.vectors[1].norm().item() == pytest.approx(1) and not fixed.vectors[0].any()
+    assert "vectors for 2 of" in fixed.about[1]
+    whole = prepare(fixed.config.replace(vector_words="all"))
+    assert "never" in whole.vocabulary
+    tuned = fixed.config.replace(fine_tune=True, epochs=1)
+    train(tuned, tmp_path / "tuned")
+    loaded = rrnn.load(tmp_path / "tuned")
+    assert not torch.equal(loaded.module.embedding[2:], fixed.vectors[2:])
+    assert not (tmp_path / "tuned" / "embedding.safetensors").exists()
+
+
+def test_bad_input_is_named(tmp_path: Path) -> None:
+    table, vectors = write_table(tmp_path / "t.csv"), tmp_path / "v.txt"
+    vectors.write_text("good 1 2 3\n")
+
+    def message(**options: object) -> str:
+        with pytest.raises(RRNNError) as caught:
+            train(tiny_config(**options))
+        return str(caught.value)
+
+    assert "width 6 are needed, but these have 3" in message(data=str(table), vectors=str(vectors))
+    vectors.write_text("nothing 1 2 3 4 5 6\n")
+    assert "a vector for none of the" in message(data=str(table), vectors=str(vectors))
+    (tmp_path / "one.csv").write_text("text,label\ngood,pos\nfine,pos\n")
+    assert "at least two classes" in message(data=str(tmp_path / "one.csv"))
+    (tmp_path / "empty.csv").write_text("")
+    assert "empty" in message(data=str(tmp_path / "empty.csv"))
+    (tmp_path / "dev.csv").write_text("text,label\ngood,pos\nbad,other\n")
+    assert "dev.csv:3: the label 'other' does not occur in training" in message(
+        data=str(table), dev=str(tmp_path / "dev.csv")
+    )
+    assert "no data set" in message(data="nowhere").lower() or "none of them" in message(data="nowhere")
+    assert "finds no GPU" in message(device="cuda") or torch.cuda.is_available()
+    assert "device is cpu, cuda or auto" in message(device="tpu9")
+
+
+def test_unseen_labels_of_a_file_to_evaluate(tmp_path: Path) -> None:
+    config = tiny_config(data=str(write_table(tmp_path / "t.csv")), epochs=1)
+    model = train(config).model
+    other = tmp_path / "other.csv"
+    other.write_text("text,label\ngood,pos\nbad,what\n")
+    with pytest.raises(RRNNError, match=r"other\.csv:3: the label 'what' did not occur in training"):
+        labelled_texts(model, str(other))
+    other.write_text("text,label\ngood,pos\n")
+    assert labelled_texts(model, str(other)) == ([["good"]], [1])
+    with pytest.raises(DataError, match="neither a file nor"):
+        labelled_texts(model, "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": 0}, "lr must be"),
+        ({"pooling": "sum"}, "one of last, mean, max, attention"),
+        ({"batch_size": "64"}, "a whole number"),
+        ({"fine_tune": True}, "name them with vectors"),
+        ({"hiden_size": 3}, "did you mean 'hidden_size'"),
+        ({"vertical_dropout": 1.0}, "between 0 and 0.95"),
+    ],
+)
+def test_configurations_are_checked(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(RunError, match=message):
+        ClassifyConfig.from_dict({"task": "classify", **changes})
+
+
+def test_configurations_round_trip_and_know_their_data() -> None:
+    config = ClassifyConfig.for_data("amazon", lr=0.01)
+    assert config.batch_size == 16 and ClassifyConfig.for_data("sst").batch_size == 64
+    assert ClassifyConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    assert ClassifyConfig.for_data().layers == 1  # a synthetic task, quickly

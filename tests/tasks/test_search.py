@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from search_objectives import SPACE, Hanging, failing, moody, plain
+
+from rrnn.errors import RunError
+from rrnn.tasks.search import Plan, counted, open_study, work
+from rrnn.tasks.search_run import Standing, search
+from rrnn.tasks.search_space import Real, Whole, draw_setting
+from rrnn.tasks.search_workers import side_by_side
+
+
+def plan(folder: Path, **options: object) -> Plan:
+    return Plan(str(folder / "journal"), "study", SPACE, **options)  # pyright: ignore[reportArgumentType]
+
+
+def test_draws_stay_in_their_ranges_and_depend_on_the_number_alone() -> None:
+    settings = [draw_setting(SPACE, 0, number) for number in range(300)]
+    assert settings == [draw_setting(dict(reversed(SPACE.items())), 0, number) for number in range(300)]
+    assert all(0 <= s["x"] <= 1 and s["n"] in (2, 4, 6, 8) and 1e-4 <= s["rate"] <= 1e-2 for s in settings)
+    assert 110 < sum(s["rate"] < 1e-3 for s in settings) < 190  # a decade is half of the range
+    assert {s["n"] for s in settings} == {2, 4, 6, 8}
+    assert draw_setting(SPACE, 1, 0) != settings[0]
+
+
+def test_the_ends_of_ranges() -> None:
+    assert Whole(100, 300, step=4).at(0.0) == 100 and Whole(100, 300, step=4).at(0.999999) == 300
+    assert Real(1e-4, 1e-2, log=True).at(0.5) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("storage", ["journal", "sqlite:///{}/study.db"])
+def test_failures_are_recorded_and_do_not_stop_the_study(tmp_path: Path, storage: str) -> None:
+    where = Plan(
+        storage.format(tmp_path) if "://" in storage else str(tmp_path / storage), "s", SPACE, trials=12
+    )
+    seen: list[Standing] = []
+    best = search(where, moody, watch=seen.append)
+    settings = [draw_setting(SPACE, 0, number) for number in range(12)]
+    good = [s["x"] for s in settings if s["n"] > 4]
+    assert best.value == max(good) and best.setting == settings[best.number]
+    assert seen[-1].done == len(good) and seen[-1].failed == 12 - len(good) > 0
+    errors = {t.user_attrs["error"] for t in open_study(where).get_trials() if "error" in t.user_attrs}
+    assert errors == {"ValueError: two is too few", "RunError: the trial's value is nan"}
+
+
+def test_a_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    search(plan(tmp_path, trials=3), plain)
+    best = search(plan(tmp_path, trials=6), plain)
+    trials = open_study(plan(tmp_path)).get_trials()
+    assert len(trials) == 6
+    assert best.value == max(draw_setting(SPACE, 0, number)["x"] for number in range(6))
+    assert search(plan(tmp_path, trials=6), failing) == best  # nothing was left to do
+
+
+def test_tpe(tmp_path: Path) -> None:
+    assert 0 <= search(plan(tmp_path, trials=12, sampler="tpe"), plain).value <= 1
+
+
+def test_exactly_as_many_trials_as_wanted(tmp_path: Path) -> None:
+    """However many ask at once."""
+    where = plan(tmp_path, trials=3)
+    open_study(where)
+    threads = [threading.Thread(target=work, args=(where, plain)) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    trials = open_study(where).get_trials()
+    assert len(counted(trials)) == 3
+    assert all(trial.state.name in ("COMPLETE", "PRUNED") for trial in trials)
+
+
+def test_a_killed_workers_trial_is_done_anew(tmp_path: Path) -> None:
+    where = plan(tmp_path, trials=4)
+
+    def kill_the_hanging_one() -> None:
+        while not (pid := tmp_path / "pid").exists() or not pid.read_text():
+            time.sleep(0.05)
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_hanging_one)
+    killer.start()
+    search(where, Hanging(tmp_path), workers=2)
+    killer.join()
+    trials = open_study(where).get_trials()
+    killed = [t for t in trials if "left_out" in t.user_attrs and t.state.name == "FAIL"]
+    assert [t.user_attrs["left_out"] for t in killed] == ["its worker was killed"]
+    assert len([t for t in trials if t.state.name == "COMPLETE"]) == 4
+
+
+def test_what_cannot_be_searched(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="all 2 trials failed; the first: ValueError: never works"):
+        search(plan(tmp_path, trials=2), failing)
+    with pytest.raises(RunError, match=r"another configuration:\n  data: was None, now 'sst'"):
+        search(plan(tmp_path, about={"data": "sst"}), plain)
+    with pytest.raises(RunError, match="cannot be opened"):
+        open_study(Plan("nosuch://x", "s", SPACE))
+
+
+def test_side_by_side_gives_errors_as_answers() -> None:
+    def half(n: int) -> int:
+        if n % 2:
+            raise ValueError(f"{n} is odd")
+        return n // 2
+
+    found = dict(side_by_side(half, range(4), threads=2))
+    assert found[0] == 0 and found[2] == 1 and isinstance(found[1], ValueError)
+    with pytest.raises(RunError, match="got both"):
+        list(side_by_side(half, range(4), threads=2, processes=2))
