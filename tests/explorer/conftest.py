@@ -15,7 +15,27 @@ pytest.importorskip("httpx")
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("explorer") / "runs"
+    folder = tmp_path_factory.mktemp("explorer") / "runs"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(runs: Path) -> Path:
+    """The runs folder, with three classifiers that have seen a few texts: an LSTM, which has no automata, a cell over
+    max-plus, and F, the newest."""
+    from rrnn.tasks.classify.config import ClassifyConfig
+    from rrnn.tasks.classify.train import train
+
+    texts = "yes this is good\nno this is not good\nyes that was very good\nno it was not so good\n"
+    data = {name: str(runs.parent / f"{name}.txt") for name in ("train", "dev")}
+    for path in data.values():
+        Path(path).write_text(4 * texts)
+    small = {"hidden_size": 4, "embedding_size": 6, "layers": 1, "epochs": 2, "device": "cpu"}
+    for cell, name in (("LSTM", "search/seed-0"), ("B-max-plus", "B-max-plus"), ("F", "F")):
+        (runs / name).parent.mkdir(exist_ok=True)
+        train(ClassifyConfig(data=data["train"], dev=data["dev"], cell=cell, **small), runs / name)
+    return runs
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +48,6 @@ def client(runs: Path) -> Iterator[Any]:
 
     from rrnn.explorer import create_app
 
-    runs.mkdir()
     # follow_redirects: nothing here redirects, and a test would not notice it otherwise
     with TestClient(create_app(runs), base_url="http://127.0.0.1:8765", follow_redirects=False) as client:
         yield client

@@ -34,10 +34,9 @@ SELECTED = """() => { const area = document.activeElement;
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(trained: Path) -> Iterator[str]:
     """The command itself, on any free port."""
-    command = [sys.executable, "-m", "rrnn", "explore", "--port", "0", "--no-open"]
-    command += ["--runs", str(tmp_path_factory.mktemp("runs"))]
+    command = [sys.executable, "-m", "rrnn", "explore", "--port", "0", "--no-open", "--runs", str(trained)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -85,8 +84,7 @@ def visit(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
         )
         page.goto(f"{address}#{panel}")
         page.wait_for_selector("body[data-ready]")
-        if panel != "explain":
-            page.wait_for_selector(f"#panel-{panel} .stage svg")
+        page.wait_for_selector(f"#panel-{panel} .stage svg")
         return page
 
     yield visit
@@ -199,6 +197,40 @@ def test_numbers_and_texts_are_scored(visit: Callable[..., Any]) -> None:
     assert page.locator("#evil").count() == 0 and page.locator("main img").count() == 0
 
 
+def test_explain(visit: Callable[..., Any]) -> None:
+    page = visit("explain")
+    page.select_option("#run", "F")
+    page.fill("#sentence", "this is so awfully good <b id=evil>")
+    page.keyboard.press("Enter")
+    words = page.locator("#words li")
+    expect(words.nth(3)).to_contain_text("awfully")
+    assert "unknown" in words.nth(3).get_attribute("class") and page.locator("#evil").count() == 0
+    lost = words.all_text_contents()
+    page.get_by_label("added by its paths").check()
+    expect(page.locator("#words-note")).to_contain_text("first order")
+    assert words.all_text_contents() != lost
+
+    # the first path is lit; another one is, when it is pressed
+    paths = page.locator("#units .paths button")
+    lit = page.locator("#unit-stage svg g.on")
+    assert paths.first.get_attribute("aria-pressed") == "true" and lit.count() > 0
+    caption = page.locator("#unit-caption").text_content()
+    paths.nth(1).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#unit-caption")).not_to_have_text(caption)
+    assert page.locator("#units [aria-pressed=true]").count() == 1
+
+    other = {"yes": "no", "no": "yes"}[page.locator("#target").input_value()]
+    page.select_option("#target", other)
+    expect(page.locator("#verdict")).to_contain_text(f"the margin of {other}")
+    page.select_option("#run", "search/seed-0")  # an LSTM: words, but nothing to look into
+    expect(page.locator("#words-note")).to_contain_text("no automata")
+    assert not page.locator("#inside").is_visible()
+    page.fill("#sentence", "")
+    page.click("#explain-go")
+    expect(page.locator("#explain-problem")).to_contain_text("no word")
+
+
 def test_keyboard(visit: Callable[..., Any]) -> None:
     page = visit()
     page.keyboard.press("Tab")
@@ -230,8 +262,7 @@ def test_both_schemes_and_widths(visit: Callable[..., Any], scheme: str, width: 
     assert dark == (scheme == "dark")
     for panel in PANELS:
         page.click(f"#tab-{panel}")
-        if panel != "explain":
-            page.wait_for_selector(f"#panel-{panel} .stage svg")
+        page.wait_for_selector(f"#panel-{panel} .stage svg")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, panel
         assert page.evaluate(FAINT) == [], panel
         assert page.evaluate(NAMELESS) == [], panel

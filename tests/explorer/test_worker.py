@@ -124,9 +124,11 @@ def test_an_answer_for_a_fault_has_no_trace(
         raise KeyError("secret")
 
     monkeypatch.setitem(jobs.JOBS, "start", fail)
-    found = answer(json.dumps({"job": "start", "arguments": {}}))
+    found = json.loads(answer(json.dumps({"job": "start", "arguments": {}})))
     assert found["status"] == 500 and "secret" not in found["error"]
     assert "secret" in capsys.readouterr().err  # the terminal has it
+    monkeypatch.setitem(jobs.JOBS, "start", lambda: float("nan"))  # what JSON cannot carry is a fault, too
+    assert json.loads(answer(json.dumps({"job": "start", "arguments": {}})))["status"] == 500
 
 
 @pytest.mark.parametrize("error", [RecursionError("deep"), MemoryError()])
@@ -135,7 +137,7 @@ def test_too_large_is_the_users_mistake(monkeypatch: pytest.MonkeyPatch, error: 
         raise error
 
     monkeypatch.setitem(jobs.JOBS, "start", fail)
-    assert answer(json.dumps({"job": "start", "arguments": {}}))["status"] == 422
+    assert json.loads(answer(json.dumps({"job": "start", "arguments": {}})))["status"] == 422
 
 
 def test_messages_do_not_repeat_the_line() -> None:

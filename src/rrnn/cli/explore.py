@@ -47,6 +47,6 @@ def explore(options: Explore) -> None:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise RunError(
-            f"cannot listen on {options.host}, port {options.port}: {why}. Say another --port (0 takes any free one) or "
-            "--host."
+            f"cannot listen on {options.host}, port {options.port}: {why}. Say another --port (0 takes any free one) "
+            "or --host."
         ) from None

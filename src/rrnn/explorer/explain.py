@@ -2,10 +2,72 @@
 
 from __future__ import annotations
 
+import math
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from rrnn.errors import RunError
+from rrnn.automata import Cell
+from rrnn.errors import DataError, RunError
+from rrnn.explorer.pictures import picture
+from rrnn.report.explain import explain as explain_text
+from rrnn.tasks.classify.trained import TrainedClassifier, classify_run, load_run
+from rrnn.zoo.table import MODELS
+
+MAX_TEXT, MAX_WORDS = 4000, 200
+UNITS, PATHS = 5, 3
 
 
-def explain(folder: str, text: str) -> dict[str, Any]:
-    raise RunError("explaining runs is still to come")
+def explain(folder: str, text: str, target: str | None) -> dict[str, Any]:
+    """`Explanation.to_json`, with a picture of each cell, in which paths count states and arrows."""
+    if len(text) > MAX_TEXT:
+        raise DataError(f"this page explains texts of up to {MAX_TEXT} characters; got {len(text)}")
+    best = Path(folder) / "best.safetensors"
+    model = _model(folder, best.stat().st_mtime_ns if best.exists() else 0)
+    words = len(model.tokenise(text))
+    if words > MAX_WORDS:
+        raise DataError(
+            f"this page explains texts of up to {MAX_WORDS} words; got {words}. `rrnn explain` takes any."
+        )
+    found = explain_text(model, text, target=target, units=UNITS, paths=PATHS)
+    cells = {unit.cell: _cell(model, unit.cell) for unit in found.units}
+    pictures = {name: picture(cell) for name, cell in cells.items()}
+    answer = found.to_json() | {"pictures": pictures, "labels": model.labels}
+    for unit in answer["units"]:
+        for path in unit["paths"]:
+            path |= _drawn(cells[unit["cell"]], pictures[unit["cell"]], path)
+    return _finite(answer)
+
+
+@lru_cache(maxsize=2)
+def _model(folder: str, written: int) -> TrainedClassifier:
+    """The model of a run, read again when it was trained further."""
+    run = classify_run(folder)
+    if run.cell_text is None and run.config.get("cell") not in MODELS:
+        raise RunError("this run has no cell.cell, and its configuration names no model of the zoo")
+    return load_run(run)
+
+
+def _cell(model: TrainedClassifier, name: str) -> Cell:
+    first = model.module.layers[0]
+    return next(cell for layer in first.layers for cell in layer.cell_types if cell.name == name)  # type: ignore[union-attr]
+
+
+def _drawn(cell: Cell, drawn: dict[str, Any], path: dict[str, Any]) -> dict[str, Any]:
+    """The states and arrows of a path, by number."""
+    place = {q: i for i, q in enumerate(cell.states)}
+    arrows = {tuple(ends): i for i, ends in enumerate(drawn.get("edges", []))}
+    ends = [(place[step["source"]], place[step["target"]]) for step in path["steps"]]
+    return {
+        "states": [place[path["start"]], *(target for _, target in ends)],
+        "edges": [arrows.get(each) for each in ends],
+    }
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinities and no NaN."""
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -22,20 +22,24 @@ MEMORY = 4 * 2**30
 GRACE = 5.0
 
 
-def answer(line: str) -> dict[str, Any]:
+def answer(line: str) -> str:
     """The answer to one job: {"result": …}, or {"error": message, "status": …, "line": …}."""
     request = json.loads(line)
     try:
-        return {"result": JOBS[request["job"]](**request["arguments"])}
+        return json.dumps({"result": JOBS[request["job"]](**request["arguments"])}, allow_nan=False)
     except RRNNError as error:
-        return {"error": message_of(error), "status": 422, "line": getattr(error, "line", None)}
+        return _error(message_of(error), 422, getattr(error, "line", None))
     except (RecursionError, MemoryError):
-        text = "this is nested too deeply or needs too much memory. Try something smaller."
-        return {"error": text, "status": 422, "line": None}
+        return _error("this is nested too deeply or needs too much memory. Try something smaller.", 422)
     except Exception:
         traceback.print_exc()  # for the terminal; the page gets no trace
-        text = "this met a fault in rrnn itself; the terminal where `rrnn explore` runs says where."
-        return {"error": text, "status": 500, "line": None}
+        return _error(
+            "this met a fault in rrnn itself; the terminal where `rrnn explore` runs says where.", 500
+        )
+
+
+def _error(message: str, status: int, line: int | None = None) -> str:
+    return json.dumps({"error": message, "status": status, "line": line})
 
 
 def message_of(error: RRNNError) -> str:
@@ -56,7 +60,7 @@ def main() -> None:
     for line in sys.stdin:
         # The server ends a job that takes too long. Should the server be gone, this does.
         faulthandler.dump_traceback_later(json.loads(line)["limit"] + GRACE, exit=True)
-        text = json.dumps(answer(line), allow_nan=False)
+        text = answer(line)
         faulthandler.cancel_dump_traceback_later()
         print(text, file=answers, flush=True)
 

@@ -89,7 +89,9 @@ class _Pages:
 
     async def explain(self, asked: dict[str, Any]) -> dict[str, Any]:
         name, text = _field(asked, "run", str), _field(asked, "text", str)
-        return {"folder": str(await asyncio.to_thread(run_folder, self.folder, name)), "text": text}
+        target = None if asked.get("target") is None else _field(asked, "target", str)
+        folder = await asyncio.to_thread(run_folder, self.folder, name)
+        return {"folder": str(folder), "text": text, "target": target}
 
     def job(
         self, name: str, arguments: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]

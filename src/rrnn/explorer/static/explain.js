@@ -1,11 +1,141 @@
 // Explain: a run, a sentence, the prediction, and what it rests on.
 
 import { ask } from "./api.js";
-import { element } from "./markup.js";
+import { element, number } from "./markup.js";
+import { stage } from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
 
+/** Fills the panel in; the function that it returns is to be called when the panel is opened. */
 export async function explain() {
+  const shown = stage($("unit-stage"));
   const { runs } = await ask("runs");
-  $("run").append(...runs.map((name) => element("option", { value: name }, name)));
+  let found = null, pressed = null, drawn = null;
+
+  $("no-runs").hidden = runs.length > 0;
+  $("explain-form").hidden = !runs.length;
+  $("run").append(...runs.map(({ name }) => element("option", { value: name }, name)));
+
+  function describe() {
+    const run = runs.find(({ name }) => name === $("run").value);
+    if (!run) return;
+    const accuracy = run.accuracy === null ? "" : `, ${number(run.accuracy)} % right in development`;
+    $("run-note").textContent = `${run.cell} on ${run.data}${accuracy}`;
+  }
+
+  async function update(target = null) {
+    $("explained").setAttribute("aria-busy", "true");
+    try {
+      const answer = await ask("explain", { run: $("run").value, text: $("sentence").value, target });
+      if (!answer) return;
+      found = answer;
+      $("explain-problem").replaceChildren();
+      $("explained").hidden = false;
+      showPrediction(found);
+      showWords();
+      showUnits();
+    } catch (error) {
+      $("explain-problem").textContent = error.message;
+      $("explained").hidden = true;
+    }
+    $("explained").setAttribute("aria-busy", "false");
+  }
+
+  function showWords() {
+    const by = $("words-by").querySelector(":checked").value;
+    const values = found.words.map((word) => word[by] ?? 0);
+    const largest = Math.max(...values.map(Math.abs), 1e-9);
+    $("words").replaceChildren(...found.words.map(({ token, known }, i) => {
+      const kind = `${values[i] < 0 ? "minus" : ""} ${known ? "" : "unknown"}`.trim();
+      const word = element("li", { class: kind }, token,
+        element("small", {}, `${worth(values[i])}${known ? "" : " unknown"}`));
+      word.style.setProperty("--part", Math.abs(values[i]) / largest);
+      return word;
+    }));
+    $("words-note").textContent = noteOn(by, found);
+  }
+
+  function showUnits() {
+    $("inside").hidden = !found.units.length;
+    pressed = drawn = null;
+    $("units").replaceChildren(...found.units.map((unit) => element("li", {},
+      element("h3", {}, element("span", {}, `Unit ${unit.unit}${unit.direction === "backward" ? ", from the end" : ""}`),
+        element("span", { class: "note" }, `adds ${number(unit.adds)}, score ${number(unit.score ?? "±∞")}`)),
+      element("ol", { class: "paths" }, ...unit.paths.map((path) => element("li", {}, pathButton(unit, path)))))));
+    $("units").querySelector("button")?.click();
+  }
+
+  function pathButton(unit, path) {
+    const button = element("button", { type: "button", "aria-pressed": "false", onclick: () => press(button, unit, path) },
+      element("strong", {}, number(path.weight ?? "±∞")), element("span", { class: "trail" }, ...phrase(path, unit.direction)));
+    return button;
+  }
+
+  function press(button, unit, path) {
+    pressed?.setAttribute("aria-pressed", "false");
+    pressed = button;
+    button.setAttribute("aria-pressed", "true");
+    if (drawn !== unit.cell) shown.show(found.pictures[unit.cell]);
+    drawn = unit.cell;
+    shown.light(path.states, path.edges);
+    $("unit-caption").textContent = `${unit.cell} over the ${unit.semiring} semiring: ${path.text || "no word"}, ${number(path.weight ?? "±∞")}`;
+  }
+
+  function showPrediction({ label, target, margin, probabilities, labels }) {
+    $("verdict").replaceChildren(element("strong", {}, label), ` with ${percent(probabilities[label])}; `,
+      `the margin of ${target} is ${number(margin)}`);
+    $("chances").replaceChildren(...labels.map((name) => {
+      const bar = element("span", { class: "bar", "aria-hidden": "true" });
+      bar.style.setProperty("--part", probabilities[name]);
+      return element("div", {}, element("dt", {}, name),
+        element("dd", {}, bar, element("span", {}, percent(probabilities[name]))));
+    }));
+    $("target").replaceChildren(...labels.map((name) => element("option", { value: name }, name)));
+    $("target").value = target;
+  }
+
+  $("run").addEventListener("change", () => {
+    describe();
+    update();
+  });
+  $("target").addEventListener("change", () => update($("target").value));
+  $("words-by").addEventListener("change", showWords);
+  $("explain-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    update();
+  });
+  describe();
+  return () => {
+    if (runs.length && !found) update();
+  };
+}
+
+/** What the numbers under the words mean, and how far they can be trusted. */
+function noteOn(by, { exact, unexplained, note, words, target }) {
+  if (by === "without")
+    return `How much the margin of ${target} loses when the word is left out: the whole model on the shorter text, exact. ${note}`;
+  if (words.every((word) => word.adds === null)) return note;
+  const how = exact ? "exact: with the base they add up to it"
+    : `to first order; ${number(unexplained)} of the margin is left unexplained`;
+  return `What the paths that enter at the word add to the margin of ${target}, ${how}. ${note}`;
+}
+
+/** The words of a path from the first to the last that it consumes; skipped ones set back, ε where it takes none. */
+function phrase({ steps }, direction) {
+  const taken = steps.map(({ kind }) => kind !== "skipped");
+  const inside = steps.slice(Math.max(taken.indexOf(true), 0), taken.lastIndexOf(true) + 1);
+  if (direction === "backward") inside.reverse();
+  if (!inside.length) return [element("span", { class: "loop" }, "no word")];
+  return inside.map(({ kind, token }) => element("span", { class: kind === "consumed" ? "" : "loop" },
+    `${kind === "skipped" ? `[${token}]` : token} `));
+}
+
+function percent(share) {
+  return `${(100 * share).toFixed(1)} %`;
+}
+
+/** What a word is worth: two decimals say enough. */
+function worth(value) {
+  const text = value.toFixed(2).replace("-", "−");
+  return /[1-9]/.test(text) ? `${value > 0 ? "+" : ""}${text}` : "0";
 }
