@@ -9,13 +9,16 @@ the output) and 2K + 1 backwards; saved states are not counted. Forward is train
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
 from cuda_timing import Clock, CudaClock, copy_bandwidth, describe, hardware, in_parallel, least_kernel
-from peers import PEERS, peer_jobs
+from peers import PEERS, Peer, peer_jobs
 from results import Row, print_table, write
 from rivals import log_b
 from torch import Tensor
@@ -147,24 +150,50 @@ def our_rows(bench: Bench, roof: float, clock: Clock) -> Iterator[Row]:
         yield {**bench.about, "backend": bench.backend.name, "pass": name, **figures}
 
 
-def peer_rows(bench: Bench, roof: float, clock: Clock) -> Iterator[Row]:
-    """The unfused recurrence by others; one that is missing, crashes or computes something else says so."""
-    f, u = bench.f_and_u
-    ours, moved = bench.forward()[0].float(), {name: n for name, n, _ in bench.passes()}
-    for peer in PEERS.values():
-        about = {**bench.about, "backend": peer.name}
-        try:
-            theirs = peer.output(f, u).float()
-            error = ((theirs - ours).norm() / ours.norm()).item()
-            if not error < 2e-2:
-                yield {**about, "error": f"computes something else: relative RMS {error:.2g}"}
-                continue
-            del theirs
-            for layout, name, run in peer.passes(f, u, bench.grad):
-                figures = measure(run, moved[name], bench.x.element_size(), roof, clock)
-                yield {**about, "pass": name, "layout": layout, **figures}
-        except Exception as error:  # whatever it is, the others go on
-            yield {**about, "error": describe(error)}
+def peer_rows(peer: Peer, bench: Bench, roof: float, clock: Clock) -> Iterator[Row]:
+    """The unfused recurrence by another; one that is missing, fails or computes something else says so."""
+    about = {**bench.about, "backend": peer.name}
+    try:
+        f, u = bench.f_and_u
+        ours, moved = bench.forward()[0].float(), {name: n for name, n, _ in bench.passes()}
+        theirs = peer.output(f, u).float()
+        error = ((theirs - ours).norm() / ours.norm()).item()
+        if not error < 2e-2:
+            yield {**about, "error": f"computes something else: relative RMS {error:.2g}"}
+            return
+        del theirs
+        for layout, name, run in peer.passes(f, u, bench.grad):
+            figures = measure(run, moved[name], bench.x.element_size(), roof, clock)
+            yield {**about, "pass": name, "layout": layout, **figures}
+    except Exception as error:  # whatever it is, the others go on
+        yield {**about, "error": describe(error)}
+
+
+def peer_job(peer: str, shape: Shape, dtype: str, roof: float) -> list[Row]:
+    """The same tensors as ours, drawn from the same seed."""
+    torch.cuda.empty_cache()
+    bench = Bench.make("B unfused", shape, getattr(torch, dtype), "cuda", "triton")
+    return list(peer_rows(PEERS[peer], bench, roof, CudaClock()))
+
+
+def rows_of_peers(shapes: list[Shape], dtypes: list[str], roof: float) -> Iterator[Row]:
+    """Each peer in a process of its own, which a failure ends: a kernel that crashes takes its CUDA context with it.
+    They tune themselves at the first shape that they meet: not the smallest."""
+    for peer in PEERS:
+        alone: ProcessPoolExecutor | None = None
+        for shape, dtype in product(sorted(shapes, key=lambda s: s != TYPICAL), dtypes):
+            alone = alone or ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+            try:
+                found = alone.submit(peer_job, peer, shape, dtype, roof).result()
+            except Exception as error:
+                about = {"name": "B unfused", "shape": list(shape), "dtype": dtype, "backend": peer}
+                found = [{**about, "error": describe(error)}]
+            if any("error" in row for row in found):
+                alone.shutdown(wait=False, cancel_futures=True)
+                alone = None
+            yield from found
+        if alone is not None:
+            alone.shutdown()
 
 
 def compare(rows: list[Row]) -> None:
@@ -192,7 +221,7 @@ def run(
     cells: list[str],
     shapes: list[Shape],
     dtypes: list[str],
-    peers: bool,
+    others: Iterable[Row],
     clock: Clock,
     *,
     device: str = "cuda",
@@ -200,26 +229,26 @@ def run(
     roof: float,
     save: Callable[[list[Row]], None] = lambda rows: None,
 ) -> list[Row]:
+    """Our rows, then `others`, measured when they are asked for."""
     rows: list[Row] = []
 
-    def add(new: Iterator[Row]) -> None:
+    def add(new: Iterable[Row]) -> None:
         for row in new:
             rows.append(row)
             print("x" if "error" in row else ".", end="", flush=True)
 
-    # Peers come after all of ours: a kernel that crashes may take the CUDA context with it.
-    # They tune themselves at the first shape that they meet: not the smallest.
-    for others in [False, True] if peers else [False]:
-        for shape in sorted(shapes, key=lambda s: s != TYPICAL) if others else shapes:
-            for dtype in dtypes:
-                for name in ["B unfused"] if others else cells:
-                    if device == "cuda":
-                        torch.cuda.empty_cache()
-                    bench = Bench.make(name, shape, getattr(torch, dtype), device, backend)
-                    add((peer_rows if others else our_rows)(bench, roof, clock))
-                    del bench
-        compare(rows)
-        save(rows)  # now already: what comes after may take the process with it
+    for shape in shapes:
+        for dtype in dtypes:
+            for name in cells:
+                if device == "cuda":
+                    torch.cuda.empty_cache()
+                bench = Bench.make(name, shape, getattr(torch, dtype), device, backend)
+                add(our_rows(bench, roof, clock))
+                del bench
+    save(rows)  # now already: what comes after may take long
+    add(others)
+    compare(rows)
+    save(rows)
     print()
     return rows
 
@@ -246,7 +275,8 @@ def main(arguments: argparse.Namespace) -> None:
         if arguments.json:
             write(arguments.json, rows, copy_gb_per_s=roof, least_kernel_ms=floor, device=hardware())
 
-    rows = run(cells, shapes, dtypes, arguments.peers, clock, roof=roof, save=save)
+    others = rows_of_peers(shapes, dtypes, roof) if arguments.peers else ()
+    rows = run(cells, shapes, dtypes, others, clock, roof=roof, save=save)
     print_table(table(rows))
     print()
     print_table(goals(rows))

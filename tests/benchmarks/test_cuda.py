@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,18 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     import cuda_kernels
 
     monkeypatch.setattr(cuda_kernels, "PEERS", make_peers())
+    dtypes = ["float32", "bfloat16"]
+
+    def others() -> Iterator[dict[str, Any]]:
+        for peer, dtype in product(cuda_kernels.PEERS.values(), dtypes):
+            bench = cuda_kernels.Bench.make("B unfused", SHAPE, getattr(torch, dtype), "cpu", "reference")
+            yield from cuda_kernels.peer_rows(peer, bench, 1.0, FakeClock())
+
     return cuda_kernels.run(
         list(cuda_kernels.CELLS),
         [SHAPE],
-        ["float32", "bfloat16"],
-        True,
+        dtypes,
+        others(),
         FakeClock(),
         device="cpu",
         backend="reference",
