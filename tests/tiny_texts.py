@@ -11,7 +11,7 @@ from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.data.labelled import Dataset, Example
 
-WORDS = "bad good film the a dull fine plot".split()
+WORDS = ["bad", "good", "film", "the", "a", "dull", "fine", "plot"]
 
 
 def tiny_config(**changes: Any) -> ClassifyConfig:

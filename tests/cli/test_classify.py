@@ -47,7 +47,7 @@ def test_train_eval_predict(
     code, out, _ = run(capsys, "eval", "r", "--split", "t.tsv", *COLUMNS, "--json")
     assert code == 0 and json.loads(out)["texts"] == 80
 
-    text = io.TextIOWrapper(io.BytesIO("good film\n\nbad film\n".encode()))
+    text = io.TextIOWrapper(io.BytesIO(b"good film\n\nbad film\n"))
     monkeypatch.setattr(sys, "stdin", text)
     code, out, err = run(capsys, "predict", "r")
     assert code == 0 and out.splitlines()[0] == "row,label,p(neg),p(pos)" and len(out.splitlines()) == 4
@@ -100,7 +100,7 @@ def test_search_and_table(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ],
 )
 def test_mistakes(here: Path, capsys: pytest.CaptureFixture[str], args: list[str], message: str) -> None:
-    code, out, err = run(capsys, *args)
+    code, _, err = run(capsys, *args)
     assert code == 2 and message in err and "Traceback" not in err
     assert not (here / "runs").exists()
 

@@ -10,7 +10,7 @@ import pytest
 from search_objectives import SPACE, Hanging, failing, moody, plain
 
 from rrnn.errors import RunError
-from rrnn.tasks.search import Plan, counted, open_study, work
+from rrnn.tasks.search import Plan, counted, leave_out_the_dead, open_study, work
 from rrnn.tasks.search_run import Standing, search
 from rrnn.tasks.search_space import Real, Whole, draw_setting
 from rrnn.tasks.search_workers import side_by_side
@@ -92,6 +92,18 @@ def test_a_killed_workers_trial_is_done_anew(tmp_path: Path) -> None:
     killed = [t for t in trials if "left_out" in t.user_attrs and t.state.name == "FAIL"]
     assert [t.user_attrs["left_out"] for t in killed] == ["its worker was killed"]
     assert len([t for t in trials if t.state.name == "COMPLETE"]) == 4
+
+
+def test_a_worker_elsewhere_is_given_up_when_it_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = open_study(plan(tmp_path))
+    study.ask().set_user_attr("owner", ("elsewhere", 1))
+    leave_out_the_dead(study)
+    assert len(counted(study.get_trials())) == 1
+    monkeypatch.setattr("rrnn.tasks.search.STALE_SECONDS", 0.0)
+    leave_out_the_dead(study)
+    assert counted(study.get_trials()) == []
 
 
 def test_what_cannot_be_searched(tmp_path: Path) -> None:

@@ -50,8 +50,10 @@ class Plan:
 
 def open_study(plan: Plan) -> optuna.Study:
     """Creates it, or takes it up."""
-    import optuna
-
+    try:
+        import optuna
+    except ModuleNotFoundError:
+        raise RunError("a search needs optuna: pip install rrnn[tasks]") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         study = optuna.create_study(

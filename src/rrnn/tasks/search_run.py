@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -92,9 +93,10 @@ def search(
             if not now.running and not any(alive):
                 raise RunError(_who_died(team, now))
             time.sleep(LOOK_SECONDS)
-    finally:
+    except BaseException:
         for worker in team:
-            worker.stop()
+            worker.kill()
+        raise
     if now.best is None:
         raise RunError(f"all {now.failed} trials failed; the first: {now.first_error}")
     return now.best
@@ -121,17 +123,15 @@ class _Worker:
     def is_alive(self) -> bool:
         return self.runner.is_alive()
 
-    def stop(self) -> None:
-        """Does nothing to one that has finished; a daemon thread ends with this process."""
-        if isinstance(self.runner, threading.Thread):
-            return
-        self.runner.join(timeout=5.0)
-        if self.runner.is_alive():
+    def kill(self) -> None:
+        """A daemon thread ends with this process; whoever goes on with the study sees that a killed one is gone."""
+        if not isinstance(self.runner, threading.Thread):
             self.runner.terminate()
             self.runner.join()
 
 
 def _work_alone(plan: Plan, objective: Objective) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides
     use_one_thread()
     work(plan, objective)
 

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from rrnn.automata import Cell
-from rrnn.errors import DataError, RunError
+from rrnn.errors import CellError, DataError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.data.cleaning import tokenise
 from rrnn.tasks.runs import CELL, Run
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.zoo import get_cell, get_model
-from rrnn.zoo.table import MODELS
 
 FACTS = "facts"
 """The key of a run's configuration that holds what was found rather than asked for."""
@@ -138,8 +137,11 @@ def _padded(texts: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
 
 def cell_of(config: ClassifyConfig) -> Cell | None:
     """The cell that the configuration names; None for a model of the zoo that is no cell, as LSTM."""
-    key = next((name for name in MODELS if name.lower() == config.cell.lower()), None)
-    return None if key is not None and not get_model(key).is_cell else get_cell(config.cell)
+    try:
+        is_cell = get_model(config.cell).is_cell
+    except CellError:  # a file's name, or a mistake, which get_cell explains
+        is_cell = True
+    return get_cell(config.cell) if is_cell else None
 
 
 def load_run(run: Run) -> TrainedClassifier:
