@@ -189,6 +189,10 @@ def test_numbers_and_texts_are_scored(visit: Callable[..., Any]) -> None:
     expect(page.locator("#score-problem")).to_contain_text("four")
     page.select_option("#automaton", "text")
     expect(page.locator("#score-total")).to_contain_text("score 3 over the counting")
+    page.select_option("#automaton", "B")  # and back: its own semiring and string
+    expect(page.locator("#score-total")).to_contain_text("over the real")
+    assert page.locator("#string").input_value() == "the film is not so good"
+    page.select_option("#automaton", "text")
     # names that would be markup, if anything took them for it
     page.locator("#wfsa-text").fill(
         page.locator("#wfsa-text").input_value().replace('"q1"', '"<img src=x onerror=alert(1)><b id=evil>"')
@@ -266,8 +270,15 @@ def test_both_schemes_and_widths(visit: Callable[..., Any], scheme: str, width: 
         assert page.evaluate("document.documentElement.scrollWidth") <= width, panel
         assert page.evaluate(FAINT) == [], panel
         assert page.evaluate(NAMELESS) == [], panel
-    # the picture is drawn in the scheme of the page, on the colour of its card
+    # no picture is cut off: what does not fit can be scrolled to
     page.click("#tab-design")
+    page.select_option("#example", "SoPa4")
+    expect(page.locator("#cell-stage svg title")).to_contain_text("SoPa4")
+    left = "e => e.querySelector('svg').getBoundingClientRect().left - e.getBoundingClientRect().left"
+    frame = page.locator("#cell-stage .picture")
+    assert frame.evaluate(left) >= 0 and frame.get_attribute("tabindex") == ("0" if width == 400 else None)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    # the picture is drawn in the scheme of the page, on the colour of its card
     colour = "e => getComputedStyle(e)[e.matches('.paper') ? 'fill' : 'backgroundColor']"
     colours = [page.locator(name).evaluate(colour) for name in ("#cell-stage .paper", "#cell-stage")]
     assert colours[0] == colours[1]

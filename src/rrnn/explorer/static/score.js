@@ -15,7 +15,9 @@ export function score({ automata, semirings, example }) {
   const text = editor($("wfsa-editor"), $("score-problem"));
   const table = numbers($("numbers"), $("constants"), () => soon());
   const player = forward(shown, () => press(null));
-  let pressed = null;
+  // What was chosen for the paper's automata, and typed for them and for texts: coming back finds it again.
+  let pressed = null, chosen = "real", kind = null;
+  const strings = { numbers: example.string, text: example.text_string };
 
   function machine() {
     if ($("automaton").value === TEXT) return { text: text.area.value };
@@ -30,6 +32,7 @@ export function score({ automata, semirings, example }) {
       shown.show(found.picture);
       player.show(found);
       showPaths(found);
+      $("semiring").value = found.semiring.name; // a text says its own
       $("score-total").replaceChildren("score ", element("strong", {}, number(found.prefixes.at(-1))),
         ` over the ${found.semiring.name} semiring`);
     } catch (error) {
@@ -39,9 +42,9 @@ export function score({ automata, semirings, example }) {
   }
   const soon = later(update);
 
-  function showPaths({ paths, states, count, why, semiring, prefixes }) {
+  function showPaths({ paths, states, count, why, prefixes }) {
     const largest = Math.max(...paths.map((path) => size(path.weight)), 0);
-    $("paths-note").textContent = why ?? note(paths, count, semiring, prefixes.at(-1));
+    $("paths-note").textContent = why ?? note(paths, count, prefixes.at(-1));
     $("paths").replaceChildren(...paths.map((path) => {
       const bar = element("span", { class: path.weight < 0 ? "bar minus" : "bar", "aria-hidden": "true" });
       bar.style.setProperty("--part", largest ? size(path.weight) / largest : 0);
@@ -68,7 +71,10 @@ export function score({ automata, semirings, example }) {
     $("score-text").hidden = Boolean(own);
     $("semiring").disabled = !own;
     $("automaton-says").textContent = own ? own.says : "arcs as text, each with its weight";
-    $("string").value = own ? example.string : example.text_string;
+    if (kind) strings[kind] = $("string").value;
+    kind = own ? "numbers" : "text";
+    $("string").value = strings[kind];
+    if (own) $("semiring").value = chosen;
     if (own) table.show(own, $("alphabet").value);
     update();
   }
@@ -80,7 +86,10 @@ export function score({ automata, semirings, example }) {
   $("alphabet").value = example.alphabet;
   text.set(example.text.trimEnd());
   $("automaton").addEventListener("change", pick);
-  $("semiring").addEventListener("change", update);
+  $("semiring").addEventListener("change", () => {
+    chosen = $("semiring").value;
+    update();
+  });
   $("alphabet").addEventListener("input", () => {
     table.rename($("alphabet").value);
     soon();
@@ -94,7 +103,7 @@ function size(weight) {
   return typeof weight === "number" ? Math.abs(weight) : 0;
 }
 
-function note(paths, count, semiring, total) {
+function note(paths, count, total) {
   if (!paths.length) return "No path derives this string: its score is the semiring’s zero.";
   const all = count === null ? "more paths than can be counted derive" : count === 1 ? "one path derives" : `${count} paths derive`;
   const start = `${all[0].toUpperCase()}${all.slice(1)} the string`;

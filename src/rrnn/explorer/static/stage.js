@@ -6,6 +6,13 @@ export function stage(figure) {
   const frame = figure.querySelector(".picture");
   let groups = [], edges = [], states = 0, svg = null;
 
+  // A picture wider than its frame is scrolled, by the keyboard too.
+  const reach = () => {
+    if (frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0;
+    else frame.removeAttribute("tabindex");
+  };
+  new ResizeObserver(reach).observe(frame);
+
   return {
     show(drawn) {
       figure.classList.remove("stale");
@@ -20,6 +27,7 @@ export function stage(figure) {
       [edges, states] = [drawn.edges, drawn.states];
       for (const group of groups) group.classList.remove("on");
       frame.replaceChildren(svg);
+      reach();
     },
     /** Lights up these states and arrows (by number), and no others. */
     light(litStates = [], litEdges = []) {
