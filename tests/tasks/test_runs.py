@@ -74,6 +74,7 @@ def test_resume_where_nothing_is_yet_begins(tmp_path: Path) -> None:
     (folder / "cell.cell").write_text("cell")
     Run.create(folder, CONFIG, "cell F", resume=True).close()
     assert Run.open(folder).cell_text == "cell F"
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", "cell.cell", "config.json"]
 
 
 def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ CONFIG, CELL, VOCABULARY, METRICS, LOCK = (
     ".lock",
 )
 
+_OURS = (CONFIG, CELL, VOCABULARY, METRICS, LOCK)
+
 # What may differ between two sittings of one run: how long, how often and where, not what is computed.
 FREE = frozenset({"epochs", "device", "checkpoint_epochs", "checkpoint_seconds", "rrnn"})
 
@@ -63,6 +65,7 @@ class Run:
                 raise RunError(
                     f"{folder} already holds a run, which is not overwritten: choose another folder, or resume it"
                 )
+            _sweep(folder)
             run._write_identity(cell_text, vocabulary)
         except BaseException:
             run.close()
@@ -204,18 +207,28 @@ def _line(record: Mapping[str, Any]) -> str:
 
 
 def _check_foreign(folder: Path) -> None:
-    """A folder of other things is not littered. What a killed process left of a run's beginning is not foreign: its
-    temporary files are called .NAME.something."""
+    """A folder of other things is not littered. What a killed process left of a run's beginning is not foreign."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"a run is a folder, and {folder} is a file: choose another name")
-    ours = (CONFIG, CELL, VOCABULARY, METRICS, LOCK)
     if folder.exists() and not (folder / CONFIG).exists():
         names = sorted(path.name for path in folder.iterdir())
-        foreign = [name for name in names if not name.startswith((*ours, *(f".{own}" for own in ours)))]
+        foreign = [name for name in names if name not in _OURS and not _is_temporary(name)]
         if foreign:
             raise RunError(
                 f"{folder} holds no run and is not empty (there is {foreign[0]!r} in it): choose a new folder"
             )
+
+
+def _is_temporary(name: str) -> bool:
+    """What a file is called until it is whole: .NAME.something."""
+    return name.endswith(".part") or name.startswith(tuple(f".{own}." for own in _OURS))
+
+
+def _sweep(folder: Path) -> None:
+    """Removes what a killed process left unfinished."""
+    for path in folder.iterdir():
+        if path.name.startswith(".") and _is_temporary(path.name):
+            path.unlink()
 
 
 def _take_lock(folder: Path) -> IO[str]:
