@@ -107,6 +107,14 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
         Run.open(tmp_path / "two").load("last")
 
 
+def test_a_checkpoint_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "run", CONFIG) as run:
+        run.save("best", {}, {"epoch": 1})
+    (tmp_path / "run" / "best.safetensors").replace(tmp_path / "run" / "last.safetensors")
+    with pytest.raises(RunError, match="is a checkpoint called 'best'"):
+        Run.open(tmp_path / "run").load("last")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [(None, "holds no run"), ("{", "not JSON"), ("[]", "no configuration"), ("{}", "no conf")],

@@ -33,8 +33,6 @@ class PlainProgress(Progress):
     def begin(self, epochs: int, history: list[Record]) -> None:
         self.clock = Clock(epochs, len(history))
         self._last = time.monotonic()
-        if history:
-            self.note(f"resumed after epoch {len(history)}")
 
     def step(self, epoch: int, done: int, steps: int, loss: float, speed: float) -> None:
         if time.monotonic() - self._last >= self.every:
@@ -75,8 +73,6 @@ class LiveProgress(Progress):
         self.epochs, self.clock = epochs, Clock(epochs, len(history))
         self.line = self.bar.add_task("", total=None, numbers="")
         self.bar.start()
-        if history:
-            self.note(f"resumed after epoch {len(history)}")
 
     def step(self, epoch: int, done: int, steps: int, loss: float, speed: float) -> None:
         numbers = f"{_numbers(loss, speed, self.perplexity)}  {self.clock.left(epoch - 1 + done / steps)}"

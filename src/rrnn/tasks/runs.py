@@ -120,7 +120,7 @@ class Run:
         return [json.loads(line) for line in lines]
 
     def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-        checkpoints.save(self.folder, name, tensors, {**meta, "config": self.config})
+        checkpoints.save(self.folder, name, tensors, {**meta, "name": name, "config": self.config})
 
     def load(self, name: str, *, until: int | None = None) -> Checkpoint | None:
         """The newest good checkpoint called "last" or "best", of an epoch up to `until`; None if there is none yet.
@@ -128,6 +128,11 @@ class Run:
         `note` of the answer says if a damaged one was passed over for the one before it."""
         read = checkpoints.settle if self.writable else checkpoints.load
         found = read(self.folder, name, until=until)
+        if found is not None and found.meta["name"] != name:
+            raise RunError(
+                f"{checkpoints.path_of(self.folder, name)} is a checkpoint called {found.meta['name']!r}, which holds "
+                f"other things than {name!r} does. Put the right file back, or delete it to go on without it."
+            )
         if found is not None and (changes := differences(found.meta.get("config", {}), self.config)):
             raise RunError(
                 f"the checkpoint {checkpoints.path_of(self.folder, name)} belongs to another run. It differs from "

@@ -151,6 +151,8 @@ class _Book:
             self.restore()
             if last.note:
                 self.progress.note(last.note)
+            steps = f" and {self.index} steps" if self.index else ""
+            self.progress.note(f"resumed after epoch {self.epoch}{steps}")
         if self.run is not None and (best := self.run.load("best", until=self.epoch)):
             self.outcome.best = Best(best.meta["epoch"], best.meta["value"], best.tensors)
         if self.run is not None and self.run.writable:

@@ -164,15 +164,20 @@ def pick_device(name: str) -> str:
 
 
 def _open_run(work: Work, folder: str | Path | None, resume: bool, group: Group) -> Run | None:
-    """The first process makes it, the others read along."""
+    """The first process makes it, the others read along, or fail with it."""
     if folder is None:
         return None
-    run = None
+    run, problem = None, {}
     if group.is_first:
         config = {**work.config.to_dict(), FACTS: work.facts(group.size)}
         text = None if work.cell is None else work.cell.to_text()
-        run = Run.create(folder, config, text, work.vocabulary, resume=resume)
-    group.broadcast({"ready": True} if group.is_first else None)
+        try:
+            run = Run.create(folder, config, text, work.vocabulary, resume=resume)
+        except RunError as error:
+            problem = {"problem": str(error)}
+    problem = group.broadcast(problem if group.is_first else None)
+    if problem:
+        raise RunError(problem["problem"])
     return run or Run.open(folder)
 
 
