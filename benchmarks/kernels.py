@@ -5,8 +5,8 @@
 
 Each row is one cell, shape (time, batch, units), pass and number of threads. The rival is `rivals.py`; `copy` is the
 time that torch takes to copy as many bytes as the kernel must at least read and write (each input read once, each
-output written once). All three take turns; the time of each is its best. Tensors are made anew in every call, as
-training does it.
+output written once). All three take turns, each beginning with its inputs just read; the time of each is its best.
+Tensors are made anew in every call, as training does it.
 """
 
 from __future__ import annotations
@@ -131,14 +131,17 @@ def compile_rows(case: Case, dtype: torch.dtype) -> Iterator[Row]:
         }
 
 
-def settle() -> None:
-    """A large allocation makes malloc sort what has been freed. A loop over steps frees thousands of tensors, which
-    would else be sorted on the time of whoever runs next."""
+def settle(bench: Bench) -> None:
+    """The same start for all. A large allocation makes malloc sort what has been freed: a loop over steps frees
+    thousands of tensors, which would else be sorted on the time of whoever runs next. Reading the inputs leaves them in
+    the caches, as far as they fit, as the matrix product before and the layer after would; else who runs after the copy
+    would find them cold, and who runs after a rival would find them there."""
     torch.empty(1 << 23)
+    bench.x.detach().sum(), bench.grad.sum()
 
 
-def cpu_timer(rounds: int) -> Timer:
-    return lambda functions: best_of(functions, rounds=rounds, warm_up=2, before=settle)
+def cpu_timer(bench: Bench, rounds: int) -> Timer:
+    return lambda functions: best_of(functions, rounds=rounds, warm_up=2, before=lambda: settle(bench))
 
 
 def run(arguments: argparse.Namespace) -> list[Row]:
@@ -153,7 +156,7 @@ def run(arguments: argparse.Namespace) -> list[Row]:
             bench.check()
             for threads in arguments.threads:
                 torch.set_num_threads(threads)
-                for row in bench.rows(cpu_timer(arguments.rounds), threads):
+                for row in bench.rows(cpu_timer(bench, arguments.rounds), threads):
                     rows.append(row)
                     print(".", end="", flush=True)
     print()
