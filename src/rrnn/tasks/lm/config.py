@@ -66,7 +66,9 @@ class LMConfig(Config):
     shift: bool = option(
         False, "begin each epoch elsewhere in the text, so that windows are not always the same"
     )
-    lr: float | None = option(None, "learning rate; left out: 0.5 for C and F, 1 for others", low=0)
+    lr: float | None = option(
+        None, "learning rate; left out: 0.5 for C and F, 1 for others; 0.002 with Adam", low=0
+    )
     clip: float = option(5.0, "largest norm of the gradient", low=1e-6)
     weight_decay: float = option(1e-5, "weights are multiplied by 1 − this at every step", low=0, high=0.1)
     scale_weight_decay: bool = option(True, "weight decay shrinks as the learning rate does")
@@ -119,12 +121,14 @@ class LMConfig(Config):
             hidden=hidden,
             embedding_dropout=drop if self.embedding_dropout is None else self.embedding_dropout,
             output_dropout=drop if self.output_dropout is None else self.output_dropout,
-            lr=recipe_rate(self.cell) if self.lr is None else self.lr,
+            lr=recipe_rate(self.cell, self.optimiser) if self.lr is None else self.lr,
         )
 
 
-def recipe_rate(cell: str) -> float:
-    """C and F do not converge at 1.0, says the paper."""
+def recipe_rate(cell: str, optimiser: str = "sgd") -> float:
+    """C and F do not converge at 1.0, says the paper. (It does not use Adam.)"""
+    if optimiser == "adam":
+        return 0.002
     return 0.5 if Path(cell).stem.lower().removesuffix("+o") in ("c", "f") else 1.0
 
 

@@ -80,7 +80,7 @@ class LanguageTask:
         self.epoch, self.cuts, self.kind = 0, 0, "last"
         self.dev: list[float] = []  # perplexities since the last cut of the rate
         self.poor = 0  # epochs since the best one
-        self.first_rate = recipe_rate(config.cell) if config.lr is None else config.lr
+        self.first_rate = config.lr or recipe_rate(config.cell, config.optimiser)
         model.train()
 
     # ---- an epoch ------------------------------------------------------------------------------------------------
