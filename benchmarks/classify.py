@@ -96,7 +96,7 @@ def main() -> None:
         torch.set_float32_matmul_precision("high")
     rows = []
     for cell in args.cell:
-        base = ClassifyConfig(data=args.data, vectors=args.vectors or None, cell=cell, device=args.device)
+        base = ClassifyConfig.for_data(args.data, vectors=args.vectors or None, cell=cell, device=args.device)
         print(*data_of(base).about, sep="\n")
         one(base, True, base.replace(epochs=2))  # kernels are compiled once
         ways = [(n, 1, True) for n in args.threads] + [(1, n, True) for n in args.processes]

@@ -28,7 +28,7 @@ EMBEDDING = "embedding"
 WINDOW = 2048
 """Texts read ahead: those of like lengths among them share a batch."""
 _WINDOW_CHARACTERS = 2**22
-_BATCH_TOKENS = 4096
+_BATCH_TOKENS = 2048
 
 
 class Prediction(NamedTuple):

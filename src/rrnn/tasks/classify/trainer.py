@@ -55,12 +55,12 @@ class ClassifyTask:
         )
         self.totals = torch.zeros(2, device=self.device)  # loss, examples
         self.rows = torch.empty(self.config.batch_size, dtype=torch.int64, device=self.device)
-        self.graphs = Graphs(self.device, self.model.generator, capture=capture and self._can_capture())
         self._evaluation_totals = torch.zeros(2, device=self.device)  # loss, right answers
         self._evaluation_rows = torch.empty(EVALUATION_BATCH, dtype=torch.int64, device=self.device)
         self._evaluations = {
             name: texts.in_order(EVALUATION_BATCH, EVALUATION_TOKENS) for name, texts in self.splits.items()
         }
+        self.graphs = Graphs(self.device, self.model.generator, capture=capture and self._can_capture())
         self.best, self.waited = float("-inf"), 0  # epochs since the last gain on the development set
 
     def _can_capture(self) -> bool:
