@@ -53,6 +53,12 @@ def is_running(process: int) -> bool:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
+def test_the_server_is_light() -> None:
+    """It is there before torch is: only the worker computes."""
+    code = "import rrnn.cli.explore, rrnn.explorer, sys; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
+
+
 def test_a_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -96,7 +96,12 @@ def test_damaged_runs_say_so(client: Any, trained: Path) -> None:
 
     outside = trained.parent / "secret.cell"
     outside.write_text("the secret\n")
-    folders = [change("named", cell=str(outside)), change("wide", hidden_size=5), change("cut")]
+    folders = [
+        change("named", cell=str(outside)),
+        change("wide", hidden_size=5),
+        change("cut"),
+        change("bare", facts=None),
+    ]
     (folders[0] / "cell.cell").unlink()
     (folders[2] / "best.safetensors").write_bytes(b"\0" * 100)
     try:

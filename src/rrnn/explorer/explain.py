@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from rrnn import __version__
 from rrnn.automata import Cell
 from rrnn.errors import DataError, RunError
 from rrnn.explorer.pictures import picture
@@ -45,7 +46,10 @@ def _model(folder: str, written: int) -> TrainedClassifier:
     run = classify_run(folder)
     if run.cell_text is None and run.config.get("cell") not in MODELS:
         raise RunError("this run has no cell.cell, and its configuration names no model of the zoo")
-    return load_run(run)
+    try:
+        return load_run(run)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise RunError(f"this run's files are not as rrnn {__version__} writes them ({error!r})") from None
 
 
 def _cell(model: TrainedClassifier, name: str) -> Cell:
