@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rrnn.tasks.lm import loss as module
 from rrnn.tasks.lm.loss import (
+    add_rows,
     kernel_rows,
     loss_and_gradients,
     plain_loss,
@@ -105,6 +106,19 @@ def test_token_losses_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "AT_ONCE", 3 * PADDED << 4)
     torch.testing.assert_close(token_losses(*leaves, WORDS), whole)
     torch.testing.assert_close(whole.sum(), plain_loss(*leaves, WORDS).detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kernels", [False, True], ids=["torch", "kernel"])
+def test_rows_of_words_that_come_again(kernels: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    words, rows = torch.tensor([3, 0, 3, 3, 1]), torch.randn(5, 300).to(dtype)  # columns of two blocks
+    table = torch.randn(6, 300)
+    expected = table.clone()
+    for word, row in zip(words, rows, strict=True):
+        expected[word] += row
+    add_rows(table, words, rows, kernels)
+    torch.testing.assert_close(table, expected)
 
 
 @pytest.mark.gpu

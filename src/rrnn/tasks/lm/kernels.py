@@ -67,6 +67,15 @@ def softmax_rows(
 
 
 @triton.jit
+def add_rows(table, words, rows, width, BLOCK: tl.constexpr):
+    """table[word] += row. One program a row and block of columns; a word may come several times."""
+    row = tl.program_id(0).to(tl.int64)
+    j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(rows + row * width + j, mask=j < width, other=0.0).to(tl.float32)
+    tl.atomic_add(table + tl.load(words + row) * width + j, value, mask=j < width, sem="relaxed")
+
+
+@triton.jit
 def squares(grad, partial, n, BLOCK: tl.constexpr):
     """partial[program] = the sum of squares of its share."""
     total = tl.zeros([BLOCK], tl.float32)

@@ -21,9 +21,9 @@ BLOCK, WHOLE = 4096, 16384  # of a row, in the kernel: a part at a time, or all 
 
 
 class Gradients(NamedTuple):
-    """scale · Σ −log softmax(hidden · weightᵀ + bias)[target], and its gradients."""
+    """−log softmax(hidden · weightᵀ + bias)[target] per row, and the gradients of scale times their sum."""
 
-    loss: Tensor
+    losses: Tensor
     hidden: Tensor
     weight: Tensor
     bias: Tensor
@@ -47,7 +47,7 @@ def loss_and_gradients(
     logits = hidden @ table.t()
     losses = softmax_rows(logits, bias, targets, vocabulary, scale)
     return Gradients(
-        losses.sum().mul_(scale),
+        losses,
         logits @ table,
         _product(logits.t(), hidden, weight.dtype),
         logits.sum(0, dtype=bias.dtype),
@@ -57,7 +57,7 @@ def loss_and_gradients(
 def tied_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, *, scale: float = 1.0
 ) -> Tensor:
-    """The same for autograd: a loss, differentiable in hidden, weight and bias."""
+    """The same for autograd: scale times the sum of the losses, differentiable in hidden, weight and bias."""
     return _TiedLoss.apply(hidden, weight, bias, targets, vocabulary, scale)  # pyright: ignore[reportReturnType]
 
 
@@ -137,13 +137,26 @@ class _TiedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float
     ) -> Tensor:
-        loss, *gradients = loss_and_gradients(hidden, weight, bias, targets, vocabulary, scale=scale)
+        losses, *gradients = loss_and_gradients(hidden, weight, bias, targets, vocabulary, scale=scale)
         ctx.save_for_backward(*gradients)
-        return loss
+        return losses.sum().mul_(scale)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         return *(gradient * grad for gradient in ctx.saved_tensors), None, None, None
+
+
+def add_rows(table: Tensor, words: Tensor, rows: Tensor, kernels: bool | None = None) -> None:
+    """table[word] += row, for all words; on a GPU in whatever order they come."""
+    if not (has_kernels(table.device) if kernels is None else kernels):
+        table.index_add_(0, words, rows.to(table.dtype))
+        return
+    from rrnn.tasks.lm.kernels import add_rows as kernel
+
+    width, block = rows.shape[1], 256
+    run: Any = kernel[(len(words), -(-width // block))]
+    with on(table.device):
+        run(table, words, rows, width, BLOCK=block, num_warps=2)
 
 
 def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:

@@ -22,7 +22,7 @@ from rrnn.tasks.lm.averaging import Averages
 from rrnn.tasks.lm.config import LMConfig, recipe_rate
 from rrnn.tasks.lm.evaluate import evaluate
 from rrnn.tasks.lm.graph import Steps
-from rrnn.tasks.lm.loss import loss_and_gradients
+from rrnn.tasks.lm.loss import add_rows, loss_and_gradients
 from rrnn.tasks.lm.model import LanguageModel
 from rrnn.tasks.lm.precision import Precision, low_dtype, products
 from rrnn.tasks.lm.update import Updater
@@ -73,8 +73,9 @@ class LanguageTask:
         self._stream = torch.zeros(self.length + 1, self.batch, dtype=torch.long, device=device)
         self._range = torch.arange(self.window + 1, device=device)
         self._place = torch.zeros(1, dtype=torch.long, device=device)
-        self._total = torch.zeros((), dtype=torch.float64, device=device)
-        self._measured = 0  # steps of a stream that the total holds
+        # since the last `measure`, by their place in a window: added up over it there, not at every step
+        self._losses = torch.zeros(self.window * self.batch, dtype=torch.float64, device=device)
+        self._measured = 0  # steps of a stream that they are the losses of
         self._state = tree_map_only(Tensor, torch.clone, self._first_state())
         self._carried = _tensors(self._state)
         self.epoch, self.cuts, self.kind = 0, 0, "last"
@@ -100,11 +101,11 @@ class LanguageTask:
         self._measured += size
 
     def measure(self) -> dict[str, float]:
-        loss = float(self._total) / max(self._measured, 1)
-        tokens = float(self._measured * self.batch)
-        self._total.zero_()
+        tokens = self._measured * self.batch
+        loss = float(self._losses.sum()) / max(tokens, 1)
+        self._losses.zero_()
         self._measured = 0
-        return {"loss": loss, "tokens": tokens, "lr": self.rate}
+        return {"loss": loss, "tokens": float(tokens), "lr": self.rate}
 
     def evaluate(self, split: str) -> dict[str, float]:
         """On "dev", with every kind of weights there is; the best kind's figures count, here and on other splits."""
@@ -141,14 +142,14 @@ class LanguageTask:
     def _step(self, size: int) -> None:
         rows = self._stream.index_select(0, self._place + self._range[: size + 1])
         with products(self.config.precision):
-            loss, gradients, end = self._gradients(rows[:-1], rows[1:])
+            losses, gradients, end = self._gradients(rows[:-1], rows[1:])
         self.updater.step(self._joined(self.store.gather(gradients)))
         _copy(self._carried, end)
-        self._total += loss
+        self._losses[: len(losses)] += losses
         self._place += size
 
     def _gradients(self, words: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
-        """(loss, gradients by the weights' names, the carried state after) of a window."""
+        """(losses of its tokens, gradients by the weights' names, the carried state after) of a window."""
         model, store = self.model, self.store
         table = store.working["embedding"].detach()
         embedded = F.embedding(words, table).requires_grad_()
@@ -171,10 +172,13 @@ class LanguageTask:
             materialize_grads=True,
         )
         # The words' gradients are added to rows of the softmax's: the two tied matrices have one gradient.
-        to_table = softmax.weight
-        to_table.index_add_(0, words.flatten(), to_embedded.flatten(0, 1).to(to_table.dtype))
-        gradients = {"embedding": to_table, "bias": softmax.bias, **dict(zip(leaves, others, strict=True))}
-        return softmax.loss, gradients, [t.detach() for t in _tensors(end)]
+        add_rows(softmax.weight, words.flatten(), to_embedded.flatten(0, 1))
+        gradients = {
+            "embedding": softmax.weight,
+            "bias": softmax.bias,
+            **dict(zip(leaves, others, strict=True)),
+        }
+        return softmax.losses, gradients, [t.detach() for t in _tensors(end)]
 
     def _read(self, embedded: Tensor, words: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         """`LanguageModel.read`, with the working copies of the weights."""
@@ -248,7 +252,7 @@ class LanguageTask:
         }
         out |= {f"carried.{i}": tensor for i, tensor in enumerate(self._carried)}
         out |= self.averages.tensors()
-        return out | {"control": self.updater.control, "place": self._place, "total": self._total}
+        return out | {"control": self.updater.control, "place": self._place, "losses": self._losses}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {name: tensor.detach().clone() for name, tensor in self._changing().items()}
