@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,9 @@ PLACES += [(LanguageTask, "step"), (LanguageTask, "evaluate")]
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    lm_train.plot_losses = lambda records, folder: ""  # matplotlib takes a second to import, in each process
+    # What takes long to import comes once, before the forks: matplotlib never, what torch's gradients want now.
+    lm_train.plot_losses = lambda records, folder: ""
+    import_module("torch.fx.experimental.symbolic_shapes")
+
     data = write_corpus(folder.with_suffix(".txt"))
     kill_at_moments(folder, lambda place: train_tiny(place, data), PLACES, every=int(sys.argv[2]))

@@ -52,7 +52,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
-    ("program", "every", "kills"), [(toy_task, 1, 60), (tiny_lm, 23, 6)], ids=["toy", "language-model"]
+    ("program", "every", "kills"), [(toy_task, 1, 40), (tiny_lm, 31, 4)], ids=["toy", "language-model"]
 )
 def test_a_process_killed_at_any_moment_ends_as_if_it_were_not(
     tmp_path: Path, program: ModuleType, every: int, kills: int
