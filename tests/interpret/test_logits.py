@@ -11,7 +11,8 @@ from layer_cases import inputs, make_layer, randomised
 from torch import Tensor, nn
 
 from rrnn import zoo
-from rrnn.automata import score
+from rrnn.automata import Cell, score, sigmoid
+from rrnn.automata import linear as linear_
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret import decompose, logit_contributions, read
 from rrnn.nn import RationalRNN
@@ -37,12 +38,27 @@ def mlp() -> nn.Module:
     return randomised(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)).double())
 
 
+def fading() -> Cell:
+    """It may end where it began: there are paths that no token enters."""
+    f = sigmoid(linear_("f"))
+    return (
+        Cell("fading")
+        .initial("q0")
+        .loop("q0", f)
+        .arc("q0", "q1", linear_("u"))
+        .loop("q1", f)
+        .final("q0")
+        .final("q1")
+    )
+
+
 def plain(name: str) -> RationalRNN:
-    return randomised(RationalRNN(zoo.get_cell(name).output(score), 4, 3, dtype=torch.float64))
+    cell = fading() if name == "fading" else zoo.get_cell(name)
+    return randomised(RationalRNN(cell.output(score), 4, 3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("pooling", ["last", "mean"])
-@pytest.mark.parametrize("name", ["B", "C", "F", "ngram4"])
+@pytest.mark.parametrize("name", ["B", "C", "F", "ngram4", "fading"])
 def test_behind_a_linear_read_out_they_are_exact(name: str, pooling: str) -> None:
     layer, x, out = plain(name), inputs(5, 3, 4), linear()
     reading = read(layer, x, lengths=LENGTHS)
@@ -53,6 +69,7 @@ def test_behind_a_linear_read_out_they_are_exact(name: str, pooling: str) -> Non
     torch.testing.assert_close(found.base + found.constant + found.by_token.sum(0), of_layer)
     torch.testing.assert_close(found.base + found.by_unit.sum(-1), of_layer)
     torch.testing.assert_close(found.unexplained, torch.zeros_like(of_layer))
+    assert found.constant.any() == (name == "fading")
     if pooling == "last":
         by_token = decompose(reading).by_token @ out.weight.detach().T
         torch.testing.assert_close(found.by_token, by_token)

@@ -128,8 +128,9 @@ def test_what_a_path_says() -> None:
     json.dumps(found.to_json(), allow_nan=False)
 
 
-def test_a_batch_is_its_sentences_in_both_directions() -> None:
-    rnn, x, lengths = make_layer("F", bidirectional=True), inputs(4, 3, 4), [4, 1, 3]
+@pytest.mark.parametrize("name", ["F", "real-1", "max-plus-1"])
+def test_a_batch_is_its_sentences_in_both_directions(name: str) -> None:
+    rnn, x, lengths = make_layer(name, bidirectional=True), inputs(4, 3, 4), [4, 1, 3]
     words = [list(WORDS[:n]) for n in lengths]
     for backward in (False, True):
         found = k_best(read(rnn, x, words, backward=backward), 5)

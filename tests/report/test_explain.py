@@ -102,7 +102,10 @@ def test_a_linear_read_out_on_scores_is_exact(pooling: str) -> None:
     model = classifier(template=zoo.get_cell("F").output(score), readout="linear", pooling=pooling)
     found = explain(model, TEXT)
     assert found.exact and found.unexplained == pytest.approx(0.0, abs=1e-6)
-    assert not explain(classifier(template=zoo.get_cell("F").output(score), pooling=pooling), TEXT).exact
+    for bent in ({"readout": "mlp"}, {"readout": "linear", "layers": 2}):
+        assert not explain(
+            classifier(template=zoo.get_cell("F").output(score), pooling=pooling, **bent), TEXT
+        ).exact
 
 
 def test_units_are_the_strongest_with_what_they_found() -> None:

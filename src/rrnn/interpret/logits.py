@@ -138,9 +138,8 @@ def outputs(reading: Reading, scores: Tensor) -> Tensor:
 
 
 def _split(reading: Reading, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_t g_t·c_t over all units, by step (T, B), and what no token enters (B)."""
+    """Σ_t g_t·c_t over all units, by step (T, B), and what no token enters (B). Behind the end g is 0."""
     valid, start = reading.valid, 0
-    gradient = gradient if valid is None else gradient * valid.unsqueeze(-1)
     by_token, constant = gradient.new_zeros(gradient.shape[:2]), gradient.new_zeros(gradient.shape[1])
     for part in reading.parts:
         here = gradient[..., start : start + len(part.units)]

@@ -121,15 +121,17 @@ def explain(
         goal = best if target is None else model.labels.index(target)
         weigh = _margin(goal, len(model.labels)).to(whole)
         without = [float((whole - other) @ weigh) for other in shorter]
-        looked = _look(module, ids, tokens, weigh, units, paths)
+        shown = [token if len(token) <= _SHOWN else f"{token[:_SHOWN]}…" for token in tokens]
+        looked = _look(module, ids, shown, weigh, units, paths)
     adds = [None] * len(tokens) if looked.adds is None else looked.adds
     words = set(model.vocabulary.words)
+    known = [token in words for token in tokens]
     return Explanation(
         model.labels[best],
         dict(zip(model.labels, chances, strict=True)),
         model.labels[goal],
         float(whole @ weigh),
-        tuple(Word(t[:_SHOWN], t in words, w, a) for t, w, a in zip(tokens, without, adds, strict=True)),
+        tuple(Word(*each) for each in zip(shown, known, without, adds, strict=True)),
         looked.exact,
         None
         if looked.base is None or looked.adds is None
@@ -250,17 +252,20 @@ def _by_output(head: Head, h: Tensor) -> Tensor:
 def _units(readings: list[Reading], adds: list[Tensor], count: int, paths: int) -> tuple[Unit, ...]:
     """The units that add most, in either direction."""
     every = [(value, i, d) for i, some in enumerate(adds) for d, value in enumerate(some.tolist())]
-    every.sort(key=lambda each: -abs(each[0]))
-    found = []
-    for value, i, d in every[:count]:
-        reading = readings[i].of_units([readings[i].units[d]])
-        (unit,) = k_best(reading, paths)
-        (seen,) = phrases(reading, paths)
+    chosen = sorted(every, key=lambda each: -abs(each[0]))[:count]
+    found: list[Unit] = []
+    for i, reading in enumerate(readings):
+        values = {reading.units[d]: value for value, which, d in chosen if which == i}
+        if values:
+            found += _looked_into(reading.of_units(list(values)), values, paths)
+    return tuple(sorted(found, key=lambda unit: -abs(unit.adds)))
+
+
+def _looked_into(reading: Reading, adds: dict[int, float], paths: int) -> Iterator[Unit]:
+    direction = "backward" if reading.backward else "forward"
+    for unit, seen in zip(k_best(reading, paths), phrases(reading, paths), strict=True):
         ring = get_semiring(unit.semiring)
-        best = sorted(
-            (*seen.positive, *seen.negative), key=lambda p: -float(rank(ring, torch.tensor(p.weight)))
-        )
-        direction = "backward" if reading.backward else "forward"
-        ends = (unit.score, tuple(best[:paths]), unit.paths, unit.covered)
-        found.append(Unit(unit.unit, direction, unit.cell, unit.semiring, value, *ends))
-    return tuple(found)
+        both = [(float(rank(ring, torch.tensor(p.weight))), p) for p in (*seen.positive, *seen.negative)]
+        best = [phrase for _, phrase in sorted(both, key=lambda each: -each[0])][:paths]
+        what = (unit.unit, direction, unit.cell, unit.semiring, adds[unit.unit], unit.score)
+        yield Unit(*what, tuple(best), unit.paths, unit.covered)
