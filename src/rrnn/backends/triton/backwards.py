@@ -25,7 +25,13 @@ class Backwards(Walk):
             self._select(k, f"{after}{s}", whole(f"f{j}_v{n}", is_const(program, n)), f"{before}{s}", j)
 
     def _backwards(
-        self, k: Kernel, program: Program, step: Callable[[int, object], None], *, store: bool
+        self,
+        k: Kernel,
+        program: Program,
+        step: Callable[[int, object], None],
+        *,
+        store: bool,
+        again: bool = False,
     ) -> None:
         """Walk the chunk's segments of `every` steps from its end: load everything, recompute the states between the
         saved ones (w{j}_{s}: before step j), then take `step(j, offset)` from last to first. A last segment that T
@@ -60,9 +66,9 @@ class Backwards(Walk):
             for j in reversed(range(E)):
                 step(j, j)
 
-        self._turns(k, program, E, back=True, grad=True, store=store, body=body)
+        self._turns(k, program, E, back=True, grad=True, store=store, body=body, again=again)
 
-    def _recur(self, k: Kernel) -> None:
+    def _recur(self, k: Kernel, again: bool = False) -> None:
         """Gradients along a chunk, from those of the states after it, g."""
         p = adjoint(self.program).step
         units, sums = unit_values(p), p.of_kind("grad_unit")
@@ -92,7 +98,7 @@ class Backwards(Walk):
                 self._select(k, f"h{s}", value(n), f"g{s}", j)
             k(*(f"g{s} = h{s}" for s in results))
 
-        self._backwards(k, p, step, store=True)
+        self._backwards(k, p, step, store=True, again=again)
         k("if c == 0:")
         k(
             *(f"    tl.store(gfirst + {s} * lanes + lane, g{s}, mask=ok)" for s in range(self.S)),
@@ -191,6 +197,6 @@ class Backwards(Walk):
         gather(k, self.S, keys, self._apply, "ends")
         pass_on(k, self.S, self._apply)
         k(*(f"g{s} = z{s}" for s in range(self.S)))
-        self._recur(k)
+        self._recur(k, again=True)
         place = PLACE.format(chunk="chunks - 1 - place")
         return k.text("reverse_chained", f"{_ARGUMENTS}\n    {CHAIN} {_CONSTANTS}", place)

@@ -4,8 +4,8 @@ autotuning at run time: the same call always runs the same kernel, so its result
 What decides is bytes in flight. A lane is walked serially, and its loads are issued ahead of use: long walks through
 shared memory, by Triton's pipeline; short ones a turn ahead in registers, which starts quicker. The more instructions a
 step has, the fewer steps of it fit the registers. Lanes too few to fill the chip are multiplied by cutting time into
-chunks. Small programs chain them inside one launch, so that a chunk's second reading finds it in the L2 cache; larger
-ones, whose chunks do not fit there together, are read twice from memory.
+chunks. The bare recurrence chains them inside one launch, so that a chunk's second reading finds it in the L2 cache;
+where gates are computed as well, three launches, which read everything twice, were as fast or faster.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FULL = 12_288  # lanes that fill the chip: from here on, chunks cost more than t
 TARGET = {4: 65_536, 2: 131_072}  # element size → lanes times chunks to aim for, where chunks are read twice
 MIN_CHUNK = 64  # steps
 LONG = 128  # steps from which a pipeline pays for its start
-SMALL, LARGE = 20, 48  # instructions
+BARE, SMALL, LARGE = 8, 20, 48  # instructions
 
 
 class Plan(NamedTuple):
@@ -55,7 +55,7 @@ def plan(steps: int, lanes: int, size: int, instructions: int, *, backward: bool
     unroll = 16 if small else 8 if instructions <= LARGE else 4
     wide = size >= 4
     if lanes < FULL and steps >= 2 * MIN_CHUNK:
-        return _chunks(steps, lanes, size, small, unroll, backward)
+        return _chunks(steps, lanes, size, instructions, unroll, backward)
     if steps < LONG or instructions > LARGE:
         return Plan(64 if small or not (wide or backward) else 32, 1, unroll, 0)
     if small:
@@ -63,10 +63,11 @@ def plan(steps: int, lanes: int, size: int, instructions: int, *, backward: bool
     return Plan(32, 1, unroll, 0) if wide and not backward else Plan(64, 1, unroll, 0, 3)
 
 
-def _chunks(steps: int, lanes: int, size: int, small: bool, unroll: int, backward: bool) -> Plan:
+def _chunks(steps: int, lanes: int, size: int, instructions: int, unroll: int, backward: bool) -> Plan:
     """Few lanes."""
-    if small:
-        return Plan(64, 1, 8, 32 if backward and size >= 4 else 64, chained=True)
+    wide = size >= 4
+    if instructions <= BARE:
+        return Plan(64, 1, 16, (32 if wide else 64) if backward else (64 if wide else 128), chained=True)
     wanted = -(-steps // max(1, TARGET.get(size, TARGET[4]) // lanes))
     chunk = max(MIN_CHUNK, -(-wanted // MIN_CHUNK) * MIN_CHUNK)
-    return Plan(64, 1, unroll, 0 if chunk >= steps else chunk, 0 if size >= 4 and not backward else 3)
+    return Plan(64, 1, min(unroll, 8), 0 if chunk >= steps else chunk, 0 if wide and not backward else 3)
