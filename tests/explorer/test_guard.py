@@ -83,6 +83,13 @@ def test_other_methods(client: Any, method: str) -> None:
     assert not any(name.startswith("access-control") for name in answer.headers)
 
 
+def test_no_websockets(client: Any) -> None:
+    from starlette.websockets import WebSocketDisconnect
+
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect("/"):
+        pass
+
+
 def test_a_large_body_is_refused(client: Any) -> None:
     largest = b'{"text": "' + b"x" * (MAX_BODY - 12) + b'"}'
     assert len(largest) == MAX_BODY

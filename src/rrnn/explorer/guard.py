@@ -46,6 +46,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         if scope["type"] != "http":  # no WebSockets here
+            await send({"type": "websocket.close", "code": 1008})
             return
 
         async def send_guarded(message: Any) -> None:
