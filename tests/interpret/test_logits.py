@@ -105,6 +105,7 @@ def test_elsewhere_they_are_first_order(pooling: str, backward: bool) -> None:
                     decompose(read(alone, sentence[: t + 1])).by_token[:, 0] * gradient[t]
                 ).sum(-1)
             torch.testing.assert_close(found.by_token[:n, b, c], turned(expected))
+            torch.testing.assert_close(found.gradient[:n, b, c], turned(gradient))
             torch.testing.assert_close(found.by_unit[b, c], (gradient * own).sum(0).detach())
     assert (found.by_token[2:, 1] == 0).all()
     rest = found.logits - found.base - found.by_token.sum(0)

@@ -73,9 +73,9 @@ def test_any_cell(data: st.DataObject) -> None:
     )
     found = rank(ring, torch.tensor([path.weight for path in few.paths], dtype=torch.float64))
     torch.testing.assert_close(found, ranks[:3])
-    sizes = [abs(path.weight) if semiring == "real" else math.exp(path.weight) for path in paths]
     if semiring in ("real", "log") and paths:
-        some = [abs(path.weight) if semiring == "real" else math.exp(path.weight) for path in few.paths]
+        size = abs if semiring == "real" else math.exp
+        some, sizes = ([size(path.weight) for path in listed_] for listed_ in (few.paths, paths))
         assert few.covered == pytest.approx(sum(some) / sum(sizes))
 
 

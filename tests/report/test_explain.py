@@ -118,9 +118,10 @@ def test_units_are_the_strongest_with_what_they_found() -> None:
     total = sum(word.adds or 0.0 for word in every.words)
     assert sum(unit.adds for unit in every.units) == pytest.approx(total)
     for unit in found.units:
+        assert unit.slope * unit.score == pytest.approx(unit.adds, rel=1e-5)  # one step counts, the last
         assert len(unit.paths) == 2 and unit.direction == "forward" and unit.cell == "F"
         assert 0 < (unit.covered or 0) <= 1
-        assert all(set(phrase.tokens) <= set(TEXT.split()) for phrase in unit.phrases)
+        assert all(set(phrase.tokens) <= {"ε", *TEXT.split()} for phrase in unit.phrases)
 
 
 def test_max_plus_shows_paths_and_says_why_nothing_adds_up() -> None:

@@ -109,7 +109,7 @@ def _print(console: Console, e: Explanation) -> None:
     if e.units:
         console.print("\nthe strongest units of the first layer")
         for unit in e.units:
-            _plain(console, _unit(unit))
+            _plain(console, _unit(unit, e.target))
     if e.note:
         console.print(Text(f"\n{e.note}"))
 
@@ -132,12 +132,13 @@ def _coloured(console: Console, e: Explanation, title: str, values: list[float])
     console.print()
 
 
-def _unit(unit: Unit) -> str:
+def _unit(unit: Unit, target: str) -> str:
     back = ", backward" if unit.direction == "backward" else ""
     covered = "" if unit.covered is None else f"  ({unit.covered:.0%} of Σ|paths|)"
     return "\n".join(
         [
-            f"  unit {unit.unit} ({unit.cell}{back}): adds {unit.adds:+.3f}, score {unit.score:.3f}",
+            f"  unit {unit.unit} ({unit.cell}{back}): adds {unit.adds:+.3f}, score {unit.score:+.3f}; high scores "
+            f"speak {'for' if unit.slope > 0 else 'against'} {target}",
             f"    finds  {_listed([(p.text, p.weight) for p in unit.phrases])}",
             f"    keeps  {_listed([(p.text, p.weight) for p in unit.paths])}{covered}",
         ]

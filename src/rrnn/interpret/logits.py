@@ -39,6 +39,8 @@ class LogitContributions:
     """(T, B, C): of all units together, each path divided equally among the tokens at which it enters."""
     by_unit: Tensor
     """(B, C, D)"""
+    gradient: Tensor
+    """(T, B, C, D): of the logits in each score, by position of the layer when it scored so."""
     constant: Tensor
     """(B, C): of paths that no token enters, which most cells do not have."""
     exact: bool
@@ -93,6 +95,7 @@ def logit_contributions(reading: Reading, head: Head, *, affine: bool = False) -
         base,
         torch.stack([reading.in_order(token) for token, _ in split], -1),
         by_unit,
+        torch.stack([reading.in_order(gradient) for gradient in rows], 2),
         torch.stack([constant for _, constant in split], -1),
         exact=affine and plain,
     )

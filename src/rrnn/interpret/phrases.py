@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from rrnn.errors import AutomatonError
+from rrnn.interpret.moves import Move
 from rrnn.interpret.paths import Kind
 from rrnn.interpret.ranks import rank, weight_of
 from rrnn.interpret.reading import Part, Reading
@@ -32,15 +33,15 @@ class Phrase:
     weight: float
     tokens: tuple[str, ...]
     kinds: tuple[Kind, ...]
-    """Of each token: consumed, or skipped by a self-loop."""
+    """Of each token: consumed, skipped by a self-loop, or bridged, which is no token but ε."""
     sentence: int
     """The number of the sentence in which it weighs most."""
     position: int
-    """Of its first token there."""
+    """Of its first word there."""
 
     @property
     def text(self) -> str:
-        """ "not [very] good", skipped words in brackets."""
+        """ "not [very] good", skipped words in brackets, ε where it is bridged."""
         pairs = zip(self.tokens, self.kinds, strict=True)
         return " ".join(f"[{token}]" if kind == "skipped" else token for token, kind in pairs)
 
@@ -228,7 +229,7 @@ def _search(part: Part, reading: Reading) -> _Table:
                 here = negative[m, t]
                 value = torch.where(here, value.flip(0), value)
                 begins = begins if begins is None else torch.where(here, begins.flip(0), begins)
-            code = m if begins is None else m + len(part.graph) * begins.short()
+            code = m if begins is None else m + len(part.graph) * begins.int()
             for best in (entered[target], reached[target]) if move.enters else (reached[target],):
                 best.add(value + ranks[m][t], code)
         remaining = lengths - 1 - t
@@ -260,12 +261,12 @@ class _Strongest:
 
     def __init__(self, like: Tensor) -> None:
         self.value = torch.full_like(like[:, 0], -math.inf)
-        self.code = torch.zeros_like(self.value, dtype=torch.int16)
+        self.code = torch.zeros_like(self.value, dtype=torch.int32)
 
     def add(self, value: Tensor, code: Tensor | int) -> None:
         better = value > self.value
         self.value = torch.where(better, value, self.value)
-        self.code = torch.where(better, torch.as_tensor(code, dtype=torch.int16), self.code)
+        self.code = torch.where(better, torch.as_tensor(code, dtype=torch.int32), self.code)
 
 
 Wording = tuple[tuple[str, ...], tuple[Kind, ...], int, int]
@@ -298,17 +299,27 @@ def _wordings(
         node = torch.where(going, sign * size + sources[move], node)
         code = torch.where(going, table.reached[at - 1, node, b, d].long(), code)
     columns = torch.stack(taken, -1).tolist()
-    kinds: list[Kind] = ["consumed" if move.consumes else "skipped" for _, _, move, _ in part.graph]
+    ways = [_kinds(move) for _, _, move, _ in part.graph]
     return [
-        [_wording(reading, kinds, *each) for each in zip(moves, ends, sentences, strict=True)]
+        [_wording(reading, ways, *each) for each in zip(moves, ends, sentences, strict=True)]
         for moves, ends, sentences in zip(columns, t.tolist(), b.tolist(), strict=True)
     ]
 
 
-def _wording(reading: Reading, kinds: list[Kind], moves: list[int], end: int, b: int) -> Wording:
+def _kinds(move: Move) -> list[Kind]:
+    """Of the arcs of a move."""
+    bridged: list[Kind] = ["bridged"] * (len(move.bridge.arcs) + move.bridge.star)
+    return [*bridged, "consumed" if move.consumes else "skipped"]
+
+
+def _wording(reading: Reading, ways: list[list[Kind]], moves: list[int], end: int, b: int) -> Wording:
     """`moves` are the last one first. In the sentence's order, which a backward reading reads from its end."""
     if end >= len(reading.tokens[b]):
         return (), (), b, 0
-    found: list[Kind] = [kinds[m] for m in moves if m >= 0]
-    first, last = sorted((reading.position(b, end - len(found) + 1), reading.position(b, end)))
-    return reading.tokens[b][first : last + 1], tuple(found if reading.backward else found[::-1]), b, first
+    taken = [m for m in reversed(moves) if m >= 0]
+    kinds: list[Kind] = [kind for m in taken for kind in ways[m]]
+    if reading.backward:
+        kinds.reverse()
+    first = min(reading.position(b, end - len(taken) + 1), reading.position(b, end))
+    words = iter(reading.tokens[b][first:])
+    return tuple("ε" if kind == "bridged" else next(words) for kind in kinds), tuple(kinds), b, first

@@ -9,7 +9,7 @@ What is explained is the *margin* of a label: its logit less the mean of the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -54,6 +54,8 @@ class Unit:
     semiring: str
     adds: float
     """To the margin, to first order, over all its steps."""
+    slope: float
+    """The margin's gradient in its score, summed over steps: positive where high scores speak for the label."""
     score: float
     """After the whole text."""
     phrases: tuple[Phrase, ...]
@@ -195,10 +197,10 @@ def _look(
     sides, _ = first(x.unsqueeze(1))
     halves = list(sides.split(first.hidden_size, -1))
     if any(part.ring.name != "real" for reading in readings for part in reading.parts):
-        by_unit = _by_output(head, sides).split(first.hidden_size)
+        adds, slopes = (each.split(first.hidden_size) for each in _by_output(head, sides))
         rings = {part.ring.name for reading in readings for part in reading.parts} - {"real"}
         note = f"Scores over {', '.join(sorted(rings))} are no sums over words: see the units' paths, and what is lost."
-        return _Look(None, None, False, _units(readings, list(by_unit), units, paths), note)
+        return _Look(None, None, False, _units(readings, adds, slopes, units, paths), note)
     affine = config.layers == 1 and config.readout == "linear" and config.pooling in ("last", "mean")
     found = [
         logit_contributions(reading, _side(head, halves, i), affine=affine)
@@ -211,7 +213,8 @@ def _look(
     base = float(head(torch.cat(idle, -1))) + sum(float(each.constant) for each in found)
     adds = sum(each.by_token[:, 0, 0] for each in found)
     assert isinstance(adds, Tensor)
-    ranked = _units(readings, [each.by_unit[0, 0] for each in found], units, paths)
+    slopes = [each.gradient[:, 0, 0].sum(0) for each in found]
+    ranked = _units(readings, [each.by_unit[0, 0] for each in found], slopes, units, paths)
     above = (
         ""
         if config.layers == 1
@@ -241,31 +244,33 @@ def _side(head: Head, halves: list[Tensor], which: int) -> Head:
     return lambda h: head(torch.cat([h if i == which else half for i, half in enumerate(halves)], -1))
 
 
-def _by_output(head: Head, h: Tensor) -> Tensor:
-    """(H,): gradient · output, summed over steps."""
+def _by_output(head: Head, h: Tensor) -> tuple[Tensor, Tensor]:
+    """(H,): gradient · output, and the gradient, summed over steps."""
     with torch.enable_grad():
         h = h.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(head(h).sum(), h)
-    return (gradient * h.detach()).sum((0, 1))
+    return (gradient * h.detach()).sum((0, 1)), gradient.sum((0, 1))
 
 
-def _units(readings: list[Reading], adds: list[Tensor], count: int, paths: int) -> tuple[Unit, ...]:
+def _units(
+    readings: list[Reading], adds: Sequence[Tensor], slopes: Sequence[Tensor], count: int, paths: int
+) -> tuple[Unit, ...]:
     """The units that add most, in either direction."""
     every = [(value, i, d) for i, some in enumerate(adds) for d, value in enumerate(some.tolist())]
     chosen = sorted(every, key=lambda each: -abs(each[0]))[:count]
     found: list[Unit] = []
     for i, reading in enumerate(readings):
-        values = {reading.units[d]: value for value, which, d in chosen if which == i}
+        values = {reading.units[d]: (value, slopes[i][d].item()) for value, which, d in chosen if which == i}
         if values:
             found += _looked_into(reading.of_units(list(values)), values, paths)
     return tuple(sorted(found, key=lambda unit: -abs(unit.adds)))
 
 
-def _looked_into(reading: Reading, adds: dict[int, float], paths: int) -> Iterator[Unit]:
+def _looked_into(reading: Reading, values: dict[int, tuple[float, float]], paths: int) -> Iterator[Unit]:
     direction = "backward" if reading.backward else "forward"
     for unit, seen in zip(k_best(reading, paths), phrases(reading, paths), strict=True):
         ring = get_semiring(unit.semiring)
         both = [(float(rank(ring, torch.tensor(p.weight))), p) for p in (*seen.positive, *seen.negative)]
         best = [phrase for _, phrase in sorted(both, key=lambda each: -each[0])][:paths]
-        what = (unit.unit, direction, unit.cell, unit.semiring, adds[unit.unit], unit.score)
+        what = (unit.unit, direction, unit.cell, unit.semiring, *values[unit.unit], unit.score)
         yield Unit(*what, tuple(best), unit.paths, unit.covered)

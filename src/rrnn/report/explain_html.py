@@ -70,7 +70,7 @@ def fragment(explanation: Explanation) -> str:
         )
         parts.append(f'<p class="note">Margin with all scores at zero: {_signed(e.base or 0.0)}.{rest}</p>')
     if e.units:
-        parts.append(_units(e.units))
+        parts.append(_units(e.units, e.target))
     if e.note:
         parts.append(f'<p class="note">{escape(e.note)}</p>')
     return "\n".join(parts)
@@ -100,16 +100,18 @@ def _signed(value: float, digits: int = 3) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
-def _units(units: Sequence[Unit]) -> str:
+def _units(units: Sequence[Unit], target: str) -> str:
     rows = "\n".join(
         f"<tr><td>{unit.unit}{' ←' if unit.direction == 'backward' else ''} ({escape(unit.cell)})</td>"
         f'<td class="number">{_signed(unit.adds)}</td><td class="number">{_signed(unit.score)}</td>'
+        f"<td>{'for' if unit.slope > 0 else 'against'} {escape(target)}</td>"
         f"<td>{_list([(p.text, p.weight) for p in unit.phrases])}</td>"
         f"<td>{_list([(p.text, p.weight) for p in unit.paths])}{_covered(unit)}</td></tr>"
         for unit in units
     )
     head = "".join(
-        f'<th scope="col">{name}</th>' for name in ("unit", "adds", "score", "finds", "keeps to the end")
+        f'<th scope="col">{name}</th>'
+        for name in ("unit", "adds", "score", "high scores speak", "finds", "keeps to the end")
     )
     return (
         "<h3>The strongest units of the first layer</h3>\n"
