@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from rrnn.tasks.runs import Run
 from rrnn.tasks.training import Outcome, Progress, Record, fit
 
 RESULT = "result.json"
+SMALL_STEP = 5e7
+"""Multiplications of a forward pass below which a step is small."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +82,15 @@ def train(
     progress.note(_describe(task))
     run = None if folder is None else _open_run(folder, data, cell, task, resume)
     try:
-        outcome = fit(
-            task,
-            run,
-            epochs=config.epochs,
-            checkpoint_seconds=config.checkpoint_seconds,
-            progress=progress,
-        )
-        summary = _summarise(task, outcome, time.monotonic() - start)
+        with _threads_for(task):
+            outcome = fit(
+                task,
+                run,
+                epochs=config.epochs,
+                checkpoint_seconds=config.checkpoint_seconds,
+                progress=progress,
+            )
+            summary = _summarise(task, outcome, time.monotonic() - start)
         if run is not None:
             write_atomic(run.folder / RESULT, (json.dumps(asdict(summary), indent=2) + "\n").encode())
             progress.note(plot_losses(outcome.history, run.folder))
@@ -126,6 +131,20 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise RunError(f"the device {name!r} was asked for, and torch finds no GPU here: use cpu, or auto")
     return device
+
+
+@contextmanager
+def _threads_for(task: ClassifyTask) -> Iterator[None]:
+    """One CPU thread for small steps: more gain nothing there, and on a busy machine wait for one another."""
+    weights = sum(parameter.numel() for parameter in task.model.layers.parameters())
+    words = task.config.batch_size * float(task.splits["train"].padded.mean())
+    before = torch.get_num_threads()
+    if weights * words < SMALL_STEP:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _describe(task: ClassifyTask) -> str:
