@@ -1,6 +1,8 @@
-"""The screenshots of docs/explorer.md: `python docs/images/make_explorer.py RUNS`, where the newest run in RUNS knows film
-reviews, as that of `rrnn classify train --data sst --vectors glove --layers 1 --readout linear`. It needs Chromium,
-Playwright and Pillow."""
+"""The screenshots of docs/explorer.md: `python docs/images/make_explorer.py RUNS`.
+
+The newest run in the folder RUNS has to know film reviews, as that of
+`rrnn classify train --data sst --vectors glove --layers 1 --readout linear`. Needs Chromium, Playwright and Pillow.
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ def trained(runs: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def client(runs: Path) -> Iterator[Any]:
+def connect() -> Callable[[Path], Any]:
+    """A client of the page over a folder of runs, to be entered."""
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore"
@@ -48,6 +49,10 @@ def client(runs: Path) -> Iterator[Any]:
 
     from rrnn.explorer import create_app
 
-    # follow_redirects: nothing here redirects, and a test would not notice it otherwise
-    with TestClient(create_app(runs), base_url="http://127.0.0.1:8765", follow_redirects=False) as client:
+    return lambda runs: TestClient(create_app(runs), base_url="http://127.0.0.1:8765", follow_redirects=False)
+
+
+@pytest.fixture(scope="session")
+def client(runs: Path, connect: Callable[[Path], Any]) -> Iterator[Any]:
+    with connect(runs) as client:
         yield client

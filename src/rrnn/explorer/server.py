@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rrnn.errors import RRNNError
+from rrnn.errors import RunError
 from rrnn.explorer.guard import Guard
 from rrnn.explorer.runs import list_runs, run_folder
 from rrnn.explorer.worker import JobError, Worker
@@ -46,7 +46,7 @@ def create_app(runs: Path, host: str = "127.0.0.1") -> Any:
     return Starlette(
         routes=routes,
         middleware=[Middleware(Guard, host=host)],
-        exception_handlers={404: _not_found, 405: _not_found},
+        exception_handlers={404: _not_found, 405: _not_found, JobError: _failed, RunError: _failed},
         lifespan=pages.lifespan,
     )
 
@@ -73,10 +73,16 @@ class _Pages:
     async def style(self, request: Request) -> Response:
         from starlette.responses import Response
 
-        return Response((await self._start)["style"], media_type="text/css")
+        return Response((await self._started())["style"], media_type="text/css")
 
     async def start(self, request: Request) -> Response:
-        return _json((await self._start)["page"])
+        return _json((await self._started())["page"])
+
+    async def _started(self) -> Any:
+        """What the page needs once; asked for again where that failed."""
+        if self._start.done() and (self._start.cancelled() or self._start.exception()):
+            self._start = asyncio.ensure_future(self.worker.run("start"))
+        return await asyncio.shield(self._start)  # a request that is given up must not end it for the others
 
     async def runs_there(self, request: Request) -> Response:
         return _json({"runs": await asyncio.to_thread(list_runs, self.folder)})
@@ -96,16 +102,11 @@ class _Pages:
     def job(
         self, name: str, arguments: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """A route that reads a JSON object, runs a job of these arguments, and answers with JSON, mistakes too."""
+        """A route that reads a JSON object, runs a job of these arguments, and answers with its result."""
 
         async def answer(request: Request) -> Response:
-            try:
-                given = await arguments(parse(await request.body()))
-                return _json(await self.worker.run(name, request.is_disconnected, **given))
-            except JobError as error:
-                return _json({"error": str(error), "line": error.line}, error.status)
-            except RRNNError as error:
-                return _json({"error": str(error), "line": None}, 404)
+            given = await arguments(parse(await request.body()))
+            return _json(await self.worker.run(name, request.is_disconnected, **given))
 
         return answer
 
@@ -155,6 +156,12 @@ def _file(file: Path) -> Callable[[Request], Awaitable[Response]]:
 
 async def _not_found(request: Request, error: Exception) -> Response:
     return _json({"error": "there is nothing at this address"}, getattr(error, "status_code", 404))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """A job without a result, or a run that is not there."""
+    status, line = (error.status, error.line) if isinstance(error, JobError) else (404, None)
+    return _json({"error": str(error), "line": line}, status)
 
 
 def serve(runs: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
