@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +21,12 @@ from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 MANY = 64  # rows from which torch's reduction is quicker than the parameters' kernel
+
+
+@cache
+def _installed() -> bool:
+    """Asked at every call of a layer, and looking it up takes a tenth of a millisecond."""
+    return importlib.util.find_spec("triton") is not None
 
 
 @lru_cache(maxsize=512)
@@ -53,7 +59,7 @@ class Triton(Backend):
     gives_parameter_gradients = True
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
-        if importlib.util.find_spec("triton") is None:
+        if not _installed():
             return "the triton package is not installed"
         if device.type != "cuda" and not (device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"):
             return f"it runs on CUDA devices, not on {device.type}"
