@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from rrnn.automata import Cell
@@ -24,8 +25,13 @@ def picture(x: Cell | WFSA) -> dict[str, Any]:
     """{"svg": …}, with a group for each arc, state and label, in this order, as `write_svg` writes them when all is
     marked; or {"why": …} where there is none. The page has the style once, from /picture.css: its policy refuses
     styles that come with a picture."""
+    return dict(_drawn(diagram_of(x)))
+
+
+@lru_cache(maxsize=32)
+def _drawn(diagram: Diagram) -> dict[str, Any]:
+    """Kept: another string, or another sentence, does not change the automaton."""
     try:
-        diagram = diagram_of(x)
         _check_size(diagram)
         with _at_most(SECONDS):
             placed = scene(diagram)
