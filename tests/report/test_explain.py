@@ -12,9 +12,10 @@ from layer_cases import randomised
 
 from rrnn import zoo
 from rrnn.automata import Cell, score
-from rrnn.errors import DataError
+from rrnn.errors import AutomatonError, DataError
 from rrnn.report.explain import Explanation, explain
 from rrnn.report.explain_html import page
+from rrnn.report.phrases import text_phrases
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.trained import TrainedClassifier
@@ -154,6 +155,34 @@ def test_unknown_words_and_one_word() -> None:
 def test_mistakes(call: Any, message: str) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
         call(classifier())
+
+
+# ---- many texts -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_phrases_of_many_texts(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of few texts find what one of all does, and name the texts by their own numbers."""
+    model = classifier(bidirectional=True, max_tokens=4)
+    texts = ["not very good", "", "a film", "good film not very good", "zyx", "very good"]
+    whole = text_phrases(model, texts, 3, backward=backward)
+    monkeypatch.setattr("rrnn.report.phrases._BATCH_TOKENS", 4)
+    cut = text_phrases(model, iter(texts), 3, backward=backward)
+    assert [unit.unit for unit in cut] == [0, 1, 2, 3]
+    for a, b in zip(whole, cut, strict=True):
+        for some, those in ((a.positive, b.positive), (a.negative, b.negative)):
+            assert [p.text for p in some] == [p.text for p in those]
+            assert [p.weight for p in some] == pytest.approx([p.weight for p in those], rel=1e-5)
+        for phrase in (*b.positive, *b.negative):
+            own = [token for token in phrase.tokens if token != "ε"]
+            words = model.tokenise(texts[phrase.sentence])
+            assert words[phrase.position : phrase.position + len(own)] == own and len(words) <= 4
+    assert any(unit.positive for unit in cut) and text_phrases(model, [""]) == []
+
+
+def test_an_lstm_looks_for_no_phrases() -> None:
+    with pytest.raises(AutomatonError, match="LSTM has no automata inside"):
+        text_phrases(classifier(cell="LSTM"), [TEXT])
 
 
 # ---- pages ----------------------------------------------------------------------------------------------------------
