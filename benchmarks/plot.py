@@ -39,7 +39,9 @@ def draw(data: dict[str, Any], path: Path) -> None:
     ours = list(dict.fromkeys(row["name"] for row in rows if "layout" not in row))
     colours = dict(zip(ours, plt.get_cmap("tab10").colors, strict=False))
     copy, least = data["meta"]["copy_gb_per_s"], data["meta"]["least_kernel_ms"]
-    figure, axes = plt.subplots(1, len(dtypes), figsize=(5.5 * len(dtypes), 4.5), sharey=True, squeeze=False)
+    figure, axes = plt.subplots(
+        1, len(dtypes), figsize=(5.5 * len(dtypes) + 2.5, 4.5), sharey=True, squeeze=False
+    )
     for axis, dtype in zip(axes[0], dtypes, strict=True):
         here = [row for row in rows if row["dtype"] == dtype]
         sizes = sorted(bytes_of(row) for row in here)
@@ -72,7 +74,9 @@ def draw(data: dict[str, Any], path: Path) -> None:
         for name, c in PEER_COLOURS.items()
         if name in there
     ]
-    axes[0][-1].legend(handles=labels, fontsize=7, loc="lower right")
+    axes[0][-1].legend(
+        handles=labels, fontsize=8, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False
+    )
     gpu = data["meta"].get("device", {}).get("gpu", "")
     figure.suptitle(f"{gpu}: copy {copy:.0f} GB/s, least kernel {1e3 * least:.1f} µs")
     figure.tight_layout()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rrnn.backends.triton.plan import BARE, FULL, LARGE, LONG, SMALL, Plan, plan, save_every
+from rrnn.backends.triton.plan import BARE, FULL, LARGE, LONG, SMALL, Plan, plan, save_every, takes_logarithms
+from rrnn.ir import lower
+from rrnn.zoo import get_cell
 
 
 def test_lanes_that_fill_the_chip_are_walked_serially() -> None:
@@ -16,6 +18,13 @@ def test_short_walks_have_no_pipeline() -> None:
     for size in (2, 4):
         assert plan(LONG - 1, FULL, size, SMALL, backward=True).stages == 0
         assert plan(LONG, FULL, size, SMALL, backward=True).stages > 0
+
+
+def test_programs_that_take_logarithms_go_forwards_without_a_pipeline() -> None:
+    heavy, light = (takes_logarithms(lower(get_cell(name)).program) for name in ("B-max-plus", "F"))
+    assert heavy and not light
+    assert plan(512, FULL, 4, SMALL, logs=True) == Plan(64, 1, 16, 0)
+    assert plan(512, FULL, 4, SMALL, logs=True, backward=True).stages > 0
 
 
 def test_only_the_bare_recurrence_is_chained() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from rrnn.backends.base import Backend, rows
 from rrnn.backends.cache import cached
 from rrnn.backends.triton.chain import words
-from rrnn.backends.triton.plan import Plan, plan
+from rrnn.backends.triton.plan import Plan, plan, takes_logarithms
 from rrnn.backends.triton.render import render
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
@@ -27,6 +27,12 @@ MANY = 64  # rows from which torch's reduction is quicker than the parameters' k
 def _installed() -> bool:
     """Asked at every call of a layer, and looking it up takes a tenth of a millisecond."""
     return importlib.util.find_spec("triton") is not None
+
+
+@lru_cache(maxsize=1024)
+def _plan(program: Program, steps: int, lanes: int, size: int, backward: bool) -> Plan:
+    logs = takes_logarithms(program)
+    return plan(steps, lanes, size, len(program.instructions), backward=backward, logs=logs)
 
 
 @lru_cache(maxsize=512)
@@ -80,7 +86,7 @@ class Triton(Backend):
         schedule: Plan | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         steps, batch, _, units = x.shape
-        how = schedule or plan(steps, batch * units, x.element_size(), len(program.instructions))
+        how = schedule or _plan(program, steps, batch * units, x.element_size(), False)
         kernels = _module(program, how.unroll, every, how.stages)
         x, params, state = rows(x), params.contiguous(), state.contiguous()
         inp = None if inp is None else rows(inp.to(x.dtype))
@@ -128,9 +134,7 @@ class Triton(Backend):
         schedule: Plan | None = None,
     ) -> tuple[Tensor, Tensor]:
         steps, batch, _, units = x.shape
-        how = schedule or plan(
-            steps, batch * units, x.element_size(), len(program.instructions), backward=True
-        )
+        how = schedule or _plan(program, steps, batch * units, x.element_size(), True)
         kernels = _module(program, how.unroll, every, how.stages)
         x, params, saved, go = rows(x), params.contiguous(), saved.contiguous(), rows(grad_out.to(x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))

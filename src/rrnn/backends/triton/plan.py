@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from rrnn.ir import Op, Program
+
 FULL = 12_288  # lanes that fill the chip: from here on, chunks cost more than they gain
 TARGET = {4: 65_536, 2: 131_072}  # element size → lanes times chunks to aim for, where chunks are read twice
 MIN_CHUNK = 64  # steps
@@ -49,14 +51,22 @@ def save_every(instructions: int) -> int:
     return 16 if instructions <= 10 else 8 if instructions <= SMALL else 4 if instructions <= LARGE else 2
 
 
-def plan(steps: int, lanes: int, size: int, instructions: int, *, backward: bool = False) -> Plan:
-    """The kernel to run: `size` bytes an element, `instructions` of the forward program."""
+def takes_logarithms(program: Program) -> bool:
+    """Such programs compute more than they load, and want as many lanes in flight as there are."""
+    logs = (Op.LOG, Op.LOG_SIGMOID, Op.SOFTPLUS, Op.LOGADDEXP)
+    return any(instruction.op in logs for instruction in program.instructions)
+
+
+def plan(
+    steps: int, lanes: int, size: int, instructions: int, *, backward: bool = False, logs: bool = False
+) -> Plan:
+    """The kernel to run: `size` bytes an element, `instructions` of the forward program, `logs` among them."""
     small = instructions <= SMALL
     unroll = 16 if small else 8 if instructions <= LARGE else 4
     wide = size >= 4
     if lanes < FULL and steps >= 2 * MIN_CHUNK:
         return _chunks(steps, lanes, size, instructions, unroll, backward)
-    if steps < LONG or instructions > LARGE:
+    if steps < LONG or instructions > LARGE or (logs and small and not backward):
         return Plan(64 if small or not (wide or backward) else 32, 1, unroll, 0)
     if small:
         return Plan(64, 1, unroll, 0, 2 if wide else 3) if backward or not wide else Plan(128, 1, 8, 0, 4)
