@@ -49,7 +49,7 @@ def test_train_from_the_command_line(
     assert main([*options(corpus, out), *extra]) == 0
     shown, errors = capsys.readouterr()
     assert (
-        "B: 2 layers, hidden size 8, 524 parameters" in shown
+        "B: 1 layer, hidden size 8, 316 parameters" in shown
         and "epoch   1  train ppl" in shown
         and errors == ""
     )
@@ -69,7 +69,7 @@ def test_train_from_the_command_line(
 
 def test_a_budget_and_a_baseline(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [arg for arg in options(corpus, tmp_path / "run") if arg not in ("--hidden", "8")]
-    assert main([*arguments, "--model", "gru", "--params", "20k"]) == 0
+    assert main([*arguments, "--model", "gru", "--params", "20k", "--layers", "2"]) == 0
     assert "gru: 2 layers, hidden size 32, 13,068 parameters (39 would have" in capsys.readouterr().out
     assert Run.open(tmp_path / "run").config["params"] == 20_000
 

@@ -135,6 +135,7 @@ def recipe_rate(cell: str, optimiser: str = "sgd") -> float:
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {
         "data": "python",
+        "layers": 1,  # two of C's, which multiplies small numbers, would need longer than this to begin
         "hidden": 64,
         "embedding_dropout": 0.1,
         "output_dropout": 0.1,

@@ -103,10 +103,11 @@ class Work(NamedTuple):
     sizes: Sizes | None  # how a budget was spent
 
     def describe(self) -> str:
-        c, sizes = self.config, " / ".join(f"{len(ids):,}" for ids in self.splits.values())
+        c, counts = self.config, " / ".join(f"{len(ids):,}" for ids in self.splits.values())
+        size = self.sizes or f"hidden size {c.hidden}, {self.parameters:,} parameters"
         return (
-            f"{c.data}: {sizes} tokens ({' / '.join(self.splits)}), {len(self.vocabulary):,} different\n"
-            f"{c.cell}: {c.layers} layers, {self.sizes or f'hidden size {c.hidden}, {self.parameters:,} parameters'}"
+            f"{c.data}: {counts} tokens ({' / '.join(self.splits)}), {len(self.vocabulary):,} different\n"
+            f"{c.cell}: {c.layers} layer{'s' * (c.layers > 1)}, {size}"
         )
 
     def facts(self, processes: int) -> dict[str, Any]:
