@@ -14,7 +14,7 @@ from layer_cases import CASES, inputs, make_layer, randomised
 from strategies import cells
 from torch import nn
 
-from rrnn import zoo
+from rrnn import interpret, zoo
 from rrnn.automata import Cell, evaluate, linear, one, parameter, sigmoid
 from rrnn.backends import use_backend
 from rrnn.errors import AutomatonError, ShapeError
@@ -104,6 +104,20 @@ def test_some_units() -> None:
     torch.testing.assert_close(scores(some), scores(whole)[:, [1, 4, 7]])
 
 
+@pytest.mark.parametrize("name", ["F", "windowed"])
+@pytest.mark.parametrize("shape", [(0, 2, 4), (3, 0, 4), (0, 4)])
+def test_nothing_to_read(name: str, shape: tuple[int, ...]) -> None:
+    """Sentences without words, and batches without sentences: no function stumbles."""
+    reading = read(make_layer(name, batch_first=False), torch.zeros(shape, dtype=torch.float64))
+    batch = len(reading.tokens)
+    assert scores(reading).shape == (batch, 3)
+    assert len(interpret.k_best(reading, 2)) == 3 * batch
+    assert interpret.decompose(reading, pairs=True).by_token.shape == (shape[0], batch, 3)
+    assert interpret.leave_one_out(reading).without.shape == (shape[0], batch, 3)
+    assert interpret.arc_masses(reading)[0].mass.shape[0] == shape[0] + 1
+    assert all(not each.positive for each in interpret.phrases(reading))
+
+
 def test_moves_of_the_paper_s_f() -> None:
     moves = moves_of(zoo.get_cell("F"))
     assert moves.states == ("q0", "q1", "q2")  # q3 is entered by ε alone
@@ -157,6 +171,7 @@ X = inputs(5, 4)
         (lambda: read(make_layer("F"), X, layer=1), ShapeError, "layers are numbered from 0 to 0; got 1"),
         (lambda: read(make_layer("F"), X, backward=True), ShapeError, "has no backward direction"),
         (lambda: read(make_layer("F"), X).of_units([3]), ShapeError, "numbered from 0 to 2; got 3"),
+        (lambda: read(make_layer("F"), X).of_units([]), ShapeError, "numbered from 0 to 2; got none"),
     ],
 )
 def test_mistakes_are_named(call: Any, error: type[Exception], message: str) -> None:

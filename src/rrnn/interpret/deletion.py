@@ -78,11 +78,11 @@ def _without(reading: Reading, near: Part, alpha: Tensor, beta: Tensor, reach: i
     """(T, B, D): the beginnings before each step, led over the `reach` steps after it, met by the ends."""
     steps, batch = reading.x.shape[:2]
     row = [table.flatten(0, 1) for table in alpha.unbind(1)]
-    lengths = torch.tensor(reading.lengths)
+    lengths = torch.tensor(reading.lengths, dtype=torch.int64)
     for s in range(reach):
         there = (torch.arange(steps).unsqueeze(1) + 1 + s < lengths).flatten()
         row = keep(there.unsqueeze(0), 0, ahead(near, row, s), row)
-    table = torch.stack(row, 1).view(steps, batch, len(row), -1).transpose(1, 2)
+    table = torch.stack(row, 1).view(steps, batch, len(row), len(near.units)).transpose(1, 2)
     after = (torch.arange(steps) + 1 + reach).clamp_max(steps)
     return meet(near, table, beta[after])
 

@@ -61,7 +61,7 @@ def _masses(reading: Reading, part: Part) -> ArcMasses:
         )
     ring, arcs, valid = part.ring, part.cell.arcs, reading.valid
     alpha, beta = forward(part, valid), backward(part, valid)
-    lengths, (batch, width) = torch.tensor(reading.lengths), alpha.shape[2:]
+    lengths, (batch, width) = torch.tensor(reading.lengths, dtype=torch.int64), alpha.shape[2:]
     mass = torch.full((alpha.shape[0], len(arcs), batch, width), ring.zero, dtype=alpha.dtype)
 
     def add(arc: CellArc, value: Tensor) -> None:

@@ -211,7 +211,7 @@ def _search(part: Part, reading: Reading) -> _Table:
     ranks = [rank(ring, w) for w in part.weights]
     negative = torch.stack([w < 0 for w in part.weights]) if ring.laws.has_negation else None
     starts, endings = _beginnings(part, steps), _endings(part, steps)
-    lengths = torch.tensor(reading.lengths)
+    lengths = torch.tensor(reading.lengths, dtype=torch.int64)
     signs, size, width = starts[0].shape
     values = part.initial.new_full((signs, size, batch, width), -math.inf)
     found = _Rows([], [], [], [])

@@ -107,9 +107,10 @@ class Reading:
     def of_units(self, units: Sequence[int]) -> Reading:
         """The same reading, of these units only."""
         unknown = [unit for unit in units if unit not in self.units]
-        if unknown:
+        if unknown or not units:
             raise ShapeError(
-                f"units of this reading are numbered from {min(self.units)} to {max(self.units)}; got {unknown[0]!r}"
+                f"units of this reading are numbered from {min(self.units)} to {max(self.units)}; "
+                f"got {repr(unknown[0]) if unknown else 'none'}"
             )
         kept = [part.only([c for c, unit in enumerate(part.units) if unit in units]) for part in self.parts]
         return replace(self, parts=tuple(part for part in kept if part.units))
@@ -148,7 +149,7 @@ def read(
 def reverse(x: Tensor, lengths: Sequence[int]) -> Tensor:
     """Each sentence backwards, (T, B, …), its padding still behind it."""
     steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
-    n = torch.tensor(list(lengths), device=x.device)
+    n = torch.tensor(list(lengths), dtype=torch.int64, device=x.device)
     order = torch.where(steps < n, n - 1 - steps, steps)
     return x.gather(0, order.view(*order.shape, *[1] * (x.dim() - 2)).expand_as(x))
 
