@@ -132,6 +132,9 @@ def test_a_torn_last_line_of_the_log_is_not_read(tmp_path: Path) -> None:
         with open(tmp_path / "run" / "metrics.jsonl", "a") as file:
             file.write('{"epoch": 2, "tra')
         assert run.records() == [{"epoch": 1}]
+        (tmp_path / "run" / "metrics.jsonl").write_text("not JSON\n")
+        with pytest.raises(RunError, match=r"metrics\.jsonl is damaged"):
+            run.records()
 
 
 def test_differences_follow_json() -> None:

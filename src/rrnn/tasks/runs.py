@@ -117,7 +117,10 @@ class Run:
         """Of metrics.jsonl, as far as it is written."""
         path = self.folder / METRICS
         lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
-        return [json.loads(line) for line in lines]
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: a line of it is not JSON ({error})") from None
 
     def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         checkpoints.save(self.folder, name, tensors, {**meta, "name": name, "config": self.config})
