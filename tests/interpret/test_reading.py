@@ -101,6 +101,7 @@ def test_some_units() -> None:
     whole = read(layer, x, WORDS)
     some = whole.of_units([1, 4, 7])
     assert some.units == (1, 4, 7) and len(some.parts) == 3
+    assert repr(some) == "<Reading of 1 sentences by layer 0: 1 × B, 1 × SRU, 1 × B_max_plus>"
     torch.testing.assert_close(scores(some), scores(whole)[:, [1, 4, 7]])
 
 

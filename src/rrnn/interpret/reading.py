@@ -79,6 +79,11 @@ class Reading:
     """(T, B, I): what the layer reads, in the order in which it reads it, zeros where a sentence has ended."""
     parts: tuple[Part, ...]
 
+    def __repr__(self) -> str:
+        cells = ", ".join(f"{len(part.units)} × {part.cell.name}" for part in self.parts)
+        way = ", backwards" if self.backward else ""
+        return f"<Reading of {len(self.tokens)} sentences by layer {self.depth}{way}: {cells}>"
+
     @property
     def lengths(self) -> list[int]:
         return [len(sentence) for sentence in self.tokens]
