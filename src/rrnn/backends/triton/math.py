@@ -6,9 +6,11 @@ import triton.language as tl
 
 @triton.jit
 def log1p_unit(y):
-    """log(1 + y) for 0 ≤ y ≤ 1, also where 1 + y rounds to 1."""
-    small = y * (1.0 - y * (0.5 - y * (0.33333333 - y * 0.25)))
-    return tl.where(y < 0.0078125, small, tl.log(1.0 + y))
+    """log(1 + y) for 0 ≤ y ≤ 1, as 2 artanh(y / (2 + y)): good to 2·10⁻⁷, without the branches of a logarithm."""
+    s = y / (y + 2.0)
+    z = s * s
+    tail = 0.22222222 + z * (0.18181818 + z * (0.15384615 + z * 0.13333333))
+    return s * (2.0 + z * (0.66666667 + z * (0.4 + z * (0.28571429 + z * tail))))
 
 
 @triton.jit
