@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 Objective = Callable[[Setting], tuple[float, dict[str, Any]]]
 """From a setting to the value that is to become large, and what else is to be recorded of the trial."""
 
+LOOK_SECONDS, LINE_SECONDS = 0.5, 0.02
 BEAT_SECONDS = 10.0
 STALE_SECONDS = 60.0  # without a beat: a worker on another machine is gone
-_OWNER, _BEAT, _ERROR, _LEFT_OUT = "owner", "beat", "error", "left_out"
+_OWNER, _SETTING, _BEAT, _ERROR, _LEFT_OUT = "owner", "setting", "beat", "error", "left_out"
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,10 @@ def _sampler(plan: Plan) -> optuna.samplers.BaseSampler:
         return optuna.samplers.TPESampler(seed=mine, constant_liar=True)
 
     class Numbered(optuna.samplers.RandomSampler):
-        """A random sampler whose draws depend on the seed and the trial's number, not on who asks."""
+        """A random sampler whose draws depend on the seed and the setting's number, not on who asks."""
 
         def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-            return draw(param_name, plan.space[param_name], plan.seed, trial.number)
+            return draw(param_name, plan.space[param_name], plan.seed, trial.user_attrs[_SETTING])
 
     return Numbered(seed=plan.seed)
 
@@ -120,11 +121,14 @@ def suggest(trial: optuna.Trial, space: Space) -> Setting:
 
 def counted(trials: Iterable[optuna.trial.FrozenTrial]) -> list[optuna.trial.FrozenTrial]:
     """Those that are done or under way, failures included; not those whose worker was killed."""
-    return [trial for trial in trials if _LEFT_OUT not in trial.user_attrs]
+    from optuna.trial import TrialState
+
+    complete = TrialState.COMPLETE  # even if its worker was given up: it was only silent
+    return [trial for trial in trials if trial.state == complete or _LEFT_OUT not in trial.user_attrs]
 
 
 def leave_out_the_dead(study: optuna.Study) -> None:
-    """Mark the trials whose workers are gone, so that others can do them anew."""
+    """Mark the trials whose workers are gone, so that others can do their settings anew."""
     from optuna.trial import TrialState
 
     for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
@@ -157,15 +161,26 @@ def _leave_out(study: optuna.Study, trial: Any, why: str, state: Any) -> None:
 
 
 def work(plan: Plan, objective: Objective) -> None:
-    """Do trials until there are enough."""
+    """Do trials until enough are done, by whomever: those that others have begun may yet fall to this one."""
     study = open_study(plan)
-    while (trial := _claim(study, plan)) is not None:
+    while not _is_done(study, plan):
+        trial = _claim(study, plan)
+        if trial is None:
+            time.sleep(LOOK_SECONDS)
+            continue
         with _Beating(trial):
             _run(study, trial, plan, objective)
 
 
+def _is_done(study: optuna.Study, plan: Plan) -> bool:
+    return (
+        sum(trial.state.is_finished() for trial in counted(study.get_trials(deepcopy=False))) >= plan.trials
+    )
+
+
 def _claim(study: optuna.Study, plan: Plan) -> optuna.Trial | None:
-    """A trial of one's own, or None when all are taken. Two may ask at once: the numbers decide who was too late."""
+    """A trial of one's own, or None while all are taken. Several may ask at once: the trials' numbers are the line in
+    which they stand, and each takes the first setting that is left when all before it have theirs."""
     from optuna.trial import TrialState
 
     leave_out_the_dead(study)
@@ -173,11 +188,17 @@ def _claim(study: optuna.Study, plan: Plan) -> optuna.Trial | None:
         return None
     trial = study.ask()
     trial.set_user_attr(_OWNER, (socket.gethostname(), os.getpid()))
-    earlier = [other for other in study.get_trials(deepcopy=False) if other.number < trial.number]
-    if len(counted(earlier)) < plan.trials:
-        return trial
-    _leave_out(study, trial, "there were enough", TrialState.PRUNED)
-    return None
+    while True:
+        before = counted(each for each in study.get_trials(deepcopy=False) if each.number < trial.number)
+        if len(before) >= plan.trials:
+            _leave_out(study, trial, "there were enough", TrialState.PRUNED)
+            return None
+        taken = {each.user_attrs.get(_SETTING) for each in before}
+        if None not in taken:
+            trial.set_user_attr(_SETTING, min(set(range(plan.trials)) - taken))
+            return trial
+        time.sleep(LINE_SECONDS)
+        leave_out_the_dead(study)
 
 
 def _run(study: optuna.Study, trial: optuna.Trial, plan: Plan, objective: Objective) -> None:

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rrnn.errors import RunError
-from rrnn.tasks.search import Objective, Plan, counted, leave_out_the_dead, open_study, work
+from rrnn.tasks.search import LOOK_SECONDS, Objective, Plan, counted, leave_out_the_dead, open_study, work
 from rrnn.tasks.search_space import Setting
 from rrnn.tasks.search_workers import use_one_thread
 
 if TYPE_CHECKING:
     import optuna
-
-LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -82,9 +80,8 @@ def search(
     team = [_Worker(plan, objective, threads or workers == 1) for _ in range(workers)]
     try:
         while True:
-            alive = [
-                worker.is_alive() for worker in team
-            ]  # looking also buries a dead child, so that its pid is gone
+            # Looking also buries a dead child, so that its pid is gone.
+            alive = [worker.is_alive() for worker in team]
             leave_out_the_dead(study)
             now = standing(study, plan)
             watch(now)
