@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import safetensors
 import safetensors.torch
 import torch
 
+import rrnn
 from rrnn.errors import RunError
 from rrnn.tasks.checkpoints import decode, encode, load, path_of, save, settle
 
@@ -123,3 +125,12 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.M
     found = load(tmp_path, "last")
     assert found and found.meta == {"epoch": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["last.safetensors"]
+
+
+def test_nothing_reads_pickles() -> None:
+    """They run what they hold. Optimisers, random states, messages between processes: all go without."""
+    banned = re.compile(
+        r"\b(torch\.(load|save)\(|import pickle|from pickle|broadcast_object|all_gather_object)"
+    )
+    sources = Path(rrnn.__file__).parent.rglob("*.py")
+    assert not [path.name for path in sources if banned.search(path.read_text(encoding="utf-8"))]

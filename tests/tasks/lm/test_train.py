@@ -193,7 +193,7 @@ def test_devices() -> None:
     assert pick_device("cpu") == "cpu"
     if not torch.cuda.is_available():
         assert pick_device("auto") == "cpu"
-        with pytest.raises(RunError, match="finds no GPU"):
+        with pytest.raises(RunError, match="there are 1, and torch finds 0 here"):
             pick_device("cuda")
 
 

@@ -159,8 +159,11 @@ def pick_device(name: str) -> str:
         kind = torch.device(name).type
     except RuntimeError:
         raise RunError(f"device is cpu, cuda or auto; got {name!r}") from None
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise RunError(f"the device {name!r} was asked for, and torch finds no GPU here: use cpu, or auto")
+    if kind == "cuda" and torch.cuda.device_count() < local_processes():
+        raise RunError(
+            f"each process needs a GPU of its own for the device {name!r}: there are {local_processes()}, and torch "
+            f"finds {torch.cuda.device_count()} here. Use cpu, or auto."
+        )
     return name
 
 
