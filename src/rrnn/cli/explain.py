@@ -102,9 +102,9 @@ def _print(console: Console, e: Explanation) -> None:
     columns["lost without"] = [f"{w.without:+.3f}" for w in strongest]
     _plain(console, table(list(columns), list(zip(*columns.values(), strict=True)), indent="  "))
     if e.unexplained is not None:
-        rest = "" if e.exact else f", and {e.unexplained:+.3f} that first order leaves"
+        rest = "" if e.exact else f", plus {e.unexplained:+.3f} that first order leaves"
         console.print(
-            f"  margin {e.margin:+.3f} = {e.base or 0.0:+.3f} with all scores at zero, what words add{rest}"
+            f"  margin {e.margin:+.3f} = {e.base or 0.0:+.3f} with all scores at zero, plus what words add{rest}"
         )
     if e.units:
         console.print("\nthe strongest units of the first layer")
