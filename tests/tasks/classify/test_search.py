@@ -11,7 +11,7 @@ from rrnn.tasks.classify import search as module
 from rrnn.tasks.classify.ranges import PAPER, settings
 from rrnn.tasks.classify.search import search_classifier
 from rrnn.tasks.classify.table import table_of
-from rrnn.tasks.search_space import Real, Whole
+from rrnn.tasks.search_space import Real, Space, Whole
 
 
 def test_the_ranges_are_the_papers() -> None:
@@ -24,11 +24,15 @@ def test_the_ranges_are_the_papers() -> None:
     assert len({config.hidden_size for config in settings(tiny_config(), 20)}) > 10
 
 
-def test_two_processes_search_and_seeds_follow(tmp_path: Path) -> None:
-    """With real texts of a synthetic task, for an epoch; the settings are those that need no optuna to draw."""
+SMALL: Space = {"hidden_size": Whole(2, 8), "lr": Real(1e-3, 1e-2, log=True)}
+
+
+def test_two_processes_search_and_seeds_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A synthetic task, for an epoch; the settings are those that need no optuna to draw."""
+    monkeypatch.setattr(module, "PAPER", SMALL)
     base = tiny_config(data="synthetic:ends-within-3", embedding_size=4, layers=1, epochs=1, batch_size=64)
     found = search_classifier(base, tmp_path, trials=3, seeds=1, workers=2)
-    drawn = settings(base, 3)
+    drawn = settings(base, 3, space=SMALL)
     assert found.config in drawn
     assert [summary.seed for summary in found.seeds] == [0]
     stored = json.loads((tmp_path / "best.json").read_text())
@@ -39,7 +43,7 @@ def test_two_processes_search_and_seeds_follow(tmp_path: Path) -> None:
 
 
 def test_a_search_without_processes_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PAPER", {"hidden_size": Whole(2, 4), "lr": Real(1e-3, 1e-2, log=True)})
+    monkeypatch.setattr(module, "PAPER", SMALL)
     base = tiny_config(data="synthetic:ends-within-3", layers=1, epochs=1)
     first = search_classifier(base, tmp_path, trials=2, seeds=0)
     again = search_classifier(base, tmp_path, trials=3, seeds=1, workers=2, threads=True)
