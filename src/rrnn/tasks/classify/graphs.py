@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
@@ -56,10 +57,14 @@ class Graphs:
         with _CAPTURE:
             self.stream.synchronize()
             pool = () if self._pool is None else (self._pool,)
+            collecting = gc.isenabled()
+            gc.disable()  # a graph of another training that dies in between would spoil this one
             graph.capture_begin(*pool, capture_error_mode="thread_local")
             try:
                 function()
             finally:
                 graph.capture_end()
+                if collecting:
+                    gc.enable()
         self._pool = graph.pool()
         return graph
