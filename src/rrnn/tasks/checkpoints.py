@@ -37,7 +37,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 def encode(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> bytes:
     """A safetensors file whose metadata hold `meta` and the SHA-256 of header and data."""
-    copies = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     text = json.dumps(meta, allow_nan=True, sort_keys=True)
     header, data = _split(safetensors.torch.save(copies, {"format": FORMAT, "meta": text}))
     header["__metadata__"]["sha256"] = _digest(header, data)
