@@ -1,0 +1,159 @@
+"""Train rows of the paper's table of language models on the Penn Treebank, and keep the evidence.
+
+    python benchmarks/paper_lm.py docs/results/lm-ptb --rows F-10m B-10m --seeds 0 1 2 --set precision=bf16
+    python benchmarks/paper_lm.py docs/results/lm-ptb --table        only the table, of what is there
+
+A row's folder, ROW-seed-N, keeps config.json, metrics.jsonl and result.json; checkpoints stay behind. A row that is
+there already is left alone, and after --minutes no further one is begun, so that a long table can be filled bit by bit.
+The test set is read once a row, by the weights that are best on dev. Hidden sizes are the multiples of 16 closest to
+the paper's budgets, 10M and 24M.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from results import meta, print_table
+
+from rrnn.errors import RRNNError
+from rrnn.tasks.data.corpus import load_corpus
+from rrnn.tasks.lm.config import FACTS, LMConfig, preset
+from rrnn.tasks.lm.sizes import count_parameters, solve_hidden
+from rrnn.tasks.lm.table import PAPER, M, PaperRow
+from rrnn.tasks.lm.train import RESULT, train
+
+KEPT = ("config.json", "metrics.jsonl", RESULT)
+ROWS = {
+    f"{row.cell}-{row.budget // M}m" + ("" if row.layers == 2 + (row.budget > 10 * M) else "-2"): row
+    for row in PAPER
+}
+
+
+def hidden_of(row: PaperRow, words: int) -> int:
+    """The multiple of 16 that comes closest to the budget."""
+    below = solve_hidden(row.budget, words, row.layers, cell=row.cell).hidden
+
+    def miss(hidden: int) -> int:
+        return abs(count_parameters(words, hidden, row.layers, cell=row.cell) - row.budget)
+
+    return min((below, below + 16), key=miss)
+
+
+def config_of(row: PaperRow, seed: int, changes: dict[str, Any]) -> LMConfig:
+    data = changes.get("data", "ptb")
+    words = len(load_corpus(data).vocabulary())
+    return preset(
+        "paper-10m",
+        **{"cell": row.cell, "layers": row.layers, "hidden": hidden_of(row, words), "seed": seed, **changes},
+    )
+
+
+def run_row(folder: Path, config: LMConfig) -> dict[str, Any]:
+    """Train in a temporary folder; what is kept arrives whole, or not at all."""
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch:
+        began = time.monotonic()
+        result = train(config, Path(scratch) / "run")
+        kept = Path(scratch) / "kept"
+        kept.mkdir()
+        for name in KEPT:
+            shutil.copy(Path(scratch) / "run" / name, kept / name)
+        found = json.loads((kept / RESULT).read_text(encoding="utf-8"))
+        device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+        found |= {"seconds": round(time.monotonic() - began, 1), "device": device}
+        (kept / RESULT).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+        kept.rename(folder)
+    del result
+    return found
+
+
+def table(folder: Path) -> list[dict[str, Any]]:
+    rows = []
+    for place in sorted(folder.glob("*-seed-*")):
+        name, seed = place.name.rsplit("-seed-", 1)
+        config, found = (
+            json.loads((place / file).read_text(encoding="utf-8")) for file in ("config.json", RESULT)
+        )
+        paper = ROWS[name.split("+")[0]]
+        rows.append(
+            {
+                "model": paper.model,
+                "run": place.name,
+                "layers": config["layers"],
+                "params": config[FACTS]["parameters"],
+                "seed": int(seed),
+                "dev_ppl": found["dev_ppl"],
+                "test_ppl": found["test_ppl"],
+                "epochs": found["epochs"],
+                "seconds": found["seconds"],
+                "paper_dev": paper.dev,
+                "paper_test": paper.test,
+            }
+        )
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    head = ["run", "params", "dev", "test", "paper dev", "paper test", "epochs", "seconds"]
+    lines = [
+        [row["run"], f"{row['params'] / M:.2f}M"]
+        + [f"{row[key]:.1f}" for key in ("dev_ppl", "test_ppl", "paper_dev", "paper_test")]
+        + [str(row["epochs"]), f"{row['seconds']:.0f}"]
+        for row in rows
+    ]
+    print_table([head, *lines])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--rows", nargs="*", default=[], choices=ROWS, metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--seeds", nargs="*", type=int, default=[0])
+    parser.add_argument(
+        "--set", nargs="*", default=[], metavar="KEY=VALUE", help="what differs from the preset"
+    )
+    parser.add_argument("--label", default="", help="of such a variant: the folder is ROW+LABEL-seed-N")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no row after so many")
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    arguments = parser.parse_args()
+    changes = {key: _value(text) for key, _, text in (pair.partition("=") for pair in arguments.set)}
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    for seed in arguments.seeds:
+        for name in arguments.rows if not arguments.table else []:
+            label = f"{name}+{arguments.label}" if arguments.label else name
+            place = arguments.folder / f"{label}-seed-{seed}"
+            if place.exists() or time.monotonic() - began > 60 * arguments.minutes:
+                continue
+            try:
+                print(place.name, run_row(place, config_of(ROWS[name], seed, changes)), flush=True)
+            except RRNNError as error:
+                print(f"{place.name}: {error}", flush=True)
+            write_table(arguments.folder)
+    write_table(arguments.folder)
+    show(table(arguments.folder))
+
+
+def write_table(folder: Path) -> None:
+    text = json.dumps({"meta": meta(), "rows": table(folder)}, indent=1)
+    (folder / "table.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    return tuple(value) if isinstance(value, list) else value
+
+
+if __name__ == "__main__":
+    main()

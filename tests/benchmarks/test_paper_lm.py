@@ -1,0 +1,46 @@
+"""The script that fills the paper's table, on a tiny model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+TINY = ["data=python", "hidden=16", "layers=1", "batch=64", "epochs=1", "emas=[0.9]", "device=cpu"]
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+
+
+def test_a_row_is_trained_once_and_told_in_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import paper_lm
+
+    place = tmp_path / "ptb"
+    command = ["paper_lm.py", str(place), "--rows", "F-10m", "--label", "tiny", "--set", *TINY]
+    monkeypatch.setattr(sys, "argv", command)
+    paper_lm.main()
+    (row,) = json.loads((place / "table.json").read_text())["rows"]
+    assert (row["model"], row["seed"], row["epochs"], row["paper_test"]) == ("RRNN(F)", 0, 1, 66.3)
+    assert 1 < row["dev_ppl"] < 2392 and row["seconds"] > 0
+    kept = {file.name for file in (place / "F-10m+tiny-seed-0").iterdir()}
+    assert kept == set(paper_lm.KEPT) and len(list(place.iterdir())) == 2
+    capsys.readouterr()
+    paper_lm.main()
+    assert "F-10m+tiny-seed-0" in capsys.readouterr().out  # the table, and no second training
+
+
+def test_sizes_are_close_to_the_budgets() -> None:
+    import paper_lm
+
+    from rrnn.tasks.lm.sizes import count_parameters
+
+    for row in paper_lm.ROWS.values():
+        hidden = paper_lm.hidden_of(row, 10_001)
+        count = count_parameters(10_001, hidden, row.layers, cell=row.cell)
+        assert hidden % 16 == 0 and abs(count / row.budget - 1) < 0.02, (row, hidden, count)
