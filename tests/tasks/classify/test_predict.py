@@ -135,3 +135,19 @@ def test_a_run_without_checkpoint(tmp_path: Path) -> None:
         pass
     with pytest.raises(RunError, match="no checkpoint yet"):
         rrnn.load(tmp_path / "run")
+
+
+def test_batches_in_threads_equal_one_after_another(
+    model: TrainedClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rrnn.tasks.classify.trained._BATCH_TOKENS", 16)
+    texts = [" ".join(["good", "bad", "film"][i % 3 :] * (1 + i % 5)) for i in range(60)]
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        alone = model.predict(texts)
+        torch.set_num_threads(3)
+        assert model.predict(texts) == alone
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,20 +79,39 @@ class TrainedClassifier:
                     yield Prediction(None, {})
 
     def probabilities(self, texts: Sequence[np.ndarray]) -> np.ndarray:
-        """(texts, labels) of words' numbers; short ones first in the computation, in their own order in the answer."""
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+        """(texts, labels) of words' numbers, in batches of like lengths."""
         answer = np.zeros((len(texts), len(self.labels)), np.float32)
         device = self.module.embedding.device
-        start = 0
-        while start < len(order):
-            stop = _batch_end([len(texts[i]) for i in order[start : start + WINDOW]]) + start
-            some = order[start:stop]
-            ids, lengths = _padded([texts[i] for i in some])
+
+        def fill(rows: list[int]) -> None:
+            ids, lengths = _padded([texts[row] for row in rows])
             with torch.inference_mode():
                 logits = self.module(ids.to(device), lengths.to(device))
-            answer[some] = logits.softmax(-1).cpu().numpy()
-            start = stop
+                answer[rows] = logits.softmax(-1).cpu().numpy()
+
+        _side_by_side(fill, list(_batches([len(text) for text in texts])), device)
         return answer
+
+
+def _side_by_side(
+    function: Callable[[list[int]], None], batches: Sequence[list[int]], device: torch.device
+) -> None:
+    """On a CPU a batch a thread, not several threads on a batch: those would wait for one another at every operation,
+    which on a busy machine takes several times as long as the work."""
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or threads == 1 or len(batches) < 2:
+        for batch in batches:
+            function(batch)
+        return
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(min(threads, len(batches))) as pool:
+            for _ in pool.map(
+                function, reversed(batches)
+            ):  # long texts first: the last to end are quick ones
+                pass
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _texts(texts: Iterable[str]) -> Iterator[str]:
@@ -116,12 +136,16 @@ def _windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
         yield some
 
 
-def _batch_end(lengths: Sequence[int]) -> int:
-    """How many of these texts, short ones first, make a batch."""
-    count = 1
-    while count < len(lengths) and (count + 1) * lengths[count] <= _BATCH_TOKENS:
-        count += 1
-    return count
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Texts' numbers, short ones first, so many at a time that a batch is neither tiny nor large."""
+    some: list[int] = []
+    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if some and (len(some) + 1) * lengths[i] > _BATCH_TOKENS:
+            yield some
+            some = []
+        some.append(i)
+    if some:
+        yield some
 
 
 def _padded(texts: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
