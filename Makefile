@@ -12,12 +12,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test format clean
+.PHONY: help setup demo test docs format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up, then show it all, from the paper's automata to layers and back"
 	@echo "make test    set up, then check format, lint, types and tests"
+	@echo "make docs    the documentation as a site: site/index.html"
 	@echo "make setup   only the environment in $(VENV)"
 	@echo "make format  rewrite the sources in the project's style"
 	@echo "make clean   remove the environment, caches and build outputs"
@@ -42,10 +43,13 @@ test: $(STAMP)
 	$(BIN)/pyright
 	$(BIN)/pytest -n $(WORKERS) -m "not gpu"
 
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist demo-output .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site demo-output .pytest_cache .ruff_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,4 +1,4 @@
-"""docs/zoo.md shows every model, prints the equations that cells have, and its code runs."""
+"""docs/zoo.md shows every model, and prints the equations that cells have."""
 
 from __future__ import annotations
 
@@ -28,10 +28,3 @@ def test_models(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in CELLS if n not in ("SoPa4-real", "SoPa4-max-times")])
 def test_equations(name: str) -> None:
     assert f"### {name}\n\n```\n{equations(get_cell(name))}```\n" in PAGE
-
-
-def test_code() -> None:
-    names: dict[str, object] = {}
-    for code in re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL):
-        exec(code, names)
-    assert tuple(names["scores"].shape) == (35, 8, 40)  # type: ignore[attr-defined]

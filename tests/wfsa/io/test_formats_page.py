@@ -1,14 +1,12 @@
-"""docs/formats.md: its files are good, its commands print what it says, its code runs."""
+"""docs/formats.md: its files and its table of costs are right."""
 
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from rrnn.cli import main
 from rrnn.semirings import SEMIRINGS
 from rrnn.wfsa.io import from_openfst, load, to_dot
 
@@ -24,23 +22,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_commands_print_what_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    blocks = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
-    assert blocks
-    for block in blocks:
-        for command, output in re.findall(r"^\$ rrnn (.*)\n((?:[^$].*\n)*)", block, re.MULTILINE):
-            assert main(shlex.split(command)) == 0
-            printed = [float(line) for line in capsys.readouterr().out.splitlines()]
-            # not the text: the last digit of a logarithm is the C library's
-            assert printed == pytest.approx([float(line) for line in output.splitlines()], rel=1e-14)
-
-
-def test_code_runs(folder: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    exec(compile(code, "formats.md", "exec"), {})
-    assert (folder / "coin.dot").exists()
 
 
 def test_the_json_is_what_the_page_says(folder: Path) -> None:

@@ -1,0 +1,102 @@
+"""Everything that the README and the documentation print as code, tried."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pages import PAGES, ROOT, Block, check_shell, read_blocks, rrnn_arguments, run_page, same
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RRNN_DATA", raising=False)
+    run_page(page)
+
+
+# ---- the mechanism itself ----------------------------------------------------------------------------------------
+
+PAGE = """
+<!-- file: a.txt -->
+```text
+hello
+```
+
+```python
+print(open("a.txt").read(), 2 / 3)
+```
+
+```text
+hello
+ 0.667
+```
+
+Then:
+
+```text
+not its output
+```
+
+```console
+$ rrnn score \\
+    x.json
+1
+$ rrnn doctor
+```
+"""
+
+
+def test_blocks() -> None:
+    file, code, text, console = read_blocks(PAGE)
+    assert file.file == "a.txt" and file.body == "hello\n"
+    assert (
+        code.language == "python"
+        and code.prints == "hello\n 0.667\n"
+        and PAGE.splitlines()[code.line] == code.body.rstrip()
+    )
+    assert text == Block("text", "not its output\n", line=text.line)
+    assert list(console.commands()) == [("rrnn score      x.json", "1\n"), ("rrnn doctor", "")]
+
+
+@pytest.mark.parametrize(
+    ("block", "what"),
+    [
+        ("```python\nprint(1)\n```\n\n```text\n2\n```\n", "prints"),
+        ("```python\n1 / 0\n```\n", "division"),
+        ("```console\n$ rrnn derive B\nnonsense\n```\n", "prints"),
+        ("```console\n$ rrnn derive no-such-cell\n```\n", "derive"),
+        ("```console\n$ rrnn nonsense\n```\n", "no command"),
+        ("```sh\nrrnn lm train --no-such-option 1\n```\n", "2"),
+        ("```sh\nmake nonsense\n```\n", "no target"),
+        ("```sh\npython benchmarks/none.py\n```\n", "none.py"),
+        ("<!-- neds data -->\n```python\n1\n```\n", "page.md"),
+        ("<!-- needs data -->\n```python\n1 1\n```\n", "syntax"),
+    ],
+)
+def test_mistakes_are_found(block: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = tmp_path / "page.md"
+    page.write_text(block, encoding="utf-8")
+    with pytest.raises((AssertionError, ArithmeticError, SyntaxError, SystemExit), match=what):
+        run_page(page)
+
+
+def test_what_prints_the_same() -> None:
+    assert same("a 0.123\nb\n", "a 0.124\nb")
+    assert same("-6.9e-05", "-7.0e-05") and not same("-6.7e-05", "-7.0e-05")
+    assert not same("a 0.123", "a 0.125") and not same("3 rows", "4 rows") and not same("a", "b")
+    assert same("a\nx\ny\nb\n", "a\n…\nb\n") and same("a\nb\n", "a\n…\nb\n")
+    assert not same("a\nx\nc\n", "a\n…\nb\n") and not same("b\n", "a\n…\nb\n")
+
+
+def test_shell_lines() -> None:
+    assert rrnn_arguments("X=1 rrnn lm train --params 1M > out.txt  # so") == [
+        "lm",
+        "train",
+        "--params",
+        "1M",
+    ]
+    assert rrnn_arguments("torchrun --nproc-per-node 2 -m rrnn verify B | head") == ["verify", "B"]
+    assert rrnn_arguments("make test") is None
+    check_shell("make test WORKERS=8")

@@ -1,0 +1,182 @@
+"""What the documentation's pages hold as code, and how to try it.
+
+- ```python``` runs, block after block, in one namespace and an empty folder. A ```text``` block right behind it is what
+  it prints.
+- ```console``` holds commands (`$ rrnn …`), which run, and what they print; a line `…` stands for any lines.
+- ```sh``` holds commands that would take long or need something: they are held against the command's own parser.
+- `<!-- file: NAME -->` before a block: the file NAME, there before anything runs.
+- `<!-- needs data -->` before a block: there is no such data in a test, so it is only parsed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from rrnn import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_BLOCK = re.compile(
+    r"^(?:<!-- (?P<mark>[^\n]*?) -->\n\n?)?```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$", re.M | re.S
+)
+_NUMBER = re.compile(r"[-+−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_ELSEWHERE = {"|", ">", ">>", "<", "&&", "&"}  # where a shell goes on without rrnn
+
+
+@dataclass
+class Block:
+    """A fenced block; `prints` is the text that stands right behind it."""
+
+    language: str
+    body: str
+    mark: str = ""
+    line: int = 0
+    prints: str | None = None
+
+    @property
+    def file(self) -> str | None:
+        return self.mark.removeprefix("file: ") if self.mark.startswith("file: ") else None
+
+    def commands(self) -> Iterator[tuple[str, str]]:
+        """(command line, what it prints) of a console's block."""
+        for part in re.split(r"^\$ ", self.body, flags=re.M)[1:]:
+            line, _, output = part.replace("\\\n", " ").partition("\n")
+            yield line, output
+
+
+def read_blocks(text: str) -> list[Block]:
+    blocks: list[Block] = []
+    end = 0
+    for found in _BLOCK.finditer(text):
+        language, body, mark = found["language"], found["body"], found["mark"] or ""
+        if language == "text" and not mark and blocks and not text[end : found.start()].strip():
+            blocks[-1].prints = body
+        else:
+            blocks.append(Block(language, body, mark, text.count("\n", 0, found.start("body"))))
+        end = found.end()
+    return blocks
+
+
+# ---- commands ----------------------------------------------------------------------------------------------------
+
+
+def rrnn_arguments(line: str) -> list[str] | None:
+    """The arguments of `rrnn` in a line of shell; None where it has none."""
+    words = shlex.split(line, comments=True)
+    if "rrnn" not in words:
+        return None
+    words = words[words.index("rrnn") + 1 :]
+    return words[: next((i for i, word in enumerate(words) if word in _ELSEWHERE), len(words))]
+
+
+def parse_command(args: list[str]) -> Any:
+    """The options of a command, by its own parser, which exits where it does not understand."""
+    import tyro
+
+    if args in (["--help"], ["--version"]):
+        return None
+    name = next((name for name in (" ".join(args[:2]), args[0]) if name in cli.COMMANDS), None)
+    assert name, f"there is no command rrnn {' '.join(args)}"
+    if args[len(name.split()) :] == ["--help"]:
+        return None
+    hints = get_type_hints(cli._load(cli.COMMANDS[name][0]))
+    (options,) = (hint for key, hint in hints.items() if key != "return")
+    return tyro.cli(options, args=args[len(name.split()) :])
+
+
+def check_shell(line: str) -> None:
+    """Commands of rrnn are understood, `make` has the target, files that python runs are there."""
+    if args := rrnn_arguments(line):
+        parse_command(args)
+        return
+    words = shlex.split(line, comments=True)
+    if words[:1] == ["make"]:
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert re.search(rf"^{words[1]}:", makefile, re.M), f"the Makefile has no target {words[1]}"
+    for word in words:
+        if word.endswith(".py") and "/" in word:
+            assert (ROOT / word).is_file(), f"there is no {word}"
+
+
+# ---- running -----------------------------------------------------------------------------------------------------
+
+
+def run_page(path: Path) -> None:
+    """Everything on a page, in its order, in the working directory."""
+    blocks = read_blocks(path.read_text(encoding="utf-8"))
+    for block in blocks:
+        if block.file:
+            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
+            Path(block.file).write_text(block.body, encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks:
+        where = f"{path.name}:{block.line}"
+        assert not block.mark or block.file or block.mark == DATA, f"{where}: what is {block.mark!r}?"
+        if not block.file:
+            TRY.get(block.language, lambda *_: None)(block, names, str(path), where)
+
+
+def _python(block: Block, names: dict[str, Any], path: str, where: str) -> None:
+    code = compile("\n" * block.line + block.body, path, "exec")  # a traceback names the page's line
+    if block.mark != DATA:
+        printed = _printed(exec, code, names)[0]
+        assert block.prints is None or same(printed, block.prints), f"{where} prints\n{printed}"
+
+
+def _console(block: Block, names: dict[str, Any], path: str, where: str) -> None:
+    for line, shown in block.commands():
+        check_shell(line)
+        args = rrnn_arguments(line)
+        if args and block.mark != DATA:
+            printed, code = _printed(cli.main, args)
+            assert code == 0, f"{where}: {line}\n{printed}"
+            assert not shown or same(printed, shown), f"{where}: {line} prints\n{printed}"
+
+
+def _shell(block: Block, names: dict[str, Any], path: str, where: str) -> None:
+    for line in block.body.replace("\\\n", " ").splitlines():
+        check_shell(line)
+
+
+DATA = "needs data"
+TRY = {"python": _python, "console": _console, "sh": _shell}
+
+
+def _printed(function: Any, *args: Any) -> tuple[str, Any]:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        result = function(*args)
+    return out.getvalue(), result
+
+
+def same(printed: str, shown: str) -> bool:
+    """Equal up to one unit in the last digit shown of each number; a line `…` stands for any number of lines."""
+    got = [line.rstrip() for line in printed.strip("\n").splitlines()]
+    want = [line.rstrip() for line in shown.strip("\n").splitlines()]
+    if "…" in want:
+        head = want.index("…")
+        tail = len(want) - head - 1
+        if len(got) < head + tail:
+            return False
+        del want[head], got[head : len(got) - tail]
+    return len(got) == len(want) and all(map(_same_line, got, want))
+
+
+def _same_line(got: str, want: str) -> bool:
+    numbers = zip(_NUMBER.findall(got), _NUMBER.findall(want), strict=False)
+    return _NUMBER.sub("#", got) == _NUMBER.sub("#", want) and all(_near(a, b) for a, b in numbers)
+
+
+def _near(got: str, want: str) -> bool:
+    a, b = Decimal(got.replace("−", "-")), Decimal(want.replace("−", "-"))
+    exponent = b.as_tuple().exponent
+    unit = Decimal(1).scaleb(exponent) if "." in want and isinstance(exponent, int) else Decimal(0)
+    return abs(a - b) <= max(unit, abs(b) * Decimal("1e-14"))  # a logarithm's last digits are the C library's
