@@ -209,3 +209,10 @@ def test_layers_by_name() -> None:
     assert isinstance(layer, RationalRNN) and layer.cells == ((cell("F+o"), 3),)
     mixed = zoo.layer([("B", 2), (cell("C"), 3)], 4)
     assert mixed.hidden_size == 5 and [c.name for c, _ in mixed.cells] == ["B", "C"]
+
+
+def test_parameters_may_be_called_anything() -> None:
+    """One is called "training", as an attribute of every module is."""
+    layer = make_layer("odd")
+    assert not any(module.training for module in layer.eval().modules())
+    assert all(module.training for module in layer.train().modules())

@@ -14,7 +14,7 @@ from layer_cases import CASES, inputs, make_layer
 from torch import nn
 
 from rrnn import zoo
-from rrnn.automata import linear, score, sigmoid
+from rrnn.automata import Cell, linear, one, parameter, score, sigmoid, tanh
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.nn import RationalRNN
 from rrnn.theory import scores, to_wfsa
@@ -34,6 +34,16 @@ def test_units_are_automata(name: str) -> None:
         machine = to_wfsa(layer, unit, VECTORS)
         assert machine.semiring.name == semirings[unit]
         torch.testing.assert_close(found[:, unit].detach(), machine.prefix_scores(STRING)[1:])
+
+
+def test_arcs_of_no_path() -> None:
+    """q2 leads nowhere: the layer has no numbers for the arc to it."""
+    cell = Cell("dead").initial("q0").loop("q0", one).arc("q0", "q1", linear("u"))
+    cell = cell.loop("q1", sigmoid(linear("f", bias=True)))
+    cell = cell.arc("q0", "q2", linear("g") * sigmoid(parameter("r"))).final("q1").output(tanh(score))
+    layer, x = RationalRNN(cell, 3, 4), torch.randn(5, 3)
+    machine = to_wfsa(layer.eval(), 2, x)
+    torch.testing.assert_close(scores(layer, x)[:, 2].detach().double(), machine.prefix_scores(range(5))[1:])
 
 
 def test_units_of_mixed_layers_are_counted_through() -> None:

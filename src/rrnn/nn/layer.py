@@ -43,6 +43,10 @@ class Named(nn.Module):
     def get(self, name: str) -> Tensor | None:
         return self._parameters.get(name)
 
+    def train(self, mode: bool = True) -> Named:
+        object.__setattr__(self, "training", mode)  # nn.Module would take it for a parameter of that name
+        return self
+
     def __repr__(self) -> str:
         return ", ".join(self._parameters)
 

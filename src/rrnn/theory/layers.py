@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from rrnn import zoo
+from rrnn.automata import Cell
+from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.ir import Program
 from rrnn.nn import RationalRNN
@@ -121,10 +123,20 @@ def _cell_unit(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor]) -> W
     cell, inside = 0, unit
     while inside >= layer.widths[cell]:
         cell, inside = cell + 1, inside - layer.widths[cell]
+    kind = layer.cell_types[cell]
     learned = layer.numbers(cell).parameter.named_parameters()
-    numbers = {name: value[inside].item() for name, value in learned}
-    values = _preactivations(layer, cell, inside, unit, vectors)
-    return unit_wfsa(layer.cell_types[cell], list(vectors), values, numbers)
+    numbers = _idle(kind, ex.Parameter) | {name: value[inside].item() for name, value in learned}
+    found, idle = _preactivations(layer, cell, inside, unit, vectors), _idle(kind, ex.Linear, ex.Input)
+    return unit_wfsa(
+        kind, list(vectors), lambda history, symbol: idle | dict(found(history, symbol)), numbers
+    )
+
+
+def _idle(cell: Cell, *leaf: type[ex.Expr]) -> dict[str, float]:
+    """A number for each leaf of the cell's weights. A layer has none for leaves that stand only on arcs of no path: any
+    number will do there."""
+    nodes = (node for _, weight in cell.weights() for node in ex.walk(weight))
+    return {getattr(node, "name", "input"): 1.0 for node in nodes if isinstance(node, leaf)}
 
 
 def _preactivations(
