@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -130,11 +130,3 @@ def _final(
         results[seed] = answer
         report(answer)
     return [results[seed] for seed in sorted(results)]
-
-
-def as_json(found: Found) -> dict[str, Any]:
-    return {
-        "config": found.config.to_dict(),
-        "dev": found.dev,
-        "seeds": [asdict(summary) for summary in found.seeds],
-    }
