@@ -57,6 +57,11 @@ def test_first_weights_are_the_recipes(cell: str) -> None:
     assert torch.equal(scaled.embedding, model.embedding)
     for p, q in zip(scaled.rnn.parameters(), model.rnn.parameters(), strict=True):
         torch.testing.assert_close(p, q * 0.9)
+    torch.manual_seed(0)
+    larger = LanguageModel(WORDS, 48, 2, cell=cell, rnn_gain=3.0)
+    assert torch.equal(larger.embedding, model.embedding)
+    for p, q in zip(larger.rnn.parameters(), model.rnn.parameters(), strict=True):
+        torch.testing.assert_close(p, q * 3)
 
 
 def test_output_gate() -> None:

@@ -43,6 +43,9 @@ class LMConfig(Config):
     params: int | None = option(None, "the hidden size is the largest within so many parameters", low=1)
     forget_bias: float = option(0.0, "first value of the forget gates' biases")
     scale_rnn: bool = option(False, "begin with the layers' matrices scaled by √(1 − variational_dropout)")
+    rnn_gain: float = option(
+        1.0, "begin with the layers' matrices so many times as large: C, a product of two, needs it", low=1e-3
+    )
 
     embedding_dropout: float | None = option(
         None, "of embedded words; left out: 273 units are kept", low=0, high=0.99

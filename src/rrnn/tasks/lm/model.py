@@ -62,6 +62,7 @@ def model_of(
         ),
         forget_bias=config.forget_bias,
         scale_rnn=config.scale_rnn,
+        rnn_gain=config.rnn_gain,
         device=device,
     )
 
@@ -83,7 +84,8 @@ class LanguageModel(nn.Module):
     """Words in, the scores of the next word out.
 
     `cell` is a cell (or its name), or "lstm" or "gru" for torch's own layers. Initialisation of the recipe: every
-    matrix uniform in ±√(3 / d), biases 0. `scale_rnn` multiplies the layers' matrices by √(1 − variational dropout).
+    matrix uniform in ±√(3 / d), biases 0. `scale_rnn` multiplies the layers' matrices by √(1 − variational dropout),
+    `rnn_gain` by itself.
     Rows of `embedding` and `bias` beyond `vocabulary` are padding: zeros, never predicted, not counted as parameters.
     """
 
@@ -99,12 +101,14 @@ class LanguageModel(nn.Module):
         dropouts: Dropouts | None = None,
         forget_bias: float = 0.0,
         scale_rnn: bool = False,
+        rnn_gain: float = 1.0,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.vocabulary, self.hidden, self.start = vocabulary, hidden, start
-        self.dropouts, self.scale_rnn = dropouts or Dropouts(), scale_rnn
+        self.dropouts = dropouts or Dropouts()
+        self.gain = rnn_gain * ((1 - self.dropouts.variational) ** 0.5 if scale_rnn else 1.0)
         padded = -(-vocabulary // MULTIPLE) * MULTIPLE
         self.embedding = nn.Parameter(torch.empty(padded, hidden, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(padded, device=device, dtype=dtype))
@@ -128,10 +132,9 @@ class LanguageModel(nn.Module):
         self.embedding.zero_()[: self.vocabulary].uniform_(-bound, bound)
         self.bias.zero_()
         self.rnn.reset_parameters()
-        if self.scale_rnn:
-            for value in self.rnn.parameters():
-                if value.dim() > 1:
-                    value.mul_((1 - self.dropouts.variational) ** 0.5)
+        for value in self.rnn.parameters():
+            if value.dim() > 1:
+                value.mul_(self.gain)
 
     def count_parameters(self) -> int:
         """Without the padding."""
