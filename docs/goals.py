@@ -1,0 +1,143 @@
+"""What was to be reached, and what was. Goals were set before anything was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from figures import BOTH, dtype, results, row, rows, size, table
+
+
+class Goal(NamedTuple):
+    what: str
+    goal: float
+    measured: float
+    unit: str
+    at_most: bool = False
+    """A time or a perplexity; otherwise more is better."""
+    digits: int = 1
+
+    @property
+    def met(self) -> bool:
+        return self.measured <= self.goal if self.at_most else self.measured >= self.goal
+
+    def cells(self) -> tuple[str, str, str, str]:
+        bound = "≤" if self.at_most else "≥"
+        goal, measured = (f"{value:.{self.digits}f}" for value in (self.goal, self.measured))
+        return (
+            self.what,
+            f"{bound} {goal}{self.unit}",
+            f"{measured}{self.unit}",
+            "yes" if self.met else "**missed**",
+        )
+
+
+# (T, B, D) → per cent of the copy bandwidth, forward and backward together, in fp32 and bf16; or µs at most
+UNFUSED = {
+    (512, 32, 1024): (92, 80),
+    (2048, 8, 1024): (80, 65),
+    (4096, 16, 2048): (95, 85),
+    (65536, 1, 1024): (82, 65),
+}
+CACHED = {"float32": 11, "bfloat16": 9}  # µs at (35, 32, 1024), which lives in the L2 cache
+
+# (T, B, D) → per cent forward and backward of F with its gates, in fp32 and bf16
+FUSED = {
+    (512, 32, 1024): ((70, 65), (55, 50)),
+    (4096, 16, 2048): ((70, 65), (55, 50)),
+    (2048, 8, 1024): ((50, 45), (40, 35)),
+    (65536, 1, 1024): ((50, 45), (40, 35)),
+}
+
+# model, layers → test perplexity on the Penn Treebank
+PTB = {
+    ("F", 2): 66.3,
+    ("F", 3): 63.1,
+    ("B", 2): 69.2,
+    ("B", 3): 65.2,
+    ("C", 2): 69.5,
+    ("C", 3): 67.0,
+    ("B-max-plus", 2): 71.7,
+    ("B-max-plus", 3): 66.9,
+}
+ACCURACY = {"sst": 84.0, "subj": 93.0, "cr": 82.0}  # of F
+
+
+def goals() -> str:
+    every = (*_cpu(), *_gpu_kernels(), *_gpu_layers(), *_lm_speed(), *_ptb(), *_accuracy())
+    return table("what | goal: | measured: | met", (goal.cells() for goal in every))
+
+
+def _cpu() -> Iterator[Goal]:
+    eager = rows("kernels-cpu", baseline="eager")
+    for threads in (1, 2):
+        worst = min((r for r in eager if r["threads"] == threads), key=lambda r: r["ratio"])
+        where = f"{worst['name'].split(',')[0]} at {size(worst['shape'])}"
+        text = f"CPU kernels, {threads} thread{'s' * (threads > 1)}: the slowest row against eager torch ({where})"
+        yield Goal(text, 3.3, worst["ratio"], "×")
+    compiles = [r["ms"] for r in rows("kernels-cpu") if r["name"].startswith("first compile")]
+    yield Goal("CPU kernels: the slowest first compile", 1000, max(compiles), " ms", at_most=True, digits=0)
+    for name, goal in (("B", 3.0), ("F", 1.7)):
+        for threads in (1, 2):
+            found = row(
+                "layers-cpu", name=f"RRNN({name}), {threads} threads", shape=[35, 32, 650], baseline="nn.LSTM"
+            )
+            text = (
+                f"CPU layers: RRNN({name}) against nn.LSTM, 35×32×650, {threads} thread{'s' * (threads > 1)}"
+            )
+            yield Goal(text, goal, found["ratio"], "×", digits=2)
+    steps = [r["over_baseline_us"] for r in rows("layers-cpu") if "over_baseline_us" in r]
+    yield Goal("CPU layers: a streamed step over its matrix product", 100, max(steps), " µs", True, 0)
+
+
+def _gpu_kernels() -> Iterator[Goal]:
+    def measure(name: str, shape: tuple[int, ...], kind: str, half: str, key: str) -> float:
+        wanted = {"name": name, "shape": list(shape), "dtype": kind, "backend": "triton", "pass": half}
+        return row("kernels-h200", **wanted)[key]
+
+    for kind, goal in CACHED.items():
+        us = 1000 * measure("B unfused", (35, 32, 1024), kind, BOTH, "ms")
+        yield Goal(f"GPU kernels: bare B, 35×32×1024, {dtype(kind)}", goal, us, " µs", at_most=True)
+    for shape, shares in UNFUSED.items():
+        for kind, goal in zip(CACHED, shares, strict=True):
+            share = measure("B unfused", shape, kind, BOTH, "percent_of_copy")
+            yield Goal(f"GPU kernels: bare B, {size([*shape])}, {dtype(kind)}", goal, share, " %")
+    for shape, pairs in FUSED.items():
+        for kind, pair in zip(CACHED, pairs, strict=True):
+            for half, goal in zip(("forward", "backward"), pair, strict=True):
+                share = measure("F+o", shape, kind, half, "percent_of_copy")
+                yield Goal(
+                    f"GPU kernels: F with gates, {half}, {size([*shape])}, {dtype(kind)}", goal, share, " %"
+                )
+
+
+def _gpu_layers() -> Iterator[Goal]:
+    for name, goal in (("B", 20), ("F", 12)):
+        found = row("layers-h200", name=f"RRNN({name})", shape=[512, 32, 1024], dtype="bfloat16")
+        yield Goal(
+            f"GPU layers: RRNN({name}) against cuDNN's LSTM, 512×32×1024, bf16", goal, found["ratio"], "×"
+        )
+
+
+def _lm_speed() -> Iterator[Goal]:
+    for name, seconds in (("F 10M", 0.7), ("F 24M", 1.2)):
+        for found in rows("lm-h200", name=name):
+            what = f"language model {name}, {found['dtype']}"
+            yield Goal(
+                f"{what}: an epoch of the Penn Treebank", seconds, found["seconds_per_epoch"], " s", True, 2
+            )
+            yield Goal(f"{what}: tokens/s against cuDNN's LSTM, equal parameters", 4, found["ratio"], "×")
+
+
+def _ptb() -> Iterator[Goal]:
+    for (model, layers), goal in PTB.items() if results("lm-ptb/table") else ():
+        found = [r["test_ppl"] for r in rows("lm-ptb/table", model=model, layers=layers) if r.get("test_ppl")]
+        if found:
+            what = f"Penn Treebank, test perplexity: {model}, {layers} layers (mean of {len(found)})"
+            yield Goal(what, goal, sum(found) / len(found), "", at_most=True)
+
+
+def _accuracy() -> Iterator[Goal]:
+    for data, goal in ACCURACY.items() if results("classify/table") else ():
+        for found in rows("classify/table", dataset=data, model="F"):
+            yield Goal(f"text classification, test accuracy: F on {data}", goal, found["mean"], " %")

@@ -1,0 +1,252 @@
+"""The tables of figures on the pages, from the result files in docs/results/.
+
+    python docs/tables.py            # rewrites what stands between <!-- table: NAME --> and <!-- end -->
+    python docs/tables.py --check    # says where a page is not what the files say, and exits with 1
+
+Pages are README.md and docs/results.md, or those named. So no figure on them can drift from its source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from figures import BOTH, RESULTS, Row, dtype, results, row, rows, size, table, unique, us
+from goals import goals
+
+DOCS = Path(__file__).parent
+PAGES = [DOCS.parent / "README.md", DOCS / "results.md"]
+MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
+
+TABLES: dict[str, Callable[[], str]] = {"goals": goals}
+
+
+def named(function: Callable[[], str]) -> Callable[[], str]:
+    TABLES[function.__name__.replace("_", "-")] = function
+    return function
+
+
+# ---- kernels on a GPU ----------------------------------------------------------------------------------------------
+
+
+def best_peer(shape: list[int], kind: str, layout: str) -> Row:
+    """The quickest of the others on the same tensors, forward and backward."""
+    measured = rows("kernels-h200", shape=shape, dtype=kind, layout=layout, **{"pass": BOTH})
+    return min(measured, key=lambda peer: peer["ms"])
+
+
+@named
+def gpu_unfused() -> str:
+    body = []
+    for ours in rows("kernels-h200", name="B unfused", backend="triton", **{"pass": BOTH}):
+        peer = best_peer(ours["shape"], ours["dtype"], "from (T,B,D)")
+        own = best_peer(ours["shape"], ours["dtype"], "own")
+        body.append(
+            (
+                size(ours["shape"]),
+                dtype(ours["dtype"]),
+                us(ours["ms"]),
+                f"{ours['percent_of_copy']:.0f} %",
+                f"{peer['backend']}, {us(peer['ms'])} µs",
+                f"{peer['ms'] / ours['ms']:.1f}×",
+                f"{own['backend']}, {us(own['ms'])} µs",
+                f"{own['ms'] / ours['ms']:.1f}×",
+            )
+        )
+    head = "T×B×D | | µs: | of copy: | the others, from T×B×D | theirs / ours: | the others, in their own layout | theirs / ours:"
+    return table(head, body)
+
+
+@named
+def gpu_fused() -> str:
+    def share(cell: str, shape: list[int], kind: str) -> str:
+        halves = [
+            row("kernels-h200", name=cell, shape=shape, dtype=kind, backend="triton", **{"pass": half})
+            for half in ("forward", "backward")
+        ]
+        return " / ".join(f"{half['percent_of_copy']:.0f}" for half in halves)
+
+    ours = [r for r in rows("kernels-h200", backend="triton", **{"pass": BOTH}) if r["name"] != "B unfused"]
+    shapes = unique(r["shape"] for r in ours)
+    kinds = unique(r["dtype"] for r in ours)
+    head = " | ".join(["cell | ", *(f"{size(shape)}:" for shape in shapes)])
+    cells = unique(r["name"] for r in ours)
+    return table(
+        head,
+        ((cell, dtype(kind), *(share(cell, s, kind) for s in shapes)) for cell in cells for kind in kinds),
+    )
+
+
+@named
+def gpu_layers() -> str:
+    body = []
+    for ours in rows("layers-h200"):
+        graph = f"{ours['ms']:.2f}" if "ms" in ours else ""
+        ratio = f"{ours['ratio']:.1f}×" if "ratio" in ours else ""
+        name = {"LSTM": "cuDNN LSTM", "GRU": "cuDNN GRU"}.get(ours["name"], ours["name"])
+        body.append(
+            (name, size(ours["shape"]), dtype(ours["dtype"]), f"{ours['plain_ms']:.2f}", ratio, graph)
+        )
+    return table("layer | T×B×D | | ms: | cuDNN LSTM / this: | ms in a CUDA graph:", body)
+
+
+# ---- kernels and layers on a CPU -----------------------------------------------------------------------------------
+
+
+def cpu_cells(file: str, suffix: str = ", 2 threads") -> list[str]:
+    return unique(r["name"].removesuffix(suffix) for r in rows(file, threads=2) if r["name"].endswith(suffix))
+
+
+@named
+def cpu_kernels() -> str:
+    measured = rows("kernels-cpu", threads=(1, 2), baseline="eager")
+    shapes = unique(r["shape"] for r in measured)
+
+    def ratios(cell: str, shape: list[int], half: str) -> str:
+        return " / ".join(
+            f"{row('kernels-cpu', name=f'{cell}, {n} threads', shape=shape, **{'pass': half})['ratio']:.1f}"
+            for n in (1, 2)
+        )
+
+    head = " | ".join(["cell | ", *(f"{size(shape)}:" for shape in shapes)])
+    halves = {"forward": "forward", BOTH: "forward and backward"}
+    cells = cpu_cells("kernels-cpu")
+    return table(
+        head,
+        ((c, text, *(ratios(c, s, half) for s in shapes)) for c in cells for half, text in halves.items()),
+    )
+
+
+@named
+def cpu_layers() -> str:
+    body = []
+    for name in cpu_cells("layers-cpu"):
+        for shape in unique(r["shape"] for r in rows("layers-cpu", name=f"{name}, 2 threads")):
+            against = {r["baseline"]: r for r in rows("layers-cpu", name=f"{name}, 2 threads", shape=shape)}
+            if "nn.LSTM" in against:
+                ratios = (against[f"nn.{rival}"]["ratio"] for rival in RIVALS)
+                ms = against["nn.LSTM"]["ms"]
+                body.append((name, size(shape), f"{ms:.0f}", *(f"{ratio:.2f}×" for ratio in ratios)))
+    head = "layer | T×B×D | ms: | LSTM: | GRU: | LSTM, equal parameters: | GRU, equal parameters:"
+    return table(head, body)
+
+
+RIVALS = ("LSTM", "GRU", "LSTM, equal parameters", "GRU, equal parameters")
+
+
+# ---- language models and classifiers -------------------------------------------------------------------------------
+
+NOTHING = "*No results are committed yet.*\n"
+
+
+@named
+def lm_speed() -> str:
+    body = []
+    for r in rows("lm-h200"):
+        ratio = f"{r['ratio']:.1f}×" if "ratio" in r else ""
+        params = f"{r['parameters'] / 1e6:.1f}M"
+        speed = f"{r['tokens_per_s'] / 1e6:.2f}M"
+        body.append(
+            (r["name"], r["dtype"], r["layers"], params, f"{r['seconds_per_epoch']:.2f}", speed, ratio)
+        )
+    head = "model | | layers: | parameters: | s an epoch: | tokens/s: | times the LSTM's tokens/s:"
+    return table(head, body)
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+@named
+def lm_ptb() -> str:
+    if results("lm-ptb/table") is None:
+        return NOTHING
+    body = (
+        (
+            r["model"],
+            r["layers"],
+            f"{r['params'] / 1e6:.1f}M",
+            r.get("seed", ""),
+            number(r.get("dev_ppl")),
+            number(r.get("test_ppl")),
+            number(r.get("paper_dev")),
+            number(r.get("paper_test")),
+        )
+        for r in rows("lm-ptb/table")
+    )
+    return table("model | layers: | parameters: | seed: | dev: | test: | paper's dev: | paper's test:", body)
+
+
+@named
+def classification() -> str:
+    if results("classify/table") is None:
+        return NOTHING
+    body = (
+        (
+            r["dataset"],
+            r["model"],
+            f"{number(r['mean'])} ± {number(r['std'])}",
+            r["seeds"],
+            r.get("trials", ""),
+            number(r.get("dev_mean")),
+            number(r.get("paper")),
+        )
+        for r in rows("classify/table")
+    )
+    return table("data | model | test accuracy: | seeds: | settings tried: | dev: | the paper's:", body)
+
+
+@named
+def sources() -> str:
+    names = sorted(path.relative_to(RESULTS) for path in RESULTS.rglob("*.json"))
+    body = []
+    for name in names:
+        meta = json.loads((RESULTS / name).read_text(encoding="utf-8")).get("meta")
+        if meta and "command" in meta:
+            hardware = (
+                meta.get("device", {}).get("gpu")
+                or f"{meta['hardware']['cpu']}, {meta['hardware']['cores']} cores"
+            )
+            torch = meta["versions"]["torch"]
+            commit = meta["commit"][:7]
+            body.append(
+                (f"[{name}](results/{name.as_posix()})", hardware, torch, commit, f"`{meta['command']}`")
+            )
+    return table("file | machine | torch | commit | command", body)
+
+
+# ---- pages ---------------------------------------------------------------------------------------------------------
+
+
+def rewrite(text: str) -> str:
+    return MARKED.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}{found[3]}", text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("pages", nargs="*", type=Path, default=PAGES)
+    parser.add_argument("--check", action="store_true", help="change nothing")
+    options = parser.parse_args()
+    old = []
+    for page in options.pages:
+        text = page.read_text(encoding="utf-8")
+        if rewrite(text) != text:
+            old.append(page)
+            if not options.check:
+                page.write_text(rewrite(text), encoding="utf-8")
+    print(
+        "\n".join(
+            f"{page} {'is old: run python docs/tables.py' if options.check else 'rewritten'}" for page in old
+        )
+    )
+    return int(options.check and bool(old))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""The tables of figures on the pages are those that the result files give."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from pages import ROOT
+
+SCRIPT = ROOT / "docs" / "tables.py"
+RESULTS = ROOT / "docs" / "results.md"
+
+
+def tables(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(SCRIPT), *map(str, args)], capture_output=True, text=True)
+
+
+def test_up_to_date() -> None:
+    done = tables("--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_table_is_on_a_page() -> None:
+    pages = RESULTS.read_text(encoding="utf-8") + (ROOT / "README.md").read_text(encoding="utf-8")
+    names = re.findall(r"^@named\ndef (\w+)", SCRIPT.read_text(encoding="utf-8"), re.M)
+    assert names
+    for name in names:
+        assert f"<!-- table: {name.replace('_', '-')} -->" in pages
+
+
+def test_a_figure_that_drifted_is_found_and_mended(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    text = RESULTS.read_text(encoding="utf-8")
+    page.write_text(text.replace("| 3.2× | **missed** |", "| 3.4× | yes |"), encoding="utf-8")
+    assert page.read_text(encoding="utf-8") != text
+    assert tables("--check", page).returncode == 1 and page.read_text(encoding="utf-8") != text
+    assert tables(page).returncode == 0 and page.read_text(encoding="utf-8") == text
