@@ -7,13 +7,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from search_objectives import SPACE, Hanging, failing, moody, plain
 
 from rrnn.errors import RunError
 from rrnn.tasks.search import Plan, counted, leave_out_the_dead, open_study, work
 from rrnn.tasks.search_run import Standing, search
 from rrnn.tasks.search_space import Real, Whole, draw_setting
-from rrnn.tasks.search_workers import side_by_side
+from rrnn.tasks.search_workers import one_cpu_thread, side_by_side
 
 
 def plan(folder: Path, **options: object) -> Plan:
@@ -126,3 +127,19 @@ def test_side_by_side_gives_errors_as_answers() -> None:
     assert found[0] == 0 and found[2] == 1 and isinstance(found[1], ValueError)
     with pytest.raises(RunError, match="got both"):
         list(side_by_side(half, range(4), threads=2, processes=2))
+
+
+def test_one_cpu_thread_until_the_last_is_done() -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        first, second = one_cpu_thread(), one_cpu_thread()
+        first.__enter__()
+        second.__enter__()
+        assert torch.get_num_threads() == 1
+        first.__exit__(None, None, None)
+        assert torch.get_num_threads() == 1
+        second.__exit__(None, None, None)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

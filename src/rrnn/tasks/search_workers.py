@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from rrnn.errors import RunError
@@ -38,6 +40,31 @@ def _pool(processes: int, threads: int) -> Executor:
     # A forked child of a process that used OpenMP or CUDA is not to be trusted with either.
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(processes, mp_context=spawn, initializer=use_one_thread)
+
+
+@contextmanager
+def one_cpu_thread() -> Iterator[None]:
+    """torch's operations run in one CPU thread each, until the last who wants it so is done. Several Python threads may
+    want it at once: the number is the process's."""
+    import torch
+
+    global _wanting, _before
+    with _COUNTING:
+        if not _wanting:
+            _before = torch.get_num_threads()
+        _wanting += 1
+    try:
+        torch.set_num_threads(1)
+        yield
+    finally:
+        with _COUNTING:
+            _wanting -= 1
+            if not _wanting:
+                torch.set_num_threads(_before)
+
+
+_COUNTING = threading.Lock()
+_wanting, _before = 0, 1
 
 
 def use_one_thread(*_: Any) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from rrnn.tasks.classify.trained import EMBEDDING, FACTS, TrainedClassifier, cel
 from rrnn.tasks.classify.trainer import ClassifyTask
 from rrnn.tasks.plots import plot_losses
 from rrnn.tasks.runs import Run
+from rrnn.tasks.search_workers import one_cpu_thread
 from rrnn.tasks.training import Outcome, Progress, Record, fit
 
 RESULT = "result.json"
@@ -133,18 +133,11 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-@contextmanager
-def _threads_for(task: ClassifyTask) -> Iterator[None]:
+def _threads_for(task: ClassifyTask) -> AbstractContextManager[None]:
     """One CPU thread for small steps: more gain nothing there, and on a busy machine wait for one another."""
     weights = sum(parameter.numel() for parameter in task.model.layers.parameters())
     words = task.config.batch_size * float(task.splits["train"].padded.mean())
-    before = torch.get_num_threads()
-    if weights * words < SMALL_STEP:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return one_cpu_thread() if weights * words < SMALL_STEP else nullcontext()
 
 
 def _describe(task: ClassifyTask) -> str:

@@ -18,6 +18,7 @@ from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.data.cleaning import tokenise
 from rrnn.tasks.runs import CELL, Run
+from rrnn.tasks.search_workers import one_cpu_thread
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.zoo import get_cell, get_model
 
@@ -103,15 +104,8 @@ def _side_by_side(
         for batch in batches:
             function(batch)
         return
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(min(threads, len(batches))) as pool:
-            for _ in pool.map(
-                function, reversed(batches)
-            ):  # long texts first: the last to end are quick ones
-                pass
-    finally:
-        torch.set_num_threads(threads)
+    with one_cpu_thread(), ThreadPoolExecutor(min(threads, len(batches))) as pool:
+        list(pool.map(function, reversed(batches)))  # long texts first: the last to end are quick ones
 
 
 def _texts(texts: Iterable[str]) -> Iterator[str]:
