@@ -46,6 +46,23 @@ def one_by_one(model: TrainedClassifier, text: str) -> list[float]:
         return model.module(ids, torch.tensor([len(ids)]))[0].softmax(-1).tolist()
 
 
+def test_unknown_words_are_taken_apart(model: TrainedClassifier) -> None:
+    plain = TrainedClassifier(
+        model.module, model.vocabulary, model.labels, model.config.replace(cleaning="lower")
+    )
+    assert "good" in model.vocabulary and "zz-top" not in model.vocabulary
+    assert plain.tokenise("A Good, (bad) film zz-top") == [
+        "a",
+        "good",
+        ",",
+        "(",
+        "bad",
+        ")",
+        "film",
+        "zz-top",
+    ]
+
+
 @pytest.mark.parametrize("window", [1, 2, 1000])
 def test_predictions_are_in_order_and_equal_each_text_alone(model: TrainedClassifier, window: int) -> None:
     found = list(model.stream(TEXTS, window))

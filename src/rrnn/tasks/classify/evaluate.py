@@ -12,7 +12,6 @@ import numpy as np
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.classify.prepare import read_dataset
 from rrnn.tasks.classify.trained import TrainedClassifier
-from rrnn.tasks.data.cleaning import tokenise
 from rrnn.tasks.data.rows import Skips, Table, read_labelled_lines, read_table
 
 SPLITS = ("train", "dev", "test")
@@ -85,7 +84,7 @@ def labelled_texts(
                 source=row.source,
                 line=row.line,
             )
-        if words := tokenise(row.text, model.config.cleaning or "text"):
+        if words := model.tokenise(row.text):
             texts.append(words)
             labels.append(model.labels.index(row.label))
     if not texts:

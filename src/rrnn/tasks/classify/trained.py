@@ -16,7 +16,7 @@ from rrnn.automata import Cell
 from rrnn.errors import CellError, DataError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier
-from rrnn.tasks.data.cleaning import tokenise
+from rrnn.tasks.data.cleaning import split_text, tokenise
 from rrnn.tasks.runs import CELL, Run
 from rrnn.tasks.search_workers import one_cpu_thread
 from rrnn.tasks.vocabulary import Vocabulary
@@ -60,8 +60,12 @@ class TrainedClassifier:
         return self
 
     def tokenise(self, text: str) -> list[str]:
-        """The words of a text, as the data's were made, no more than the model reads."""
-        return tokenise(text, self.config.cleaning or "text")[: self.config.max_tokens]
+        """The words of a text, as the data's were made, no more than the model reads. What the vocabulary lacks is taken
+        apart, for data whose words came apart from punctuation may meet a text where "good," is one."""
+        words: list[str] = []
+        for word in tokenise(text, self.config.cleaning or "text"):
+            words += [word] if word in self.vocabulary else split_text(word) or [word]
+        return words[: self.config.max_tokens]
 
     def predict(self, texts: Iterable[str]) -> list[Prediction]:
         """The label of each text, with probabilities."""
