@@ -60,8 +60,8 @@ class TrainedClassifier:
         return self
 
     def tokenise(self, text: str) -> list[str]:
-        """The words of a text, as the data's were made, no more than the model reads. What the vocabulary lacks is taken
-        apart, for data whose words came apart from punctuation may meet a text where "good," is one."""
+        """The words of a text, as the data's were made, no more than the model reads. What the vocabulary lacks is
+        taken apart: a model of texts whose words came apart from punctuation may meet one where "good," is a word."""
         words: list[str] = []
         for word in tokenise(text, self.config.cleaning or "text"):
             words += [word] if word in self.vocabulary else split_text(word) or [word]
