@@ -2,7 +2,8 @@
 
 - ```python``` runs, block after block, in one namespace and an empty folder. A ```text``` block right behind it is what
   it prints.
-- ```console``` holds commands (`$ rrnn …`), which run, and what they print; a line `…` stands for any lines.
+- ```console``` holds commands (`$ rrnn …`), which run, and what they print; a line `…` stands for any lines. One that
+  prints `error: …` is expected to fail.
 - ```sh``` holds commands that would take long or need something: they are held against the command's own parser.
 - `<!-- file: NAME -->` before a block: the file NAME, there before anything runs.
 - `<!-- needs data -->` before a block: there is no such data in a test, so it is only parsed.
@@ -138,7 +139,7 @@ def _console(block: Block, names: dict[str, Any], path: str, where: str) -> None
         args = rrnn_arguments(line)
         if args and block.mark != DATA:
             printed, code = _printed(cli.main, args)
-            assert code == 0, f"{where}: {line}\n{printed}"
+            assert code == (2 if shown.startswith("error: ") else 0), f"{where}: {line}\n{printed}"
             assert not shown or same(printed, shown), f"{where}: {line} prints\n{printed}"
 
 
@@ -152,9 +153,9 @@ TRY = {"python": _python, "console": _console, "sh": _shell}
 
 
 def _printed(function: Any, *args: Any) -> tuple[str, Any]:
-    with contextlib.redirect_stdout(io.StringIO()) as out:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
         result = function(*args)
-    return out.getvalue(), result
+    return out.getvalue() or err.getvalue(), result
 
 
 def same(printed: str, shown: str) -> bool:

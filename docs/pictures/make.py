@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import rrnn
+from rrnn.automata import from_text
 from rrnn.draw.paper import FIGURES
 
 
@@ -13,6 +14,7 @@ def pictures() -> dict[str, str]:
     drawn: dict[str, str] = {}
     for name in ("B", "B-max-plus", "C", "F", "SRU", "ngram4"):
         drawn[f"{name}.svg"] = rrnn.to_svg(rrnn.get_cell(name))
+    drawn["pair.svg"] = rrnn.to_svg(tutorial_cell())
     for name, figure in FIGURES.items():
         drawn[f"paper-{name}.svg"] = rrnn.to_svg(figure())
     wfsa = weather()
@@ -21,6 +23,12 @@ def pictures() -> dict[str, str]:
     steps = [(arc.source, arc.target) for arc in path.arcs]
     drawn["best-path.svg"] = rrnn.to_svg(wfsa, highlight=[*steps, *path.states])
     return drawn
+
+
+def tutorial_cell() -> rrnn.Cell:
+    """The cell that docs/tutorials/design.md designs."""
+    page = (Path(__file__).parents[1] / "tutorials" / "design.md").read_text(encoding="utf-8")
+    return from_text(page.split("<!-- file: pair.cell -->\n```text\n")[1].split("```")[0])
 
 
 def weather() -> rrnn.WFSA:

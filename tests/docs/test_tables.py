@@ -33,7 +33,7 @@ def test_every_table_is_on_a_page() -> None:
 def test_a_figure_that_drifted_is_found_and_mended(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     text = RESULTS.read_text(encoding="utf-8")
-    page.write_text(text.replace("| 3.2× | **missed** |", "| 3.4× | yes |"), encoding="utf-8")
+    page.write_text(text.replace("| **missed** |", "| yes |", 1), encoding="utf-8")
     assert page.read_text(encoding="utf-8") != text
     assert tables("--check", page).returncode == 1 and page.read_text(encoding="utf-8") != text
     assert tables(page).returncode == 0 and page.read_text(encoding="utf-8") == text
