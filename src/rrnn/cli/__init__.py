@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lm generate": ("rrnn.cli.lm:generate", "draw a text from a trained language model"),
     "lm table": ("rrnn.cli.lm:table", "the paper's table of language models beside our runs"),
     "lm train": ("rrnn.cli.lm:train", "train a language model with any cell"),
+    "report": ("rrnn.cli.report:report", "write an HTML report on runs: results, curves, automata, examples"),
     "score": ("rrnn.cli.score:score", "score a file of strings under a WFSA, one score a line"),
     "verify": ("rrnn.cli.verify:verify", "check that layers score as their automata do"),
 }
