@@ -64,8 +64,18 @@ ACCURACY = {"sst": 84.0, "subj": 93.0, "cr": 82.0}  # of F
 
 
 def goals() -> str:
-    every = (*_cpu(), *_gpu_kernels(), *_gpu_layers(), *_lm_speed(), *_ptb(), *_accuracy())
-    return table("what | goal: | measured: | met", (goal.cells() for goal in every))
+    return table("what | goal: | measured: | met", (goal.cells() for goal in _all()))
+
+
+def missed() -> str:
+    every = _all()
+    left = [goal for goal in every if not goal.met]
+    words = f"Of {len(every)} goals that were measured, {len(every) - len(left)} were met. These were not:\n\n"
+    return words + table("missed | goal: | measured:", (goal.cells()[:3] for goal in left))
+
+
+def _all() -> list[Goal]:
+    return [*_cpu(), *_gpu_kernels(), *_gpu_layers(), *_lm_speed(), *_ptb(), *_accuracy()]
 
 
 def _cpu() -> Iterator[Goal]:

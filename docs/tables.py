@@ -16,13 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from figures import BOTH, RESULTS, Row, dtype, results, row, rows, size, table, unique, us
-from goals import goals
+from goals import goals, missed
 
 DOCS = Path(__file__).parent
 PAGES = [DOCS.parent / "README.md", DOCS / "results.md"]
 MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
-TABLES: dict[str, Callable[[], str]] = {"goals": goals}
+TABLES: dict[str, Callable[[], str]] = {"goals": goals, "missed": missed}
 
 
 def named(function: Callable[[], str]) -> Callable[[], str]:
