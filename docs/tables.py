@@ -57,7 +57,8 @@ def gpu_unfused() -> str:
                 f"{own['ms'] / ours['ms']:.1f}×",
             )
         )
-    head = "T×B×D | | µs: | of copy: | the others, from T×B×D | theirs / ours: | the others, in their own layout | theirs / ours:"
+    ours, theirs = "T×B×D | | µs: | of copy:", "theirs / ours:"
+    head = f"{ours} | the others, from T×B×D | {theirs} | the others, in their own layout | {theirs}"
     return table(head, body)
 
 
@@ -198,6 +199,52 @@ def classification() -> str:
         for r in rows("classify/table")
     )
     return table("data | model | test accuracy: | seeds: | settings tried: | dev: | the paper's:", body)
+
+
+# ---- the README's, for someone who has two minutes -----------------------------------------------------------------
+
+
+@named
+def short_gpu_kernels() -> str:
+    def figures(shape: list[int], kind: str) -> tuple[str, str, str]:
+        ours = row(
+            "kernels-h200", name="B unfused", shape=shape, dtype=kind, backend="triton", **{"pass": BOTH}
+        )
+        peer = best_peer(shape, kind, "from (T,B,D)")
+        return us(ours["ms"]), f"{ours['percent_of_copy']:.0f} %", f"{peer['ms'] / ours['ms']:.1f}×"
+
+    shapes = unique(r["shape"] for r in rows("kernels-h200", name="B unfused", backend="triton"))
+    head = "T×B×D | fp32 µs: | of copy: | best other / ours: | bf16 µs: | of copy: | best other / ours:"
+    return table(head, ((size(s), *figures(s, "float32"), *figures(s, "bfloat16")) for s in shapes))
+
+
+@named
+def short_cpu_kernels() -> str:
+    measured = rows("kernels-cpu", threads=2, baseline="eager", **{"pass": BOTH})
+    shapes = unique(r["shape"] for r in measured)
+
+    def ratio(cell: str, shape: list[int]) -> str:
+        (found,) = (r for r in measured if r["name"] == f"{cell}, 2 threads" and r["shape"] == shape)
+        return f"{found['ratio']:.1f}×"
+
+    head = " | ".join(["cell", *(f"{size(shape)}:" for shape in shapes)])
+    return table(head, ((cell, *(ratio(cell, s) for s in shapes)) for cell in cpu_cells("kernels-cpu")))
+
+
+@named
+def short_layers() -> str:
+    def cpu(name: str, rival: str) -> str:
+        found = row("layers-cpu", name=f"{name}, 2 threads", shape=[35, 32, 650], baseline=rival)
+        return f"{found['ratio']:.2f}×"
+
+    def gpu(name: str, kind: str) -> str:
+        return f"{row('layers-h200', name=name, shape=[512, 32, 1024], dtype=kind)['ratio']:.1f}×"
+
+    body = (
+        (n, gpu(n, "float32"), gpu(n, "bfloat16"), cpu(n, "nn.LSTM"), cpu(n, "nn.LSTM, equal parameters"))
+        for n in ("RRNN(B)", "RRNN(F)", "RRNN(F+o)")
+    )
+    return table("layer | H200, fp32: | H200, bf16: | CPU: | CPU, equal parameters:", body)
 
 
 @named
