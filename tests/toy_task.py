@@ -71,7 +71,7 @@ class ToyTask:
         self.rate = meta["rate"]
 
     def weights(self) -> dict[str, Tensor]:
-        return {"weight": self.average}
+        return {"weight": self.average.clone()}
 
 
 def train(folder: Path, *, seconds: float | None = 0.0, **options: Any) -> Outcome:

@@ -51,7 +51,8 @@ class Task(Protocol):
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None: ...
 
     def weights(self) -> dict[str, Tensor]:
-        """What "best" stores: the model as evaluated."""
+        """What "best" stores: the model as evaluated, in copies that later steps do not touch and that are complete,
+        on whatever stream they were made."""
         ...
 
 
@@ -169,8 +170,7 @@ class _Book:
         _check_finite(value, f"the dev {name}", epoch, self.meter)
         is_best = best is None or (value < best.value if aim == "min" else value > best.value)
         if is_best:
-            weights = {name: tensor.detach().clone() for name, tensor in self.task.weights().items()}
-            self.outcome.best, self._best_is_written = Best(epoch, value, weights), False
+            self.outcome.best, self._best_is_written = Best(epoch, value, self.task.weights()), False
         record = {"epoch": epoch, **self.meter.record(), **{f"dev_{key}": dev[key] for key in dev}}
         self.outcome.history.append(record)
         if self.run is not None and self.run.writable:

@@ -8,7 +8,9 @@ import pytest
 import torch
 from tiny_texts import tiny, tiny_config
 
-from rrnn.tasks.classify.train import train
+from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.graphs import Graphs
+from rrnn.tasks.classify.train import Result, Summary, train
 from rrnn.tasks.classify.trainer import ClassifyTask
 from rrnn.tasks.search_workers import side_by_side
 from rrnn.tasks.training import fit
@@ -62,3 +64,80 @@ def test_threads_equal_one_after_another() -> None:
     together = {c.hidden_size: r.summary for c, r in side_by_side(job, configs, threads=4)}
     assert [alone[n].dev for n in sorted(alone)] == [together[n].dev for n in sorted(together)]
     assert [alone[n].test for n in sorted(alone)] == [together[n].test for n in sorted(together)]
+
+
+# ---- streams ---------------------------------------------------------------------------------------------------------
+
+CYCLES = 1_000_000_000  # about half a second
+
+
+def test_the_best_weights_do_not_wait_on_a_busy_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last epoch is the best, and the stream that everybody shares is far behind: were the best weights copied
+    there, the test would be of memory that nobody has written."""
+    config = tiny_config(device="cuda", epochs=1)
+    data, honest = tiny(config), ClassifyTask.weights
+    quiet = train(config, data=data)
+
+    def late(task: ClassifyTask) -> dict[str, torch.Tensor]:
+        torch.cuda._sleep(CYCLES)
+        found = honest(task)
+        torch.cuda._sleep(CYCLES)
+        return found
+
+    monkeypatch.setattr(ClassifyTask, "weights", late)
+    busy = train(config, data=data)
+    assert (busy.summary.dev, busy.summary.test) == (quiet.summary.dev, quiet.summary.test)
+    for name, tensor in quiet.model.module.state_dict().items():
+        torch.testing.assert_close(busy.model.module.state_dict()[name], tensor, msg=name)
+
+
+def test_weights_come_and_go_between_streams() -> None:
+    task = ClassifyTask(tiny(tiny_config(device="cuda")), device="cuda")
+    torch.cuda._sleep(CYCLES)
+    ones = {name: torch.ones_like(tensor) for name, tensor in task.model.state_dict().items()}
+    with task.graphs.on_stream():
+        torch.cuda._sleep(CYCLES)
+    task.load_weights(ones)
+    assert all(bool((tensor == 1).all()) for tensor in task.model.state_dict().values())
+    with task.graphs.on_stream():
+        torch.cuda._sleep(CYCLES)
+        for parameter in task.parameters:
+            parameter.data.fill_(2.0)
+    assert all(bool((tensor == 2).all()) for tensor in task.weights().values())
+
+
+def test_the_first_evaluation_after_best_weights_are_loaded_is_theirs() -> None:
+    """On texts never evaluated before: some batches run as they are, others are captured or replayed."""
+    config = tiny_config(device="cuda", epochs=6)
+    task = ClassifyTask(tiny(config), device="cuda")
+    best = fit(task, epochs=6).best
+    assert best is not None
+    task.load_weights(best.weights)
+    found = [task.evaluate("test") for _ in range(3)]
+    eager = ClassifyTask(tiny(config), device="cuda", capture=False)
+    eager.load_weights(best.weights)
+    theirs = eager.evaluate("test")
+    for ours in found:
+        assert ours["accuracy"] == theirs["accuracy"]
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-5)
+    assert task.evaluate("dev")["accuracy"] == best.value
+
+
+def test_no_two_trainings_have_one_stream() -> None:
+    device, config = torch.device("cuda"), tiny_config(device="cuda")
+    kept = ClassifyTask(tiny(config), device=device).graphs
+    streams = {Graphs(device, kept.generator).stream for _ in range(80)}
+    assert kept.stream not in streams
+
+
+def test_processes_equal_one_after_another() -> None:
+    configs = [tiny_config(device="cuda", epochs=2, hidden_size=n) for n in (8, 12, 16, 20)]
+    job = partial(train, data=tiny(configs[0]))
+    alone = {c.hidden_size: r.summary for c, r in side_by_side(job, configs)}
+    together = {c.hidden_size: r for c, r in side_by_side(partial(_summary, job), configs, processes=4)}
+    for n in alone:
+        assert (alone[n].dev, alone[n].test) == (together[n].dev, together[n].test)
+
+
+def _summary(job: partial[Result], config: ClassifyConfig) -> Summary:
+    return job(config).summary

@@ -104,6 +104,31 @@ def test_a_resumed_training_is_the_same_training() -> None:
         assert torch.equal(second.weights()[name], tensor), name
 
 
+def test_weights_are_copies() -> None:
+    """What was best stays as it was, and a model may go back to it as often as it likes."""
+    task = ClassifyTask(tiny(tiny_config()))
+    kept = task.weights()
+    before = {name: tensor.clone() for name, tensor in kept.items()}
+    for _ in range(2):
+        for index in range(task.begin_epoch(1)):
+            task.step(index)
+        assert any(not torch.equal(task.weights()[name], before[name]) for name in before)
+        task.load_weights(kept)
+        assert all(torch.equal(kept[name], before[name]) for name in before)
+        assert all(torch.equal(task.weights()[name], before[name]) for name in before)
+
+
+def test_two_trainings_from_one_state_do_not_share_it() -> None:
+    first, second = (ClassifyTask(tiny(tiny_config())) for _ in range(2))
+    fit(first, epochs=1)
+    state = first.state()
+    before = {name: tensor.clone() for name, tensor in state[0].items()}
+    second.load_state(*state)
+    for index in range(second.begin_epoch(2)):
+        second.step(index)
+    assert all(torch.equal(state[0][name], tensor) for name, tensor in before.items())
+
+
 def test_a_checkpoint_of_another_model_is_refused() -> None:
     small, large = (ClassifyTask(tiny(tiny_config(hidden_size=n))) for n in (4, 8))
     with pytest.raises(RunError, match="not of this model"):

@@ -6,11 +6,30 @@ import gc
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
+from weakref import WeakKeyDictionary
 
 import torch
 
+from rrnn.errors import RunError
+
 _CAPTURE = threading.Lock()
 """One capture at a time: trainings side by side in one process share the allocator."""
+_STREAMS: WeakKeyDictionary[Graphs, torch.cuda.Stream] = WeakKeyDictionary()
+_POOL = 32
+"""So many streams torch hands out, over and over."""
+
+
+def _own_stream(who: Graphs, device: torch.device) -> torch.cuda.Stream:
+    """One that no other training is using: else a capture would take up the other's work, too."""
+    with _CAPTURE:
+        if len(_STREAMS) >= _POOL:
+            gc.collect()  # trainings that failed may linger
+        for _ in range(_POOL):
+            stream = torch.cuda.Stream(device)
+            if stream not in _STREAMS.values():
+                _STREAMS[who] = stream
+                return stream
+    raise RunError(f"at most {_POOL} trainings share a GPU in one process; use fewer threads")
 
 
 class Graphs:
@@ -24,17 +43,24 @@ class Graphs:
         """`generator` is what the functions draw random numbers from; `capture=False` runs everything as it is."""
         self.device, self.generator = device, generator
         self.capture = capture and device.type == "cuda"
-        self.stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self.stream = _own_stream(self, device) if device.type == "cuda" else None
         self._seen: set[Hashable] = set()
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
         self._pool = None
-        if self.stream is not None:  # weights and data were made on the current one
-            self.stream.wait_stream(torch.cuda.current_stream(device))
+        self.follow()  # weights and data were made on the current stream
 
     def on_stream(self) -> AbstractContextManager[object]:
         return nullcontext() if self.stream is None else torch.cuda.stream(self.stream)
 
+    def follow(self) -> None:
+        """What runs on the stream from now on waits for what the current one still has to do: tensors that come from
+        there may not be written yet. Only where tensors come in: in every step, trainings side by side, which share
+        the current stream, would wait for one another."""
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
+
     def wait(self) -> None:
+        """Until all is done: before tensors of the stream are read, or freed, elsewhere."""
         if self.stream is not None:
             self.stream.synchronize()
 

@@ -146,9 +146,11 @@ class ClassifyTask:
         return copies
 
     def load_weights(self, weights: dict[str, Tensor]) -> None:
-        """What `weights` returned: to evaluate."""
+        """What `weights` returned: to evaluate here, or to use the model on any other stream."""
+        self.graphs.follow()
         with self.graphs.on_stream():
             self.model.load_state_dict(weights)
+        self.graphs.wait()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {_MODEL + name: tensor for name, tensor in self.weights().items()}
@@ -161,6 +163,7 @@ class ClassifyTask:
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
         own = {name.removeprefix(_MODEL): t for name, t in tensors.items() if name.startswith(_MODEL)}
+        self.graphs.follow()
         try:
             with self.graphs.on_stream():
                 self.model.load_state_dict(own)
@@ -178,4 +181,6 @@ class ClassifyTask:
         for i, parameter in enumerate(self.parameters):
             mine = f"{_OPTIMISER}{i}."
             found = {name.removeprefix(mine): t for name, t in tensors.items() if name.startswith(mine)}
-            self.optimiser.state[parameter] = {name: t.to(self.device) for name, t in found.items()}
+            self.optimiser.state[parameter] = {
+                name: t.to(self.device, copy=True) for name, t in found.items()
+            }

@@ -237,7 +237,8 @@ class LanguageTask:
     def weights(self) -> dict[str, Tensor]:
         """Of the kind that the last evaluation on "dev" found best."""
         row = self.averages.ready[self.kind]
-        return self.store.named("flat") if row is None else self.store.named("averages", row)
+        live = self.store.named("flat") if row is None else self.store.named("averages", row)
+        return {name: tensor.detach().clone() for name, tensor in live.items()}
 
     def _changing(self) -> dict[str, Tensor]:
         """All that changes from step to step, where it lies."""
