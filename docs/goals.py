@@ -70,7 +70,9 @@ def goals() -> str:
 def missed() -> str:
     every = _all()
     left = [goal for goal in every if not goal.met]
-    words = f"Of {len(every)} goals that were measured, {len(every) - len(left)} were met. These were not:\n\n"
+    words = (
+        f"Of {len(every)} goals that were measured, {len(every) - len(left)} were met. These were not:\n\n"
+    )
     return words + table("missed | goal: | measured:", (goal.cells()[:3] for goal in left))
 
 
