@@ -1,4 +1,4 @@
-"""The demonstration runs, quickly, and leaves pictures."""
+"""The demonstration: a little of every step runs, says what it should, and leaves its files in one folder."""
 
 from __future__ import annotations
 
@@ -8,18 +8,59 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
+
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 
 
-def test_demo(tmp_path: Path) -> None:
-    command = [sys.executable, str(DEMO), "--out", str(tmp_path / "pictures")]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """(the folder it was run in, what it printed), of its second run: the first one's files are in its way."""
+    folder = tmp_path_factory.mktemp("demo")
+    left = folder / "out" / "runs" / "lm-B"
+    left.mkdir(parents=True)
+    (left / "config.json").write_text('{"task": "lm", "of": "an earlier demonstration"}')
+    command = [sys.executable, str(DEMO), "--quick", "--out", "out"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert (result.returncode, result.stderr) == (0, "")
-    assert "done in" in result.stdout
-    (right,) = re.findall(r"step 150: .*, ([0-9.]+)%", result.stdout)
-    assert float(right) > 95
-    pictures = sorted((tmp_path / "pictures").glob("*.svg"))
-    assert {"F.svg", "paper-D1.svg", "negation.svg", "learned.svg"} <= {path.name for path in pictures}
-    for path in pictures:
-        ET.parse(path)
-    assert [path.name for path in tmp_path.iterdir()] == ["pictures"]
+    return folder, result.stdout
+
+
+def test_steps(demo: tuple[Path, str]) -> None:
+    text = demo[1]
+    assert re.findall(r"── (\d)\. ", text) == ["1", "2", "3", "4", "5", "6"]
+    assert "c²ₜ = f²ₜ ⊙ c²ₜ₋₁ + (c¹ₜ₋₁ + r) ⊙ u²ₜ" in text
+    assert re.search(r"never a really bad film +(\+0\.6084) +\1", text)  # by Forward and by paths
+    assert re.search(r"ISAN +D +real +6 +\de-\d\d +rational", text) and re.search(r"LSTM .* open", text)
+    assert re.search(r"3 of 3 models of the zoo\s+agree", text)
+
+
+def test_models_have_equal_parameters(demo: tuple[Path, str]) -> None:
+    rows = re.findall(
+        r"^ (RRNN\([BCF]\)|LSTM) +\d+ +([\d,]+) +([\d.]+) +([\d.]+) +([\d,]+)", demo[1], flags=re.M
+    )
+    assert [name for name, *_ in rows] == ["RRNN(B)", "RRNN(C)", "RRNN(F)", "LSTM"]
+    sizes = [int(size.replace(",", "")) for _, size, *_ in rows]
+    assert max(sizes) / min(sizes) < 1.03
+    assert all(30 < float(dev) < 700 and float(speed.replace(",", "")) > 100 for _, _, dev, _, speed in rows)
+
+
+def test_who_learns_and_why(demo: tuple[Path, str]) -> None:
+    (row,) = re.findall(r"have not and, anywhere after it, good +([\d.]+) +([\d.]+)", demo[1])
+    b, f = map(float, row)
+    assert b < 95 < f  # B cannot, F can
+    assert demo[1].count("added by paths that enter at the word (exact)") == 2
+
+
+def test_files(demo: tuple[Path, str]) -> None:
+    folder, text = demo
+    assert [path.name for path in folder.iterdir()] == ["out"]
+    out = folder / "out"
+    for picture in ("F.svg", "negation.svg"):
+        ET.parse(out / picture)
+    report = out / "report.html"
+    assert str(report.resolve()) in text.replace("\n", "")
+    page = report.read_text(encoding="utf-8")
+    for run in (out / "runs").iterdir():
+        assert (run / "result.json").exists() and run.name in page
+    assert len(list((out / "runs").iterdir())) == 6

@@ -68,25 +68,25 @@ def chart(curves: Sequence[Curve], *, title: str, x_title: str, whole: bool = Fa
 def ticks(low: float, high: float, most: int = 6, *, whole: bool = False) -> list[float]:
     """Round numbers within the range, at most so many; `whole`: none between whole numbers."""
     power = 10.0 ** math.floor(math.log10((high - low) / most))
-    steps = (power * factor for factor in (1, 2, 5, 10, 20, 50))
-    for step in steps:
-        if whole and step < 1:
-            continue
+    power = max(1.0, power) if whole else power
+    found: list[float] = []
+    for step in (power * factor for factor in (1, 2, 5, 10, 20)):  # by 20 there are less than `most`
         found = [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
         if len(found) <= most:
-            return found
-    return [low, high]
+            break
+    return found
 
 
 def log_ticks(low: float, high: float, most: int = 6) -> list[float]:
     """Powers of ten within the range, with numbers between them where there is room."""
+    found: list[float] = []
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for factors in ((1, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         every = (factor * 10.0**power for power in powers for factor in factors)
         found = [value for value in every if low * 0.999 <= value <= high * 1.001]
         if len(found) <= most:
             return found
-    return found[:: math.ceil(len(found) / most)]
+    return found[:: math.ceil(len(found) / most)]  # a very wide range: some of the powers
 
 
 def _span(low: float, high: float) -> tuple[float, float]:

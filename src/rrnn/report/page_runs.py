@@ -169,10 +169,7 @@ def _read(folder: Path, name: str) -> Reported:
 
 
 def _records(run: Run) -> list[Record]:
-    try:
-        records = run.records()
-    except ValueError as error:
-        raise RunError(f"{run.folder / METRICS} is damaged: a line is not JSON ({error})") from None
+    records = run.records()
     if not all(isinstance(record, dict) for record in records):
         raise RunError(
             f"{run.folder / METRICS} is damaged: each line is a JSON object, the record of an epoch"
