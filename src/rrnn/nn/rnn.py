@@ -26,18 +26,18 @@ class RationalRNN(nn.Module):
     `RationalRNN([(B, 96), (C, 64)], 300)`, puts cells of several kinds side by side in every layer. The arguments
     up to `bidirectional` are those of `nn.LSTM`.
 
-    bias: without, the biases of projections are fixed at zero; the cell's own parameters are always learned.
-    dropout: on the outputs of every layer but the last, a new mask at every step, as in `nn.LSTM`.
-    recurrent_dropout: variational: on what a layer's projections see of its input, one mask per sequence and call,
-        the same at all its steps (and for a window's remembered inputs). input() and a skip connection of equal
-        sizes see the input undropped.
-    skip: "residual": h + x; "highway": g ⊙ h + (1 − g) ⊙ x with the gate g = σ(W_g x + b_g); per direction, and with
-        a learned projection of x where sizes differ.
-    norm: "layer", a LayerNorm of each direction's output after its skip connection, or a function that makes a
-        module for a hidden size.
-    forget_bias: the first value of the biases of forget gates (projections called f, f1, … or forget…).
-    zoneout: in training a forget gate is 1 with this probability, at each step and unit by itself, as in QRNN; a unit
-        whose new input is weighted 1 − f then keeps its state.
+    - `bias`: without, the biases of projections are fixed at zero; the cell's own parameters are always learned.
+    - `dropout`: on the outputs of every layer but the last, a new mask at every step, as in `nn.LSTM`.
+    - `recurrent_dropout`: variational: on what a layer's projections see of its input, one mask per sequence and call,
+      the same at all its steps (and for a window's remembered inputs). input() and a skip connection of equal
+      sizes see the input undropped.
+    - `skip`: "residual": h + x; "highway": g ⊙ h + (1 − g) ⊙ x with the gate g = σ(W_g x + b_g); per direction, and
+      with a learned projection of x where sizes differ.
+    - `norm`: "layer", a LayerNorm of each direction's output after its skip connection, or a function that makes a
+      module for a hidden size.
+    - `forget_bias`: the first value of the biases of forget gates (projections called f, f1, … or forget…).
+    - `zoneout`: in training a forget gate is 1 with this probability, at each step and unit by itself, as in QRNN; a
+      unit whose new input is weighted 1 − f then keeps its state.
 
     A cell that reads input() gets the layer's input at its own unit, if input_size equals hidden_size; otherwise a
     further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.init`.
