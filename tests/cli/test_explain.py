@@ -29,7 +29,7 @@ def test_the_terminal(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     code, out, err = call(capsys, run_folder, "this was not good [red]", "good", "--units", 2, "--paths", 1)
     assert (code, err) == (0, "")
     assert out.count("the strongest units of the first layer") == 2 and out.count("adds") >= 4
-    assert "this was not good [red]" in out  # what looks like markup is text
+    assert "this was not good [ red ]" in out  # what looks like markup is text
     assert "[red] (unknown)" in out and "lost without the word (exact)" in out and "(first-order)" in out
     assert out.count("\n  unit ") == 4 and out.count("    finds  ") == 4 and "of Σ|paths|" in out
 

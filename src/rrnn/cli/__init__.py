@@ -20,7 +20,7 @@ from rrnn.errors import RRNNError
 COMMANDS: dict[str, tuple[str, str]] = {
     "classify eval": ("rrnn.cli.classify:eval", "the accuracy of a trained text classifier"),
     "classify predict": ("rrnn.cli.classify:predict", "classify texts, however many, with probabilities"),
-    "classify search": ("rrnn.cli.classify:search", "search for the best setting, then train it with several seeds"),
+    "classify search": ("rrnn.cli.classify:search", "search for the best setting, then train it with more seeds"),
     "classify table": ("rrnn.cli.classify:table", "set runs beside the paper's table of accuracies"),
     "classify train": ("rrnn.cli.classify:train", "train a text classifier"),
     "data get": ("rrnn.cli.data:get", "download data sets, checked against their checksums"),
