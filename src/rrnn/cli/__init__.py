@@ -20,7 +20,10 @@ from rrnn.errors import RRNNError
 COMMANDS: dict[str, tuple[str, str]] = {
     "classify eval": ("rrnn.cli.classify:eval", "the accuracy of a trained text classifier"),
     "classify predict": ("rrnn.cli.classify:predict", "classify texts, however many, with probabilities"),
-    "classify search": ("rrnn.cli.classify:search", "search for the best setting, then train it with more seeds"),
+    "classify search": (
+        "rrnn.cli.classify:search",
+        "search for the best setting, train it with several seeds",
+    ),
     "classify table": ("rrnn.cli.classify:table", "set runs beside the paper's table of accuracies"),
     "classify train": ("rrnn.cli.classify:train", "train a text classifier"),
     "data get": ("rrnn.cli.data:get", "download data sets, checked against their checksums"),
@@ -30,7 +33,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("rrnn.cli.doctor:doctor", "say which backends work here, and why not the others"),
     "draw": ("rrnn.cli.draw:draw", "draw a cell or a WFSA as SVG and dot"),
     "explain": ("rrnn.cli.explain:explain", "explain a text classifier's predictions: words, units, paths"),
-    "explore": ("rrnn.cli.explore:explore", "open the local page: design cells, score strings, explain predictions"),
+    "explore": (
+        "rrnn.cli.explore:explore",
+        "open the local page: design cells, score strings, see predictions",
+    ),
     "lm eval": ("rrnn.cli.lm:evaluate", "the perplexity of a text under a trained language model"),
     "lm generate": ("rrnn.cli.lm:generate", "draw a text from a trained language model"),
     "lm table": ("rrnn.cli.lm:table", "the paper's table of language models beside our runs"),
