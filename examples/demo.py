@@ -220,7 +220,7 @@ def explain(out: Path, plan: Plan) -> list[Path]:
     texts = ("the film was not that good", "its story was good and its music not")
     for text in texts:
         console.print(
-            f"\n$ rrnn explain {folders[0]} “{text}” --label yes --units 1", style="bold", markup=False
+            f'\n$ rrnn explain {folders[0]} "{text}" --label yes --units 1', style="bold", markup=False
         )
         command(["explain", str(folders[0]), text, "--label", "yes", "--units", "1"])
     return folders

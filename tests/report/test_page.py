@@ -277,36 +277,40 @@ def test_durations() -> None:
 
 
 class FakeClassifier:
-    """Gives each text the chances that its first word says."""
+    """Gives each text the chances that a word of it says."""
 
     labels = ("no", "yes")
 
-    def __init__(self) -> None:
+    def __init__(self, word: int = 0) -> None:
+        self.word = word
         self.config = type("Config", (), {"max_tokens": None})
         self.vocabulary = type("Words", (), {"encode": staticmethod(list)})
 
     def probabilities(self, texts: Sequence[list[str]]) -> np.ndarray:
-        yes = np.array([float(text[0]) for text in texts])
+        yes = np.array([float(text[self.word]) for text in texts])
         return np.stack([1 - yes, yes], 1)
 
 
-def test_examples_are_right_ones_of_each_label_and_the_worst() -> None:
-    def example(chance: float, label: int, length: int = 5) -> Example:
-        return Example([str(chance), *["word"] * (length - 1)], label)
+def example(label: int, *chances: float, length: int = 5) -> Example:
+    return Example([*map(str, chances), *["word"] * (length - len(chances))], label)
 
-    dev = [
-        example(0.9, 1, 50),  # too long to be seen at once
-        example(0.1, 0),
-        example(0.2, 0),
-        example(0.45, 1),
-        example(0.8, 1),
-        example(0.95, 0),
-    ]
+
+def test_examples_are_right_ones_of_each_label_and_the_worst() -> None:
     model: Any = FakeClassifier()
-    assert choose_examples(dev, [model]) == [dev[1], dev[4], dev[5]]
-    assert choose_examples(dev[:3], [model]) == [dev[1]]  # nothing wrong here; dev[2] has the label of dev[1]
-    assert choose_examples(dev[:1], [model]) == [dev[0]]  # better a long one than none
-    assert choose_examples([], [model]) == []
+    long, no, also_no = example(1, 0.9, length=50), example(0, 0.1), example(0, 0.2)
+    near, yes, worst = example(1, 0.45), example(1, 0.8), example(0, 0.95)
+    assert choose_examples([long, no, also_no, near, yes, worst], [model]) == [no, yes, worst]
+    assert choose_examples([long, no, also_no], [model]) == [no]  # nothing is wrong here
+    assert choose_examples([long], [model]) == [long]  # better a long one than none
+    assert choose_examples([near], [model]) == [near] and choose_examples([], [model]) == []
+
+
+def test_examples_of_several_models() -> None:
+    models: list[Any] = [FakeClassifier(0), FakeClassifier(1)]
+    split, both, right = example(1, 0.99, 0.01), example(1, 0.4, 0.4), example(0, 0.1, 0.2)
+    # Wrong twice comes before surely wrong once; of the label yes no text is better than that one.
+    assert choose_examples([both, split, right], models) == [right, split, both]
+    assert choose_examples([split, right], models) == [right, split]
 
 
 def test_a_users_cell_has_its_own_name(tmp_path: Path) -> None:

@@ -26,10 +26,10 @@ def write_report(folders: Sequence[str | Path], file: str | Path) -> Path:
 def page(folders: Sequence[str | Path]) -> str:
     """The report on these runs. Those of one task and data stand side by side."""
     runs = read_runs(folders)
-    groups: dict[tuple[str, str], list[Reported]] = {}
+    groups: dict[tuple[str, ...], list[Reported]] = {}
     for run in runs:
-        groups.setdefault((run.kind.title, run.data), []).append(run)
-    titles = [f"{kind} on {data}" for kind, data in groups]
+        groups.setdefault((run.kind.title, run.data, str(run.run.config.get("data"))), []).append(run)
+    titles = [f"{kind} on {data}" for kind, data, _ in groups]
     ids = [f"group{i}" for i in range(len(groups))]
     sections = "\n".join(
         _section(title, name, group) for title, name, group in zip(titles, ids, groups.values(), strict=True)

@@ -95,23 +95,30 @@ def _classifiers(runs: Sequence[Reported], models: dict[int, TrainedClassifier])
 def choose_examples(
     dev: Sequence[Example], models: Sequence[TrainedClassifier], most: int = EXAMPLES
 ) -> list[Example]:
-    """The text that the models get most wrong, if any, and before it texts that they get right, of different labels."""
-    fitting = [e for e in dev if SHORTEST <= len(e.tokens) <= LONGEST] or list(dev)
+    """Of each label a text that the fewest models get wrong, and last the one that most of them get most wrong."""
+    fitting = _readable(dev)
     if not fitting:
         return []
     rows = np.arange(len(fitting))
-    truth = [[_label_in(model, models[0].labels[e.label]) for e in fitting] for model in models]
-    chances = np.mean(
-        [_chances(model, fitting)[rows, labels] for model, labels in zip(models, truth, strict=True)], 0
-    )
-    hardest = int(chances.argmin())
-    wrong = [hardest] if chances[hardest] < 1 / len(models[0].labels) else []
-    right: dict[int, int] = {}
-    for i, example in enumerate(fitting):
-        if chances[i] > 0.5 and i != hardest:
-            right.setdefault(example.label, i)
-    picked = list(right.values())[: most - len(wrong)] + wrong
-    return [fitting[i] for i in picked or [hardest]]
+    wrong, chance = np.zeros(len(fitting)), np.zeros(len(fitting))
+    for model in models:
+        truth = [_label_in(model, models[0].labels[example.label]) for example in fitting]
+        found = _chances(model, fitting)
+        wrong += found.argmax(1) != truth
+        chance += found[rows, truth]
+    hardest = int(np.lexsort((chance, -wrong))[0])
+    mistakes = [hardest] if wrong[hardest] else []
+    easiest: dict[int, int] = {}
+    for i in np.argsort(wrong, kind="stable").tolist():
+        if i not in mistakes:
+            easiest.setdefault(fitting[i].label, i)
+    return [fitting[i] for i in [*list(easiest.values())[: most - len(mistakes)], *mistakes]]
+
+
+def _readable(dev: Sequence[Example]) -> list[Example]:
+    """Those that one can see at once, or else the shortest."""
+    fitting = [example for example in dev if SHORTEST <= len(example.tokens) <= LONGEST]
+    return fitting or sorted(dev, key=lambda example: len(example.tokens))[:RANKED_TEXTS]
 
 
 def _label_in(model: TrainedClassifier, label: str) -> int:
@@ -151,13 +158,13 @@ class _Weight:
 
 def _phrases(run: Reported, index: int, model: TrainedClassifier, dev: Sequence[Example]) -> str:
     title = f"<h4>{swatch(index)}{escape(run.name)}</h4>"
-    texts = [" ".join(example.tokens) for example in dev[:PHRASE_TEXTS]]
     try:
-        found = {unit.unit: unit for unit in text_phrases(model, texts, PHRASES)}
+        found = {unit.unit: unit for unit in text_phrases(model, _texts(dev[:PHRASE_TEXTS]), PHRASES)}
     except RRNNError as error:
         return f'<article>{title}\n<p class="note">{escape(str(error))}.</p></article>'
     label = model.labels[-1]
-    ranked = sorted(_weights(model, texts[:RANKED_TEXTS], label).items(), key=lambda item: -item[1].adds)
+    weights = _weights(model, _texts(_readable(dev)[:RANKED_TEXTS]), label)
+    ranked = sorted(weights.items(), key=lambda item: -item[1].adds)
     rows = [
         [
             f"unit {unit}",
@@ -173,6 +180,10 @@ def _phrases(run: Reported, index: int, model: TrainedClassifier, dev: Sequence[
     cut = len(head) if signed else len(head) - 1
     table = rows_of(head[:cut], (row[:cut] for row in rows))
     return f"<article>{title}\n{scrolling(table, f'Phrases of the units of {run.name}')}</article>"
+
+
+def _texts(examples: Sequence[Example]) -> list[str]:
+    return [" ".join(example.tokens) for example in examples]
 
 
 def _weights(model: TrainedClassifier, texts: Sequence[str], label: str) -> dict[int, _Weight]:
