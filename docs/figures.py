@@ -59,3 +59,9 @@ def dtype(name: str) -> str:
 
 def unique(values: Iterable[Any]) -> list[Any]:
     return list({str(value): value for value in values}.values())
+
+
+def plain(model: str) -> str:
+    """A model's name as the zoo has it: the paper's tables say RRNN(F) and RRNN(B) m+."""
+    name = model.replace("RRNN(", "").replace(")", "").strip()
+    return f"{name.removesuffix('m+').strip()}-max-plus" if name.endswith("m+") else name

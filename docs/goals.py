@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from figures import BOTH, dtype, results, row, rows, size, table
+from figures import BOTH, dtype, plain, results, row, rows, size, table
 
 
 class Goal(NamedTuple):
@@ -142,14 +142,17 @@ def _lm_speed() -> Iterator[Goal]:
 
 
 def _ptb() -> Iterator[Goal]:
-    for (model, layers), goal in PTB.items() if results("lm-ptb/table") else ():
-        found = [r["test_ppl"] for r in rows("lm-ptb/table", model=model, layers=layers) if r.get("test_ppl")]
-        if found:
-            what = f"Penn Treebank, test perplexity: {model}, {layers} layers (mean of {len(found)})"
+    measured = rows("lm-ptb/table") if results("lm-ptb/table") else []
+    for (model, layers), goal in PTB.items():
+        ours = [r for r in measured if plain(r["model"]) == model and r["layers"] == layers]
+        if found := [r["test_ppl"] for r in ours if r.get("test_ppl")]:
+            of = f"mean of {len(found)} seeds" if len(found) > 1 else "one seed"
+            what = f"Penn Treebank, test perplexity: {model}, {layers} layers, {of}"
             yield Goal(what, goal, sum(found) / len(found), "", at_most=True)
 
 
 def _accuracy() -> Iterator[Goal]:
-    for data, goal in ACCURACY.items() if results("classify/table") else ():
-        for found in rows("classify/table", dataset=data, model="F"):
-            yield Goal(f"text classification, test accuracy: F on {data}", goal, found["mean"], " %")
+    for found in rows("classify/table", dataset=tuple(ACCURACY)) if results("classify/table") else ():
+        if plain(found["model"]) == "F" and found.get("mean") is not None:
+            what = f"text classification, test accuracy: F on {found['dataset']}"
+            yield Goal(what, ACCURACY[found["dataset"]], found["mean"], " %")
