@@ -76,6 +76,36 @@ def test_a_finished_run_goes_on_where_more_epochs_are_asked_for(tmp_path: Path) 
     assert len(train(tmp_path / "run", epochs=3).history) == 3
 
 
+class Notes(Progress):
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.heard.append(text)
+
+
+def test_a_damaged_best_is_said(tmp_path: Path) -> None:
+    train(tmp_path / "run", epochs=2)
+    best = tmp_path / "run" / "best.safetensors"
+    best.rename(tmp_path / "run" / "best.previous.safetensors")
+    best.write_bytes(b"damaged")
+    notes = Notes()
+    train(tmp_path / "run", epochs=2, progress=notes)
+    assert any("best.previous.safetensors, is used" in note for note in notes.heard)
+
+
+def test_a_lost_best(tmp_path: Path) -> None:
+    train(tmp_path / "run", epochs=2)
+    for path in (tmp_path / "run").glob("best.*"):
+        path.unlink()
+    with pytest.raises(RunError, match="has lost its checkpoint `best`, and no epoch is left"):
+        train(tmp_path / "run", epochs=2)
+    notes = Notes()
+    outcome = train(tmp_path / "run", epochs=3, progress=notes)
+    assert outcome.best is not None and outcome.best.epoch == 3
+    assert any("the best of the epochs to come" in note for note in notes.heard)
+
+
 def test_a_loss_that_is_no_number_stops_with_advice(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"training loss became inf in epoch 2.*learning rate \(it is 0.09\)"):
         train(tmp_path / "run", explode_at=2)

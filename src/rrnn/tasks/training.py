@@ -156,9 +156,20 @@ class _Book:
             self.progress.note(f"resumed after epoch {self.epoch}{steps}")
         if self.run is not None and (best := self.run.load("best", until=self.epoch)):
             self.outcome.best = Best(best.meta["epoch"], best.meta["value"], best.tensors)
+            if best.note:
+                self.progress.note(best.note)
+        elif self.epoch:
+            self._go_on_without_best(epochs)
         if self.run is not None and self.run.writable:
             self.run.rewrite_log(self.outcome.history)
         self.progress.begin(epochs, self.outcome.history)
+
+    def _go_on_without_best(self, epochs: int) -> None:
+        assert self.run is not None
+        lost = f"the run in {self.run.folder} has lost its checkpoint `best`"
+        if self.stopped or self.epoch >= epochs:
+            raise RunError(f"{lost}, and no epoch is left to replace it: put the file back, or train longer")
+        self.progress.note(f"{lost}: the best of the epochs to come takes its place")
 
     def restore(self) -> None:
         self.task.load_state(*self._state)
