@@ -80,6 +80,22 @@ def test_what_is_no_language_model(tmp_path: Path) -> None:
         read_row(tmp_path / "other")
 
 
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("result.json", "{", "result.json is damaged"),
+        ("result.json", "[]", "result.json is damaged"),
+        ("metrics.jsonl", '{"epoch": 1}\n', "metrics.jsonl .* is damaged"),
+        ("config.json", '{"task": "lm", "hidden": 8}', "no facts.parameters"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path: Path, file: str, text: str, message: str) -> None:
+    folder = make_run(tmp_path / "one")
+    (folder / file).write_text(text)
+    with pytest.raises(RunError, match=message):
+        read_row(folder)
+
+
 def test_the_numbers_are_the_papers() -> None:
     """Against the paper's source, where it is at hand: RRNN_PAPER names the .tex file."""
     if not (path := os.environ.get("RRNN_PAPER")):

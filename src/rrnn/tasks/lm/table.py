@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rrnn.errors import RunError
 from rrnn.tasks.lm.config import FACTS, LMConfig
 from rrnn.tasks.lm.train import RESULT
 from rrnn.tasks.lm.trained import lm_run
@@ -65,26 +66,42 @@ class OurRow:
 def read_row(folder: str | Path) -> OurRow:
     """Of a run, finished or not."""
     run = lm_run(folder)
-    config, result = LMConfig.from_run(run.config), run.folder / RESULT
-    records = run.records()
+    config, records = LMConfig.from_run(run.config), run.records()
+    facts = run.config.get(FACTS)
+    if config.hidden is None or not isinstance(facts, dict) or "parameters" not in facts:
+        raise RunError(f"config.json in {folder} is not what a training wrote: it has no {FACTS}.parameters")
+    if any("dev_ppl" not in record or "tokens_per_s" not in record for record in records):
+        raise RunError(f"metrics.jsonl in {folder} is damaged: a record has no dev_ppl or no tokens_per_s")
     best = min(records, key=lambda record: record["dev_ppl"], default=None)
-    found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
-    if found and found["epochs"] != len(records):
+    found = _read_result(run.folder / RESULT)
+    if found.get("epochs") != len(records):
         found = {}  # of an earlier end: the run was resumed for more epochs
     data = config.data if config.level == "word" else f"{config.data} (characters)"
-    assert config.hidden is not None
     return OurRow(
         run=str(folder),
         data=data,
         cell=config.cell,
         layers=config.layers,
         hidden=config.hidden,
-        parameters=run.config[FACTS]["parameters"],
+        parameters=facts["parameters"],
         epochs=len(records),
         dev=found.get("dev_ppl", best["dev_ppl"] if best else None),
         test=found.get("test_ppl"),
         tokens_per_s=found.get("tokens_per_s", best["tokens_per_s"] if best else None),
     )
+
+
+def _read_result(path: Path) -> dict[str, Any]:
+    """Empty while there is none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise RunError(f"{path} is damaged: it is no JSON object. Resume the run, which writes it again.")
+    return found
 
 
 def table_of(folders: Sequence[str | Path]) -> list[tuple[PaperRow | None, OurRow | None]]:
