@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,8 @@ def test_the_folder_has_a_name_of_its_own(
     [
         (["--model", "lstm", "--cell", "F"], "leave out --cell or --model"),
         (["--params", "many"], "a number of parameters is like 10M"),
+        (["--params", "10M"], "a model has one size, but two came: hidden 8 and params 10000000"),
+        (["--batch", "100000"], "too few for a batch of 100000"),  # which only the model's trainer finds out
         (["--layers", "0"], "layers must be between 1 and 64; got 0"),
         (["--config", "x.json", "--preset", "tiny"], "leave out --preset or --config"),
         (["--config", "no/such.json"], "no/such.json: No such file"),
@@ -170,7 +173,42 @@ def test_generate(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_words_that_are_not_known(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """This vocabulary is closed: it has no <unk>."""
     assert main(["lm", "generate", str(run), "--prompt", "anna drinks"]) == 2
-    assert "'drinks' is not among the vocabulary's" in capsys.readouterr().err
+    assert "the word 'drinks' is none of the" in capsys.readouterr().err
+
+
+def test_unknown_words_are_counted(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*options(corpus, tmp_path / "run"), "--max-words", "6"]) == 0
+    text = tmp_path / "text.txt"
+    text.write_text("likes likes xenia\nyvo likes\n")
+    capsys.readouterr()
+    assert main(["lm", "eval", str(tmp_path / "run"), "--split", str(text)]) == 0
+    assert ", 7 tokens (2 of them read as <unk>), " in capsys.readouterr().out
+    assert main(["lm", "generate", str(tmp_path / "run"), "--prompt", "xenia likes", "--length", "1"]) == 0
+    assert capsys.readouterr().err == "not in the vocabulary, read as <unk>: xenia\n"
+
+
+def test_a_damaged_checkpoint_is_one_line(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    shutil.copy(run / "best.safetensors", copy / "best.previous.safetensors")
+    (copy / "best.safetensors").write_bytes(b"damaged")
+    assert main(["lm", "eval", str(copy)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("note: ") and line.endswith("best.previous.safetensors, is used.")
+
+
+def test_eval_of_a_split_that_is_not_there(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for split in ("train", "valid"):
+        shutil.copy(corpus, data / f"{split}.txt")
+    assert main(options(data, tmp_path / "run")) == 0
+    assert main(["lm", "eval", str(tmp_path / "run")]) == 2
+    assert "has no test text" in capsys.readouterr().err
 
 
 def test_table(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 import time
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -93,10 +94,12 @@ def evaluate(options: Eval) -> None:
     start = time.perf_counter()
     score = model.score(tokens)
     seconds = time.perf_counter() - start
+    unknown = sum(token not in model.vocabulary for token in tokens)
+    note = f" ({unknown:,} of them read as {model.vocabulary.unknown})" if unknown else ""
     bits = f", {score.loss / math.log(2):.4f} bits a character" if model.config.level == "char" else ""
     print(
         f"{options.split}: perplexity {score.perplexity:.4f} ({score.loss:.6f} nats a token{bits}), "
-        f"{score.tokens:,} tokens, {score.tokens / seconds:,.0f}/s"
+        f"{score.tokens:,} tokens{note}, {score.tokens / seconds:,.0f}/s"
     )
 
 
@@ -193,4 +196,9 @@ def _configure(options: Train, folder: Path, changes: dict[str, Any]) -> LMConfi
 def _load(folder: Path) -> Any:
     from rrnn.tasks.lm.trained import lm_run, load_run
 
-    return load_run(lm_run(folder))
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        model = load_run(lm_run(folder))
+    for note in notes:
+        print(f"note: {note.message}", file=sys.stderr)
+    return model

@@ -60,6 +60,14 @@ def test_top_k_and_frequencies(model: LanguageModel) -> None:
         assert abs(drawn.count(word) / 300 - share) < 0.1
 
 
+def test_more_words_than_there_are(model: LanguageModel) -> None:
+    """k beyond the vocabulary, and beyond what is not forbidden: as without k."""
+    words = list(generate(model, length=20, seed=3, forbidden=[2, 5]))
+    assert list(generate(model, length=20, seed=3, forbidden=[2, 5], top_k=10**9)) == words
+    drawn = list(generate(model, length=100, seed=3, forbidden=[2, 5], top_k=WORDS - 1))
+    assert set(drawn) <= set(range(WORDS)) - {0, 2, 5}
+
+
 def test_it_streams_without_end(model: LanguageModel) -> None:
     assert len(list(islice(generate(model, seed=1), 5))) == 5
 
@@ -70,6 +78,8 @@ def test_it_streams_without_end(model: LanguageModel) -> None:
         ({"temperature": -1.0}, "from 0 on"),
         ({"temperature": float("nan")}, "from 0 on"),
         ({"top_k": 0}, "1 at least"),
+        ({"seed": 2**64}, "at most 64 bits"),
+        ({"seed": -(2**63) - 1}, "at most 64 bits"),
         ({"prompt": [99]}, "below 12"),
         ({"forbidden": range(WORDS)}, "every word is forbidden"),
     ],

@@ -164,6 +164,9 @@ def preset(name: str, **changes: Any) -> LMConfig:
 
 def _one_size(changes: dict[str, Any]) -> dict[str, Any]:
     sizes = {"hidden", "params"} & changes.keys()
+    if len(sizes) == 2 and None not in (changes["hidden"], changes["params"]):
+        came = f"hidden {changes['hidden']} and params {changes['params']}"
+        raise RunError(f"a model has one size, but two came: {came}. Leave out one of them")
     if len(sizes) == 1:
         changes = {"hidden": None, "params": None, **changes}
     return changes

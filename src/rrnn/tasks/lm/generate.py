@@ -32,6 +32,8 @@ def generate(
         raise RunError(f"temperature is a number from 0 on; got {temperature}")
     if top_k is not None and top_k < 1:
         raise RunError(f"top_k is 1 at least, or left out; got {top_k}")
+    if seed is not None and not -(2**63) <= seed < 2**64:
+        raise RunError(f"a seed is a whole number of at most 64 bits; got {seed}")
     wrong = [word for word in prompt if not 0 <= word < model.vocabulary]
     if wrong:
         raise RunError(f"a word's number is below {model.vocabulary}, the vocabulary's size; got {wrong[0]}")

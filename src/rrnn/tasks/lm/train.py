@@ -69,10 +69,10 @@ def train(
         progress = (progress or show_progress(perplexity=True)) if group.is_first else Progress()
         work = prepare(config, kept=Path(folder) if folder is not None and resume else None)
         progress.note(work.describe())
-        run = _open_run(work, folder, resume, group)
+        model = build_model(work.config, work.vocabulary, work.cell, device)
+        task = LanguageTask(model, work.splits, work.config, group=group)
+        run = _open_run(work, folder, resume, group)  # last: what cannot be trained leaves no run behind
         try:
-            model = build_model(work.config, work.vocabulary, work.cell, device)
-            task = LanguageTask(model, work.splits, work.config, group=group)
             outcome = fit(
                 task,
                 run,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from rrnn.automata import Cell
@@ -52,7 +53,9 @@ class TrainedLanguageModel:
         """The tokens of a split of its corpus (train, dev, test), or of a file."""
         if split in SPLITS:
             corpus = load_corpus(self.config.data, self.config.level, tokens=self.config.tokens)
-            return getattr(corpus, SPLITS[split])
+            if not (tokens := getattr(corpus, SPLITS[split])):
+                raise DataError(f"{self.config.data} has no {split} text: name train, dev or a file")
+            return tokens
         if not Path(split).exists():
             raise DataError(f"a split is train, dev, test or a file of text, and {split!r} is none of them")
         return self.tokenise("\n".join(read_lines(split)))
@@ -60,7 +63,7 @@ class TrainedLanguageModel:
     def score(self, text: str | Sequence[str]) -> Score:
         """(loss, tokens) of a text, or of tokens: one stream from the start symbol on, every token counted."""
         tokens = self.tokenise(text) if isinstance(text, str) else text
-        return evaluate(self.module, torch.from_numpy(self.vocabulary.encode(tokens)))
+        return evaluate(self.module, torch.from_numpy(self._encode(tokens)))
 
     def perplexity(self, text: str | Sequence[str]) -> float:
         """Of a text, or of tokens."""
@@ -77,7 +80,7 @@ class TrainedLanguageModel:
     ) -> Iterator[str]:
         """Tokens that follow the prompt, one after another as they are drawn; None: without end. `</s>` ends a line."""
         start = [token for line in prompt.split("\n") for token in (*self._splitter()(line), END)][:-1]
-        ids = [int(number) for number in self.vocabulary.encode(start)]
+        ids = [int(number) for number in self._encode(start)]
         forbidden = (
             [] if self.vocabulary.unknown is None else [self.vocabulary.number(self.vocabulary.unknown)]
         )
@@ -95,6 +98,15 @@ class TrainedLanguageModel:
         for token in tokens:
             yield "\n" if token == END else token if fresh else f" {token}"
             fresh = token == END or self.config.level == "char"
+
+    def _encode(self, tokens: Sequence[str]) -> np.ndarray:
+        if self.vocabulary.unknown is None and (new := [t for t in tokens if t not in self.vocabulary]):
+            what = "character" if self.config.level == "char" else "word"
+            raise DataError(
+                f"the {what} {new[0]!r} is none of the {len(self.vocabulary)} that this model knows, and its training "
+                "text had no <unk>, which could stand for it: leave it out"
+            )
+        return self.vocabulary.encode(tokens)
 
     def _splitter(self) -> Callable[[str], list[str]]:
         if self.config.level == "char":
