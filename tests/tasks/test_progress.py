@@ -95,6 +95,19 @@ def test_a_plot(tmp_path: Path, dev: dict[str, float]) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["loss.png"]
 
 
+@pytest.mark.parametrize("dev", [{"dev_loss": 4.0, "dev_ppl": 54.6}, {"dev_accuracy": 0.5}])
+def test_one_epoch_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dev: dict[str, float]) -> None:
+    """As points: one makes no line. Epochs are whole numbers on the axis."""
+    from matplotlib.figure import Figure
+
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda self, path, **_: (figures.append(self), path.touch()))
+    plot_losses([{**RECORD, **dev, "epoch": 1}], tmp_path)
+    axes = figures[0].axes
+    assert [line.get_marker() for axis in axes for line in axis.get_lines()] == ["o", "o"]
+    assert all(float(tick).is_integer() for tick in axes[0].get_xticks())
+
+
 def test_no_plot_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no epoch yet" in plot_losses([], tmp_path)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

@@ -23,15 +23,18 @@ def plot_losses(records: Sequence[Record], folder: Path) -> str:
     figure = Figure(figsize=(7, 4), layout="constrained")
     FigureCanvasAgg(figure)
     left: Any = figure.subplots()
+    left.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     epochs = [record["epoch"] for record in records]
-    left.plot(epochs, [record["train_loss"] for record in records], label="train loss", color="C0")
+    marker = "o" if len(epochs) == 1 else ""  # one point makes no line
+    left.plot(epochs, [r["train_loss"] for r in records], marker=marker, label="train loss", color="C0")
     axis = left
     if "dev_loss" in records[0]:
-        left.plot(epochs, [record["dev_loss"] for record in records], label="dev loss", color="C1")
+        left.plot(epochs, [r["dev_loss"] for r in records], marker=marker, label="dev loss", color="C1")
     else:
         axis = left.twinx()
         key = next(key for key in records[0] if key.startswith("dev_"))
-        axis.plot(epochs, [record[key] for record in records], label=key.replace("_", " "), color="C1")
+        name = key.replace("_", " ")
+        axis.plot(epochs, [r[key] for r in records], marker=marker, label=name, color="C1")
     left.set_xlabel("epoch")
     left.set_ylabel("loss")
     lines = [*left.get_lines(), *(axis.get_lines() if axis is not left else [])]
