@@ -102,14 +102,25 @@ def test_an_epoch_by_hand(cell: str, options: dict[str, Any]) -> None:
     config = config_of(cell, **options, **QUIET)
     task = task_of(config)
     assert task.length % config.bptt  # the last window is shorter
-    measured = run(task, 1)
     torch.manual_seed(0)
     by_hand = model_of(config, WORDS)
-    loss = train_by_hand(by_hand, text(), config)
-    assert math.isclose(measured["loss"], loss, rel_tol=1e-4)
-    assert measured["tokens"] == task.length * config.batch
+    for epoch in (1, 2):  # the second begins with the state after the start symbol again
+        measured = run(task, epoch)
+        loss = train_by_hand(by_hand, text(), config)
+        assert math.isclose(measured["loss"], loss, rel_tol=1e-4)
+        assert measured["tokens"] == task.length * config.batch
     for name, p in by_hand.named_parameters():
         torch.testing.assert_close(weights(task)[name], p.detach(), rtol=2e-3, atol=2e-5, msg=name)
+
+
+def test_penalties_by_hand() -> None:
+    """Of what the softmax sees, and of the changes before dropout; as much as a window has steps."""
+    task = task_of(config_of(ar=2.0, tar=3.0, output_dropout=0.5))
+    seen, raw = torch.randn(5, 4, 12), torch.randn(5, 4, 12)
+    ar, tar = task._penalties(seen, raw)
+    assert float(ar) == pytest.approx(5 * 2 * float((seen**2).mean()), rel=1e-5)
+    assert float(tar) == pytest.approx(5 * 3 * float(((raw[1:] - raw[:-1]) ** 2).mean()), rel=1e-5)
+    assert len(list(task._penalties(seen[:1], raw[:1]))) == 1  # one step has no change
 
 
 def test_bfloat16_stays_close() -> None:
