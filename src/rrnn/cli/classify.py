@@ -78,11 +78,14 @@ class Eval:
 def eval(options: Eval) -> None:
     from rrnn.tasks.classify.evaluate import evaluate, labelled_texts
     from rrnn.tasks.classify.trained import classify_run, load_run
+    from rrnn.tasks.data.rows import Skips, skipped
 
-    model = load_run(classify_run(options.run))
+    model, skips = load_run(classify_run(options.run)), Skips()
     texts, labels = labelled_texts(
-        model, options.split, options.text_column, options.label_column, options.encoding
+        model, options.split, options.text_column, options.label_column, options.encoding, skips
     )
+    if skips.counts:
+        print(f"{options.split}: {skipped(skips.counts)}", file=sys.stderr)
     report = evaluate(model, texts, labels)
     print(json.dumps(report.to_dict(), indent=2) if options.json else report.to_text(options.split))
 

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,8 @@ import torch
 from tiny_texts import tiny, tiny_config, tiny_dataset
 
 import rrnn
-from rrnn.errors import DataError, FormatError, RunError
-from rrnn.tasks.classify.predict import predict_file
+from rrnn.errors import DataError, FormatError, RRNNError, RunError
+from rrnn.tasks.classify.predict import _decoded, _lines, predict_file
 from rrnn.tasks.classify.train import train
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.runs import Run
@@ -145,6 +146,58 @@ def test_mistakes_are_named(model: TrainedClassifier, tmp_path: Path) -> None:
         model.predict("good film")
     with pytest.raises(DataError, match="got int"):
         model.predict([3])  # pyright: ignore[reportArgumentType]
+
+
+TABLE = 'id;text\n1;"good ; film"\n2;"two\nlines"\n'
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-8-sig"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_tables_are_read_as_in_training(
+    model: TrainedClassifier, tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]
+) -> None:
+    """Semicolons, byte-order marks, gzip by its first bytes, cells longer than Python's own limit."""
+    long = "good " * 30_000
+    path = tmp_path / "texts.csv"
+    path.write_bytes(pack(f"{TABLE}3;{long}\n".encode(encoding)))
+    predict_file(model, path, out := io.StringIO())
+    found = [float(row[2]) for row in list(csv.reader(io.StringIO(out.getvalue())))[1:]]
+    wanted = [one_by_one(model, text)[0] for text in ("good ; film", "two\nlines", long)]
+    assert found == pytest.approx(wanted, abs=1e-5)
+
+
+def test_bytes_come_apart_anywhere(model: TrainedClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Characters and lines of any length, cut at any byte."""
+    monkeypatch.setattr("rrnn.tasks.classify.predict._CHUNK", 3)
+    for encoding in ("utf-8", "utf-16"):
+        stream = io.BytesIO("gööd 🎬\r\n\n\x85 €\nend".encode(encoding))
+        assert list(_lines(_decoded(stream, "x", encoding))) == ["gööd 🎬", "", "\x85 €", "end"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("cut.txt", gzip.compress(b"good film\n" * 99)[:-9], "cut.txt: the gzip file is cut"),
+        ("open.csv", b'text\ngood\n"bad\nfilm\n', "open.csv:3: the row that starts here is no CSV"),
+        ("half.txt", b"good\nfilm \xc3", "half.txt:2: the text must be utf-8, but byte 0xc3"),
+        ("wide.txt", "good\n".encode("utf-16") + b"x", "wide.txt:2: the text must be utf-16"),
+    ],
+)
+def test_damaged_files(
+    model: TrainedClassifier, tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RRNNError) as caught:
+        predict_file(model, tmp_path / name, io.StringIO())
+    assert message in str(caught.value)
+
+
+def test_a_closed_standard_input(model: TrainedClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(DataError, match="standard input, which is closed"):
+        predict_file(model, Path("-"), io.StringIO())
+    with pytest.raises(DataError, match="no encoding 'hex'"):
+        list(_decoded(io.BytesIO(b"00"), "x", "hex"))
 
 
 def test_a_run_without_checkpoint(tmp_path: Path) -> None:

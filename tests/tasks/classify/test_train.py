@@ -13,6 +13,7 @@ from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.evaluate import evaluate, labelled_texts
 from rrnn.tasks.classify.prepare import prepare
 from rrnn.tasks.classify.train import read_summary, train
+from rrnn.tasks.data.rows import Skips
 
 
 def write_table(path: Path, rows: int = 60) -> Path:
@@ -122,6 +123,9 @@ def test_unseen_labels_of_a_file_to_evaluate(tmp_path: Path) -> None:
         labelled_texts(model, str(other))
     other.write_text("text,label\ngood,pos\n")
     assert labelled_texts(model, str(other)) == ([["good"]], [1])
+    other.write_text('text,label\ngood,pos\n\n"",neg\n')
+    assert labelled_texts(model, str(other), skips=(skips := Skips())) == ([["good"]], [1])
+    assert skips.counts == {"blank line": 1, "no text": 1}
     with pytest.raises(DataError, match="neither a file nor"):
         labelled_texts(model, "nowhere")
 

@@ -12,7 +12,7 @@ import numpy as np
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.classify.prepare import read_dataset
 from rrnn.tasks.classify.trained import TrainedClassifier
-from rrnn.tasks.data.rows import Skips, Table, read_labelled_lines, read_table
+from rrnn.tasks.data.rows import Skips, read_rows
 
 SPLITS = ("train", "dev", "test")
 
@@ -63,21 +63,20 @@ def labelled_texts(
     text_column: str = "text",
     label_column: str = "label",
     encoding: str = "utf-8",
+    skips: Skips | None = None,
 ) -> tuple[list[list[str]], list[int]]:
-    """(words, labels' numbers) of a split of the model's own data, or of a file."""
+    """(words, labels' numbers) of a split of the model's own data, or of a file; `skips` counts what is left out."""
     if split in SPLITS:
         dataset = read_dataset(model.config)
         examples = getattr(dataset, split)
         if not examples:
             raise DataError(f"{dataset.name} has no {split} examples; name a file of labelled texts")
         return [example.tokens for example in examples], [example.label for example in examples]
-    path, skips = Path(split).expanduser(), Skips()
+    path, skips = Path(split).expanduser(), Skips() if skips is None else skips
     if not path.exists():
         raise DataError(f"{split!r} is neither a file nor one of {', '.join(SPLITS)}")
-    table = Table.of(path, text_column, label_column)
-    rows = read_table(path, table, skips, encoding) if table else read_labelled_lines(path, skips, encoding)
     texts, labels = [], []
-    for row in rows:
+    for row in read_rows(path, text_column, label_column, skips, encoding):
         if row.label not in model.labels:
             raise FormatError(
                 f"the label {row.label!r} did not occur in training, which had {', '.join(model.labels)}",
@@ -87,6 +86,8 @@ def labelled_texts(
         if words := model.tokenise(row.text):
             texts.append(words)
             labels.append(model.labels.index(row.label))
+        else:
+            skips.counts["no text"] += 1
     if not texts:
         raise DataError(f"{path}: no labelled text is left to evaluate")
     return texts, labels

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
+import io
 import json
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import IO, Literal
 
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.classify.trained import WINDOW, TrainedClassifier
+from rrnn.tasks.data.rows import Table, read_cells
+from rrnn.tasks.data.text import UTF16
 
 Format = Literal["csv", "jsonl"]
-_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_CHUNK = 2**20
 
 
 def predict_file(
@@ -36,7 +41,7 @@ def predict_file(
     """
     counts: Counter[str] = Counter()
     with _opened(source) as stream:
-        texts = read_texts(_decoded(stream, str(source), encoding), source, text_column)
+        texts = read_texts(_lines(_decoded(stream, str(source), encoding)), source, text_column)
         rows = enumerate(model.stream(texts, window), start=1)
         write = csv.writer(out, lineterminator="\n").writerow
         if format == "csv":
@@ -55,66 +60,94 @@ def predict_file(
 
 @contextmanager
 def _opened(source: Path) -> Iterator[IO[bytes]]:
-    if str(source) == "-":
-        yield sys.stdin.buffer
-        return
+    """Its bytes, unpacked where they are gzip's."""
+    if str(source) == "-" and sys.stdin is None:
+        raise DataError("texts come from the standard input, which is closed: name a file")
     if source.is_dir():
         raise DataError(f"{source} is a folder; a file of texts is needed here")
-    if not source.exists():
+    if str(source) != "-" and not source.exists():
         raise DataError(f"{source}: there is no such file")
-    with gzip.open(source) if source.suffix == ".gz" else source.open("rb") as file:
-        yield file  # pyright: ignore[reportReturnType]
-
-
-def _decoded(stream: Iterable[bytes], source: str, encoding: str) -> Iterator[str]:
-    """Lines, split at \\n alone, without their ends."""
-    for number, line in enumerate(stream, start=1):
-        line = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+    with nullcontext(sys.stdin.buffer) if str(source) == "-" else source.open("rb") as file:
+        packed = isinstance(file, io.BufferedReader) and file.peek(2)[:2] == b"\x1f\x8b"
         try:
-            yield line.decode(encoding).removesuffix("\n").removesuffix("\r")
+            with gzip.open(file) if packed else nullcontext(file) as stream:
+                yield stream  # pyright: ignore[reportReturnType]
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise DataError(f"{source}: the gzip file is cut or damaged ({error}); fetch it again") from None
+
+
+def _lines(texts: Iterable[str]) -> Iterator[str]:
+    """Split at \\n alone, without their ends, as they come."""
+    begun: list[str] = []
+    for text in texts:
+        *whole, rest = text.split("\n")
+        for line in whole:
+            yield "".join([*begun, line]).removesuffix("\r")
+            begun = []
+        begun.append(rest)
+    if last := "".join(begun):
+        yield last.removesuffix("\r")
+
+
+def _decoded(stream: IO[bytes], source: str, encoding: str) -> Iterator[str]:
+    """The text, a line or less at a time."""
+    try:
+        " ".encode(encoding)  # which knows encodings of text alone
+    except LookupError:
+        raise DataError(
+            f"Python knows no encoding {encoding!r}; utf-8, latin-1 and cp1252 are usual"
+        ) from None
+    some = stream.readline(_CHUNK)
+    decoder = codecs.getincrementaldecoder("utf-16" if some[:2] in UTF16 else encoding)()
+    some, number = some.removeprefix(codecs.BOM_UTF8), 1
+    while True:
+        try:
+            text = decoder.decode(some, final=not some)
         except UnicodeDecodeError as error:
             raise FormatError(
-                f"the text must be {encoding}, but byte 0x{line[error.start]:02x} is not: {error.reason}. Name its "
-                "encoding with --encoding",
+                f"the text must be {error.encoding}, but byte 0x{error.object[error.start]:02x} is not: "
+                f"{error.reason}. Name its encoding with --encoding",
                 source=source,
                 line=number,
             ) from None
-        except LookupError:
-            raise DataError(f"there is no encoding {encoding!r}") from None
+        yield text
+        if not some:
+            return
+        number += text.count("\n")
+        some = stream.readline(_CHUNK)
 
 
 def read_texts(lines: Iterator[str], source: Path, text_column: str | None) -> Iterator[str]:
     """The texts of a file: its lines, or a column of a table."""
-    suffix = source.with_suffix("").suffix if source.suffix == ".gz" else source.suffix
-    delimiter = _DELIMITERS.get(suffix.lower())
-    if delimiter is None and text_column is None:
+    table = Table.of(source, text_column or "text", "")
+    if table is None and text_column is None:
         yield from lines
         return
-    column = text_column or "text"
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter or ",", quoting=quoting)
-    first = next(reader, None)
-    if first is None:
-        return
-    names = [name.strip() for name in first]
-    if column not in names and not column.isdecimal():
-        raise FormatError(
-            f"the first line names no column {column!r}; it names {', '.join(names)}. Choose with --text-column",
-            source=str(source),
-            line=1,
-        )
-    place = names.index(column) if column in names else int(column)
-    rows = reader if column in names else _and(first, reader)
-    for cells in rows:
+    column, delimiter = text_column or "text", table.delimiter if table else ","
+    place: int | None = None
+    for line, cells in read_cells(lines, {column}, delimiter, str(source)):
+        if place is None:
+            place, is_header = _place(column, cells, source)
+            if is_header:
+                continue
         if cells and place >= len(cells):
             raise FormatError(
                 f"too few columns: {len(cells)}, and column {column!r} is number {place + 1}",
                 source=str(source),
-                line=reader.line_num,
+                line=line,
             )
         yield cells[place] if cells else ""
 
 
-def _and(first: list[str], others: Iterable[list[str]]) -> Iterator[list[str]]:
-    yield first
-    yield from others
+def _place(column: str, first: list[str], source: Path) -> tuple[int, bool]:
+    """The column's number, and whether the first row only names it."""
+    names = [name.strip() for name in first]
+    if column in names:
+        return names.index(column), True
+    if column.isdecimal():
+        return int(column), False
+    raise FormatError(
+        f"the first line names no column {column!r}; it names {', '.join(names)}. Choose with --text-column",
+        source=str(source),
+        line=1,
+    )

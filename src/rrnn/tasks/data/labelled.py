@@ -9,7 +9,7 @@ from pathlib import Path
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.data import published, synthetic
 from rrnn.tasks.data.cleaning import tokenise
-from rrnn.tasks.data.rows import Row, Skips, Table, read_labelled_lines, read_table
+from rrnn.tasks.data.rows import Row, Skips, read_rows, skipped
 from rrnn.tasks.data.splits import split_files, split_rows
 
 SPLITS = ("train", "dev", "test")
@@ -51,8 +51,7 @@ class Dataset:
         sizes = " / ".join(str(len(part)) for part in (self.train, self.dev, self.test))
         line = f"{self.name}: {sizes} texts in train / dev / test; {len(self.labels)} classes ({classes} in train)"
         if self.skipped:
-            reasons = ", ".join(f"{reason}: {count}" for reason, count in self.skipped.items())
-            line += f"; {sum(self.skipped.values())} rows skipped ({reasons})"
+            line += f"; {skipped(self.skipped)}"
         return line
 
 
@@ -87,10 +86,10 @@ def load_dataset(
 
     def read(path: str | Path) -> list[Row]:
         path = Path(path).expanduser()
-        table = Table.of(path, text_column, label_column)
-        if table is None:
-            return list(read_labelled_lines(path, skips, encoding))
-        return list(read_table(path, table, skips, encoding))
+        rows = list(read_rows(path, text_column, label_column, skips, encoding))
+        if not rows:
+            raise DataError(f"{path}: there is no row with a label and a text in it")
+        return rows
 
     name, splits = _read_files(spec, read)
     splits = _complete(name, splits, split_seed, stratified)

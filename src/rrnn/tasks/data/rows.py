@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from rrnn.errors import DataError, FormatError
@@ -39,6 +40,11 @@ class Skips:
         self.counts[reason.split(",")[0]] += 1
 
 
+def skipped(counts: Mapping[str, int]) -> str:
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in counts.items())
+    return f"{sum(counts.values())} rows skipped ({reasons})"
+
+
 @dataclass(frozen=True)
 class Table:
     """How a table is read. Columns are names in its first line, or, without such a line, numbers from 0."""
@@ -55,6 +61,16 @@ class Table:
         return None if delimiter is None else cls(text, label, delimiter)
 
 
+def read_rows(
+    path: Path, text_column: str | int, label_column: str | int, skips: Skips, encoding: str
+) -> Iterator[Row]:
+    """Of a user's file: a table, or lines with a label in front."""
+    table = Table.of(path, text_column, label_column)
+    if table is None:
+        return read_labelled_lines(path, skips, encoding)
+    return read_table(path, table, skips, encoding)
+
+
 def read_labelled_lines(path: Path, skips: Skips, encoding: str = "utf-8") -> Iterator[Row]:
     """`<label> <text>` a line, as in sst, subj and cr: a blank after the label, or a tab."""
     for line, content in enumerate(read_lines(path, encoding), start=1):
@@ -66,15 +82,10 @@ def read_labelled_lines(path: Path, skips: Skips, encoding: str = "utf-8") -> It
 
 
 def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") -> Iterator[Row]:
-    """CSV with quotes as in RFC 4180; in TSV a quote is a character like any other."""
-    quoting = csv.QUOTE_MINIMAL if table.delimiter == "," else csv.QUOTE_NONE
-    lines = read_lines(path, encoding)
-    delimiter = _delimiter(lines[0], table)
-    reader = csv.reader((f"{line}\n" for line in lines), delimiter=delimiter, quoting=quoting, strict=True)
+    """The rows of a table that have a text and a label."""
     columns: tuple[int, int] | None = None
-    start = 1
-    while (cells := _next(reader, path, start)) is not None:
-        line, start = start, reader.line_num + 1  # a quoted cell may run over several lines: name its first
+    wanted = {str(table.text), str(table.label)}
+    for line, cells in read_cells(read_lines(path, encoding), wanted, table.delimiter, str(path)):
         if columns is None:
             columns, is_header = _columns(cells, table, path)
             if is_header:
@@ -94,22 +105,43 @@ def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") 
             yield Row(cells[columns[0]], cells[columns[1]].strip(), str(path), line)
 
 
-def _delimiter(first: str, table: Table) -> str:
-    """The usual one, unless another is what makes the first line name both columns: spreadsheets write `;`, too."""
-    for delimiter in (table.delimiter, ",", ";", "\t"):
-        if {table.text, table.label} <= {name.strip(' "') for name in first.split(delimiter)}:
+def read_cells(
+    lines: Iterable[str], names: set[str], delimiter: str, source: str
+) -> Iterator[tuple[int, list[str]]]:
+    """(number of its first line, cells) of each row. CSV has quotes as in RFC 4180, and cells of several lines; in TSV
+    a quote is a character like any other. `names` are columns that are looked for in the first line."""
+    lines = iter(lines)
+    first = next(lines, None)
+    if first is None:
+        return
+    reader = csv.reader(
+        (f"{line}\n" for line in chain([first], lines)),
+        delimiter=_delimiter(first, names, delimiter),
+        quoting=csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE,
+        strict=True,
+    )
+    start = 1
+    while (cells := _next(reader, source, start)) is not None:
+        yield start, cells
+        start = reader.line_num + 1
+
+
+def _delimiter(first: str, names: set[str], usual: str) -> str:
+    """The usual one, unless another is what makes the first line name the columns: spreadsheets write `;`, too."""
+    for delimiter in (usual, ",", ";", "\t"):
+        if names <= {name.strip(' "') for name in first.split(delimiter)}:
             return delimiter
-    return table.delimiter
+    return usual
 
 
-def _next(reader: Iterator[list[str]], path: Path, line: int) -> list[str] | None:
+def _next(reader: Iterator[list[str]], source: str, line: int) -> list[str] | None:
     limit = csv.field_size_limit(_LONGEST)
     try:
         return next(reader, None)
     except csv.Error as error:
         raise FormatError(
             f"the row that starts here is no CSV: {error}. Is a quote never closed?",
-            source=str(path),
+            source=source,
             line=line,
         ) from None
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rrnn.errors import DataError, FormatError
 
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
@@ -16,7 +16,7 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
     `str.splitlines` would cut at."""
     path = Path(path)
     data = _read_bytes(path)
-    if data[:2] in _UTF16:
+    if data[:2] in UTF16:
         encoding = "utf-16"
     try:
         text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
