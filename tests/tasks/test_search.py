@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -115,6 +117,65 @@ def test_what_cannot_be_searched(tmp_path: Path) -> None:
         search(plan(tmp_path, about={"data": "sst"}), plain)
     with pytest.raises(RunError, match="cannot be opened"):
         open_study(Plan("nosuch://x", "s", SPACE))
+
+
+def test_a_damaged_journal_is_named_and_can_be_mended(tmp_path: Path) -> None:
+    where = plan(tmp_path, trials=2)
+    best = search(where, plain)
+    journal = Path(where.storage)
+    whole = journal.read_bytes()
+    for damage, message in [(b'{"op_code": 4, ', "damaged here"), (b"\xff\n{}\n", "Delete this line")]:
+        journal.write_bytes(whole + damage)
+        line = whole.count(b"\n") + 1
+        with pytest.raises(RunError, match=rf":{line}: .*{message}"):
+            open_study(where)
+    lines = whole.splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-2]))  # as told: the last trial's end is lost, and comes again
+    assert search(where, plain).value == best.value
+
+
+def test_workers_leave_with_who_started_them(tmp_path: Path) -> None:
+    starter = subprocess.Popen([sys.executable, "-c", SEARCH, str(tmp_path)], cwd=Path(__file__).parents[1])
+    try:
+        worker = _pid_in(tmp_path / "pid")
+        os.kill(worker, 0)
+    finally:
+        starter.kill()
+        starter.wait()
+    for _ in range(200):
+        if not _is_running(worker):
+            return
+        time.sleep(0.05)
+    os.kill(worker, signal.SIGKILL)
+    raise AssertionError("the worker goes on by itself")
+
+
+SEARCH = """
+import sys
+from pathlib import Path
+from search_objectives import SPACE, Hanging
+from rrnn.tasks.search import Plan
+from rrnn.tasks.search_run import search
+if __name__ == "__main__":
+    folder = Path(sys.argv[1])
+    search(Plan(str(folder / "journal"), "s", SPACE, 3), Hanging(folder), workers=2)
+"""
+
+
+def _pid_in(path: Path) -> int:
+    for _ in range(1200):
+        if path.exists() and (text := path.read_text()):
+            return int(text)
+        time.sleep(0.05)
+    raise AssertionError("no worker came")
+
+
+def _is_running(pid: int) -> bool:
+    """Not only a dead one that nobody has buried."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 def test_side_by_side_gives_errors_as_answers() -> None:

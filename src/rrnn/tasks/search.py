@@ -6,6 +6,7 @@ A trial that fails is recorded and counts; one whose worker was killed is record
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import socket
@@ -64,6 +65,8 @@ def open_study(plan: Plan) -> optuna.Study:
             direction="maximize",
             load_if_exists=True,
         )
+    except RunError:
+        raise
     except Exception as error:  # of optuna, of sqlalchemy, of any database's driver
         raise RunError(f"the study cannot be opened in {plan.storage}: {error}") from error
     about = dict(plan.about or {})
@@ -87,7 +90,32 @@ def _storage(where: str) -> Any:
     if "://" in where:
         return where
     Path(where).parent.mkdir(parents=True, exist_ok=True)
+    _check_journal(Path(where))
     return optuna.storages.JournalStorage(JournalFileBackend(where))
+
+
+def _check_journal(path: Path) -> None:
+    """A line that is cut, by a full disk or a loss of power, would spoil what is written after it."""
+    deadline = time.monotonic() + LOOK_SECONDS
+    while True:
+        lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+        number = next((i for i, line in enumerate(lines[:-1], start=1) if not _is_json(line)), None)
+        if number is None and lines[-1] == b"":
+            return
+        if number is not None or time.monotonic() > deadline:  # else somebody may be writing just now
+            raise RunError(
+                f"{path}:{number or len(lines)}: the study's journal is damaged here. Delete this line and all that "
+                "follow, and search again: what they said is done anew"
+            )
+        time.sleep(LINE_SECONDS)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
 
 
 def _sampler(plan: Plan) -> optuna.samplers.BaseSampler:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import threading
 import time
@@ -129,8 +130,17 @@ class _Worker:
 
 def _work_alone(plan: Plan, objective: Objective) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
     use_one_thread()
     work(plan, objective)
+
+
+def _leave_with_parent() -> None:
+    """Were it killed, its workers would go on unseen, beside those of the next search."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _who_died(team: list[_Worker], now: Standing) -> str:

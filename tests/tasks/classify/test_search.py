@@ -52,6 +52,19 @@ def test_a_search_without_processes_goes_on(tmp_path: Path, monkeypatch: pytest.
         search_classifier(base.replace(cell="B"), tmp_path, trials=3)
 
 
+def test_seeds_of_another_setting_are_not_taken_for_the_bests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PAPER", SMALL)
+    base = tiny_config(data="synthetic:ends-within-3", layers=1, epochs=1)
+    found = search_classifier(base, tmp_path, trials=1, seeds=1)
+    assert search_classifier(base, tmp_path, trials=1, seeds=1) == found
+    better = found.config.replace(hidden_size=found.config.hidden_size + 1)
+    job = module.Seeded(better, str(tmp_path))
+    with pytest.raises(RRNNError, match=r"seed-0 was trained with another setting .*: hidden_size"):
+        job(0)
+
+
 def test_bad_data_is_said_before_the_search(tmp_path: Path) -> None:
     with pytest.raises(RRNNError, match="nowhere"):
         search_classifier(tiny_config(data="nowhere"), tmp_path / "study")

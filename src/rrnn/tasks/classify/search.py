@@ -16,6 +16,7 @@ from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.ranges import PAPER, with_setting
 from rrnn.tasks.classify.train import RESULT, Summary, read_summary, train
+from rrnn.tasks.classify.trained import classify_run, read_config
 from rrnn.tasks.runs import CONFIG
 from rrnn.tasks.search import Plan
 from rrnn.tasks.search_run import Standing, search
@@ -47,11 +48,24 @@ class Seeded:
         return Path(self.folder) / f"seed-{seed}"
 
     def __call__(self, seed: int) -> Summary:
-        folder = self.run_folder(seed)
+        folder, config = self.run_folder(seed), self.base.replace(seed=seed)
         if (folder / RESULT).exists():
+            self._check_is_of(config, folder)
             return read_summary(folder)
-        config = self.base.replace(seed=seed)
         return train(config, folder, data=_data(self.base), resume=(folder / CONFIG).exists()).summary
+
+    def _check_is_of(self, config: ClassifyConfig, folder: Path) -> None:
+        """More trials, or another seed of the search, may have found a better setting than the one trained here."""
+        was = read_config(classify_run(folder))
+        keys = [name for name in PAPER if getattr(was, name) != getattr(config, name)]
+        if keys:
+            changes = ", ".join(
+                f"{key} {getattr(was, key):.3g}, not {getattr(config, key):.3g}" for key in keys
+            )
+            raise RunError(
+                f"{folder} was trained with another setting than the study's best, which is in {BEST}: {changes}. Move "
+                f"the runs seed-0, … out of {self.folder}, and search again"
+            )
 
 
 @lru_cache(maxsize=2)
