@@ -170,6 +170,14 @@ def test_processes_have_their_columns() -> None:
         task_of(config_of(), group=Group(0, 3))
 
 
+def test_processes_draw_masks_of_their_own() -> None:
+    drawn = []
+    for rank in (0, 1, 0):
+        task_of(config_of(), group=Group(rank, 2)).begin_epoch(1)
+        drawn.append(float(torch.rand(())))
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
 def test_too_little_text() -> None:
     with pytest.raises(DataError, match="4 tokens, too few"):
         task_of(config_of(), text(4))
@@ -185,8 +193,9 @@ def test_too_little_text() -> None:
         {"optimiser": "adam", "lr": 0.01},
         {"emas": (0.9,), "asgd_from": 2, "shift": True},
         {"cell": "lstm"},
+        {"precision": "bf16"},
     ],
-    ids=["sgd", "adam", "averages", "lstm"],
+    ids=["sgd", "adam", "averages", "lstm", "bf16"],
 )
 @pytest.mark.parametrize("done", [0, 5])
 def test_going_on_gives_the_same_bits(options: dict[str, Any], done: int) -> None:
@@ -197,7 +206,6 @@ def test_going_on_gives_the_same_bits(options: dict[str, Any], done: int) -> Non
     steps = straight.begin_epoch(2)
     for index in range(done):
         straight.step(index)
-    straight.measure()
     tensors, meta = straight.state()
     for index in range(done, steps):
         straight.step(index)
