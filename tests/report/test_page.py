@@ -17,7 +17,7 @@ import pytest
 
 from rrnn.errors import RunError
 from rrnn.report.page import page, write_report
-from rrnn.report.page_looks import choose_examples
+from rrnn.report.page_looks import choose_examples, has_words
 from rrnn.report.page_parts import duration
 from rrnn.report.page_runs import read_runs, short_names
 from rrnn.tasks.data.labelled import Example
@@ -323,3 +323,13 @@ def test_a_users_cell_has_its_own_name(tmp_path: Path) -> None:
     (run,) = read_runs([tmp_path / "r"])
     assert (run.model, run.data) == ("B", "my <texts>")
     assert escape("Language models on my <texts>") in page([tmp_path / "r"])
+
+
+def test_texts_without_words_for_a_model_are_no_examples() -> None:
+    """Another cleaning than its data's leaves nothing of some texts."""
+    strict, lax = (
+        type("Model", (), {"tokenise": staticmethod(f)})()
+        for f in (lambda t: t.strip(".").split(), str.split)
+    )
+    models: list[Any] = [lax, strict]
+    assert has_words(example(0, 0.5), models) and not has_words(Example(["..."], 0), models)

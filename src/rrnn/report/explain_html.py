@@ -11,7 +11,7 @@ from rrnn.report.explain import Explanation, Unit, Word
 
 STYLE = """
 :root { color-scheme: light dark; --for: 22 128 60; --against: 190 40 40; --line: rgb(128 128 128 / 0.4); }
-@media (prefers-color-scheme: dark) { :root { --for: 60 200 110; --against: 240 100 100; } }
+@media (prefers-color-scheme: dark) { :root { --for: 34 128 72; --against: 178 58 58; } }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 .words { line-height: 2.2; font-size: 1.15rem; margin: 0.3rem 0 1rem; overflow-wrap: anywhere; }
 .words span { display: inline-block; line-height: 1.5; padding: 0 0.3rem; border-radius: 0.3rem; }
@@ -48,29 +48,42 @@ def shorten(text: str, characters: int = 120) -> str:
 
 
 def fragment(explanation: Explanation) -> str:
-    """One explanation, to stand inside a page that has `STYLE`."""
+    """One explanation, to stand inside a page that has `STYLE`, below a heading of the second level."""
     e = explanation
     chances = ", ".join(f"{escape(name)} {p:.1%}" for name, p in e.probabilities.items())
-    margin = f"Margin of {escape(e.target)}: {_signed(e.margin)}."
-    parts = [
-        f"<p>Prediction: <strong>{escape(e.label)}</strong> ({chances}). {margin}</p>",
-        _words(e, "Lost without the word (exact)", [word.without for word in e.words]),
-    ]
+    return "\n".join(
+        [
+            f"<p>Prediction: <strong>{escape(e.label)}</strong> ({chances}). "
+            f"Margin of {escape(e.target)}: {signed(e.margin)}.</p>",
+            "<h3>Lost without the word (exact)</h3>",
+            _sides(e),
+            words_line(e, [word.without for word in e.words]),
+            inside(e),
+        ]
+    )
+
+
+def inside(e: Explanation, heading: int = 3) -> str:
+    """What the automata of the first layer have to say: paths by words, units. Headings are of that level."""
+    parts = []
     if all(word.adds is not None for word in e.words):
         kind = "exact" if e.exact else "first-order"
-        parts.append(
-            _words(
-                e, f"Added by paths that enter at the word ({kind})", [word.adds or 0.0 for word in e.words]
-            )
-        )
         rest = (
-            f" First order leaves {_signed(e.unexplained)} unexplained."
+            f" First order leaves {signed(e.unexplained)} unexplained."
             if not e.exact and e.unexplained is not None
             else ""
         )
-        parts.append(f'<p class="note">Margin with all scores at zero: {_signed(e.base or 0.0)}.{rest}</p>')
+        parts += [
+            f"<h{heading}>Added by paths that enter at the word ({kind})</h{heading}>",
+            _sides(e),
+            words_line(e, [word.adds or 0.0 for word in e.words]),
+            f'<p class="note">Margin with all scores at zero: {signed(e.base or 0.0)}.{rest}</p>',
+        ]
     if e.units:
-        parts.append(_units(e.units, e.target))
+        parts += [
+            f"<h{heading}>The strongest units of the first layer</h{heading}>",
+            _units(e.units, e.target),
+        ]
     if e.note:
         parts.append(f'<p class="note">{escape(e.note)}</p>')
     return "\n".join(parts)
@@ -81,40 +94,53 @@ def shade(value: float, largest: float) -> float:
     return min(1.0, abs(value) / largest) if largest > 0 else 0.0
 
 
-def _words(e: Explanation, title: str, values: list[float]) -> str:
-    largest = max(map(abs, values), default=0.0)
-    spans = " ".join(_word(word, value, largest) for word, value in zip(e.words, values, strict=True))
+def _sides(e: Explanation) -> str:
     side = f"Green speaks for {escape(e.target)}, red against it; the number stands behind each word."
-    return f'<h3>{escape(title)}</h3>\n<p class="note">{side}</p>\n<p class="words">{spans}</p>'
+    return f'<p class="note">{side}</p>'
 
 
-def _word(word: Word, value: float, largest: float) -> str:
-    colour = "--for" if value > 0 else "--against"
-    style = f"background: rgb(var({colour}) / {0.55 * shade(value, largest):.2f})"
+def words_line(e: Explanation, values: Sequence[float], least: float = 0.0) -> str:
+    """The words, coloured by their values, each with its number; not those below this share of the largest."""
+    largest = max(map(abs, values), default=0.0)
+    spans = " ".join(_word(word, value, largest, least) for word, value in zip(e.words, values, strict=True))
+    return f'<p class="words">{spans}</p>'
+
+
+def _word(word: Word, value: float, largest: float, least: float) -> str:
+    colour, strength = "--for" if value > 0 else "--against", shade(value, largest)
+    style = f"background: rgb(var({colour}) / {0.55 * strength:.2f})"
     text = escape(word.token)
     text = text if word.known else f'<i class="unknown" title="not in the vocabulary">{text}</i>'
-    return f'<span style="{style}">{text}<sub>{_signed(value, 2)}</sub></span>'
+    number = f"<sub>{signed(value, 2)}</sub>" if strength >= least else ""
+    return f'<span style="{style}">{text}{number}</span>'
 
 
-def _signed(value: float, digits: int = 3) -> str:
+def signed(value: float, digits: int = 3) -> str:
+    """A number with its sign, as it is printed."""
     return f"{value:+.{digits}f}".replace("-", "−")
 
 
 def _units(units: Sequence[Unit], target: str) -> str:
     rows = "\n".join(
         f"<tr><td>{unit.unit}{' ←' if unit.direction == 'backward' else ''} ({escape(unit.cell)})</td>"
-        f'<td class="number">{_signed(unit.adds)}</td><td class="number">{_signed(unit.score)}</td>'
+        f'<td class="number">{signed(unit.adds)}</td><td class="number">{signed(unit.score)}</td>'
         f"<td>{'for' if unit.slope > 0 else 'against'} {escape(target)}</td>"
         f"<td>{_list([(p.text, p.weight) for p in unit.phrases])}</td>"
         f"<td>{_list([(p.text, p.weight) for p in unit.paths])}{_covered(unit)}</td></tr>"
         for unit in units
     )
     head = "".join(
-        f'<th scope="col">{name}</th>'
-        for name in ("unit", "adds", "score", "high scores speak", "finds", "keeps to the end")
+        f'<th scope="col"{mark}>{name}</th>'
+        for name, mark in (
+            ("unit", ""),
+            ("adds", ' class="number"'),
+            ("score", ' class="number"'),
+            ("high scores speak", ""),
+            ("finds", ""),
+            ("keeps to the end", ""),
+        )
     )
     return (
-        "<h3>The strongest units of the first layer</h3>\n"
         '<p class="note">Phrases with the product of their weights; [skipped] words pass through a self-loop, ε drops '
         f'a word.</p>\n<div class="scroll"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n'
         "</table></div>"
@@ -122,7 +148,7 @@ def _units(units: Sequence[Unit], target: str) -> str:
 
 
 def _list(found: list[tuple[str, float]]) -> str:
-    return "<br>".join(f"{escape(text or '∅')} {_signed(weight)}" for text, weight in found)
+    return "<br>".join(f"{escape(text or '∅')} {signed(weight)}" for text, weight in found)
 
 
 def _covered(unit: Unit) -> str:

@@ -6,7 +6,7 @@ A run whose model or data are not at hand does not spoil the report: the reason 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -16,8 +16,7 @@ import numpy as np
 from rrnn.errors import RRNNError
 from rrnn.interpret import Phrase
 from rrnn.report.explain import Explanation, explain
-from rrnn.report.explain_html import _signed as signed
-from rrnn.report.explain_html import _word, fragment
+from rrnn.report.explain_html import inside, signed, words_line
 from rrnn.report.page_parts import DASH, rows_of, scrolling, swatch
 from rrnn.report.page_runs import Reported
 from rrnn.report.phrases import text_phrases
@@ -31,6 +30,7 @@ EXAMPLES = 3
 UNITS, PHRASES = 6, 3
 PHRASE_TEXTS, RANKED_TEXTS, CANDIDATES = 300, 24, 500
 SHORTEST, LONGEST = 4, 22  # words of an example: enough to see something, few enough to see it at once
+SHOWN = 0.03  # of the largest number behind a word: smaller ones are left out
 SAMPLES, SAMPLE_WORDS, SAMPLE_CHARACTERS, TEMPERATURE = 2, 45, 260, 0.8
 
 
@@ -78,18 +78,25 @@ def _classifiers(runs: Sequence[Reported], models: dict[int, TrainedClassifier])
         dev = read_dataset(models[first].config).dev
     except (RRNNError, OSError) as error:
         return f'<h3>Examples</h3>\n<p class="note">The data are not at hand: {escape(str(error))}</p>'
-    chosen = choose_examples(dev[:CANDIDATES], list(models.values()))
+    dev = [example for example in dev[:CANDIDATES] if has_words(example, models.values())]
+    chosen = choose_examples(dev, list(models.values()))
     examples = "\n".join(_example(runs, models, example) for example in chosen)
     phrases = "\n".join(_phrases(runs[i], i, model, dev) for i, model in models.items())
     side = "Green words speak for the predicted label, red ones against it."
     return (
         f'<h3>Examples</h3>\n<p class="note">From the development set of {escape(runs[first].name)}. {side} The number '
-        "behind a word is what the label's margin loses without it: the whole model, run on the shorter text.</p>\n"
+        "behind a word, where it is not small, is what the label's margin loses without it: the whole model, run on "
+        "the shorter text.</p>\n"
         f"{examples}\n<h3>What units look for</h3>\n"
         '<p class="note">The units of the first layer that add most, each with the strongest phrases that it found. '
         "[Skipped] words pass through a self-loop, ε drops a word; the number is the product of the weights.</p>\n"
         f'<div class="units">\n{phrases}\n</div>'
     )
+
+
+def has_words(example: Example, models: Iterable[TrainedClassifier]) -> bool:
+    """For each of them: what one keeps as a word another may clean away."""
+    return all(model.tokenise(" ".join(example.tokens)) for model in models)
 
 
 def choose_examples(
@@ -141,10 +148,12 @@ def _explained(name: str, index: int, e: Explanation, truth: str) -> str:
     right = e.label == truth
     verdict = f'<span class="{"right" if right else "wrong"}">{"✓ right" if right else "✗ wrong"}</span>'
     head = f"{swatch(index)}<strong>{escape(name)}</strong> says {escape(e.label)}, {e.probabilities[e.label]:.1%}"
+    chances = ", ".join(f"{escape(label)} {p:.1%}" for label, p in e.probabilities.items())
     return (
         f'<div class="explained"><p>{head} {verdict}</p>\n'
-        f"{words_line(e, [word.without for word in e.words])}\n"
-        f"<details><summary>Words, units and paths</summary>\n{fragment(e).replace('h3>', 'h5>')}\n</details></div>"
+        f"{words_line(e, [word.without for word in e.words], SHOWN)}\n"
+        f"<details><summary>Paths and units</summary>\n<p>{chances}; the margin of {escape(e.target)} is "
+        f"{signed(e.margin)}.</p>\n{inside(e, heading=5)}\n</details></div>"
     )
 
 
@@ -190,8 +199,6 @@ def _weights(model: TrainedClassifier, texts: Sequence[str], label: str) -> dict
     """Of the units that read forward."""
     weights: dict[int, _Weight] = defaultdict(_Weight)
     for text in texts:
-        if not model.tokenise(text):
-            continue
         for unit in explain(model, text, target=label, units=10**6, paths=1).units:
             if unit.direction == "forward":
                 weights[unit.unit].adds += abs(unit.adds)
@@ -206,8 +213,3 @@ def _listed(phrases: Sequence[Phrase]) -> str:
         for phrase in phrases
     )
     return f'<ul class="phrases">{"".join(lines)}</ul>' if phrases else DASH
-
-
-def words_line(e, values):
-    largest = max(map(abs, values), default=0.0)
-    return '<p class="words">' + " ".join(_word(w, v, largest) for w, v in zip(e.words, values)) + "</p>"
