@@ -88,8 +88,9 @@ def _classifiers(runs: Sequence[Reported], models: dict[int, TrainedClassifier])
         "behind a word, where it is not small, is what the label's margin loses without it: the whole model, run on "
         "the shorter text.</p>\n"
         f"{examples}\n<h3>What units look for</h3>\n"
-        '<p class="note">The units of the first layer that add most, each with the strongest phrases that it found. '
-        "[Skipped] words pass through a self-loop, ε drops a word; the number is the product of the weights.</p>\n"
+        '<p class="note">The units of the first layer that add most, which label their high scores speak for or '
+        "against, and the strongest phrases that they found. [Skipped] words pass through a self-loop, ε drops a word; "
+        "the number is the product of the weights.</p>\n"
         f'<div class="units">\n{phrases}\n</div>'
     )
 
@@ -176,17 +177,16 @@ def _phrases(run: Reported, index: int, model: TrainedClassifier, dev: Sequence[
     ranked = sorted(weights.items(), key=lambda item: -item[1].adds)
     rows = [
         [
-            f"unit {unit}",
-            f"{'for' if weight.slope > 0 else 'against'} {escape(label)}",
+            f'{unit} <span class="note">{"for" if weight.slope > 0 else "against"} {escape(label)}</span>',
             _listed(found[unit].positive),
             _listed(found[unit].negative),
         ]
         for unit, weight in ranked[:UNITS]
         if unit in found
     ]
-    signed = any(unit.negative for unit in found.values())
-    head = ["unit", "high scores speak", "raise it" if signed else "strongest", "lower it"]
-    cut = len(head) if signed else len(head) - 1
+    both = any(unit.negative for unit in found.values())
+    head = ["unit", "raise it" if both else "strongest", "lower it"]
+    cut = len(head) if both else len(head) - 1
     table = rows_of(head[:cut], (row[:cut] for row in rows))
     return f"<article>{title}\n{scrolling(table, f'Phrases of the units of {run.name}')}</article>"
 
