@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -22,13 +22,16 @@ _VERDICTS = {True: "right", False: "WRONG: it differs from the known checksum", 
 TERMINATED = 143  # 128 + SIGTERM, what a shell reports
 
 
+def _shown(metavar: str) -> Any:
+    """How help shows an argument: not as its type and an empty default."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+
+
 @dataclass
 class List:
     """List the data sets; of those named, all that is known: files, checksums, addresses."""
 
-    names: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")] = field(
-        default_factory=list
-    )
+    names: Annotated[list[str], tyro.conf.Positional, _shown("[NAME …]")] = field(default_factory=list)
     """Data sets to describe."""
     check: bool = False
     """Compare the files at hand with their checksums; exit with 1 if one is wrong."""
@@ -109,9 +112,9 @@ def path(options: PathOf) -> None:
 class Get:
     """Download data sets, checked against their checksums; those at hand are left alone."""
 
-    names: Annotated[list[str], tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
+    names: Annotated[list[str], tyro.conf.Positional, _shown("NAME …")]
     """The data sets."""
-    to: Path | None = None
+    to: Annotated[Path | None, _shown("FOLDER")] = None
     """The folder to put their folders in, which RRNN_DATA can then name; by default the user's cache."""
 
 

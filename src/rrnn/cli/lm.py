@@ -115,10 +115,10 @@ class Generate:
     """Tokens to draw; 0: without end."""
     temperature: float = 1.0
     """Below 1 likely words become likelier; 0 always takes the likeliest."""
-    top_k: int | None = None
-    """Draw among the k likeliest words."""
-    seed: int | None = None
-    """The same text again."""
+    top_k: Annotated[int | None, _option("INT")] = None
+    """Draw among the k likeliest words (default: among all)."""
+    seed: Annotated[int | None, _option("INT")] = None
+    """The same text again (default: another each time)."""
 
 
 def generate(options: Generate) -> None:
@@ -147,9 +147,9 @@ def generate(options: Generate) -> None:
 class Table:
     """The paper's table of perplexities on the Penn Treebank beside our runs, in Markdown."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = ()
-    """Folders of runs."""
-    json: Path | None = None
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("[RUN …]")] = ()
+    """Folders of runs; none: the paper's table alone."""
+    json: Annotated[Path | None, _option("FILE")] = None
     """Write the table to this file, too."""
 
 
