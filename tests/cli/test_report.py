@@ -46,7 +46,7 @@ def test_the_file_is_in_this_folder_unless_told(
         ((), "there is no run to report on"),
         (("nowhere",), "nowhere holds no run: there is no such folder"),
         (("RUN", "-o", "picture.png"), "a report is an HTML file, and picture.png is none by its name"),
-        (("RUN", "-o", "/nowhere/at/all.html"), "/nowhere/at/"),
+        (("RUN", "-o", "/nowhere/at/all.html"), "there is no folder /nowhere/at to write all.html to"),
     ],
 )
 def test_mistakes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -12,7 +13,7 @@ from layer_cases import randomised
 
 from rrnn import zoo
 from rrnn.automata import Cell, score
-from rrnn.errors import AutomatonError, DataError
+from rrnn.errors import AutomatonError, DataError, RunError
 from rrnn.report.explain import Explanation, explain
 from rrnn.report.explain_html import page
 from rrnn.report.phrases import text_phrases
@@ -212,3 +213,21 @@ def test_kinds_of_contributions_are_named() -> None:
     assert "(exact)</h3>" in page([("x", exact)]) and "first-order" not in page([("x", exact)])
     assert "(first-order)" in page([("x", explain(classifier(), TEXT))])
     assert isinstance(exact, Explanation)
+
+
+def test_control_characters_are_written_out() -> None:
+    """They would be obeyed by a terminal, or reorder what is read."""
+    model = classifier(cleaning="none")
+    found = explain(model, "not \x1b[2J\x07 \u202egood 👩\u200d👧 \x9b31m")
+    shown = json.dumps(found.to_json(), ensure_ascii=False) + page([("x", found)])
+    assert found.tokens[0] == "not" and "\\x1b" in "".join(found.tokens)
+    assert all(c.isprintable() for c in shown.replace("\n", ""))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_ran_away(value: float) -> None:
+    model = classifier(template=zoo.get_cell("F").output(score), readout="linear")
+    with torch.no_grad():
+        model.module.layers[0].layers[0].weight[0] = value  # type: ignore[index, union-attr]
+    with pytest.raises(RunError, match=r"finite logits; this model gives nan, nan\. .* train it anew"):
+        explain(model, TEXT)

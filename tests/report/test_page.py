@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from rrnn.errors import RunError
+from rrnn.report import page_looks
 from rrnn.report.page import page, write_report
 from rrnn.report.page_looks import choose_examples, has_words
 from rrnn.report.page_parts import duration
@@ -322,6 +323,22 @@ def test_a_users_cell_has_its_own_name(tmp_path: Path) -> None:
     (run,) = read_runs([tmp_path / "r"])
     assert (run.model, run.data) == ("B", "my <texts>")
     assert escape("Language models on my <texts>") in page([tmp_path / "r"])
+
+
+def test_a_configuration_may_hold_anything(tmp_path: Path) -> None:
+    """Someone else's run: every value of it is text."""
+    from rrnn.zoo import get_cell
+
+    values = {"task": "lm", "cell": BAD, "data": BAD, "layers": BAD, "hidden": [BAD], BAD: {BAD: BAD}}
+    Run.create(tmp_path / "r", values, get_cell("B").to_text()).close()
+    text = page([tmp_path / "r"])
+    assert "<script" not in text and Outline(text).text.count(BAD) >= 8
+
+
+def test_the_documentation_has_the_right_numbers() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    assert f"(over {page_looks.RANKED_TEXTS} texts)" in text
+    assert f"strongest phrases in {page_looks.PHRASE_TEXTS} texts" in text
 
 
 def test_texts_without_words_for_a_model_are_no_examples() -> None:

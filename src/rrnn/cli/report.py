@@ -32,4 +32,8 @@ def report(options: Report) -> None:
         raise RunError(
             f"a report is an HTML file, and {options.output} is none by its name: say -o report.html"
         )
+    if not options.output.parent.is_dir():  # before the work, which takes a while
+        raise RunError(
+            f"there is no folder {options.output.parent} to write {options.output.name} to: make it first"
+        )
     print(f"written: {write_report(options.runs, options.output)}")
