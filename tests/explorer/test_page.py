@@ -1,34 +1,27 @@
-"""docs/explorer.md: its commands are ones that rrnn has, its limits those of the code, its screenshots small."""
+"""docs/explorer.md: its limits are those of the code, its screenshots small; the page names commands that there are."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
-import tyro
+from pages import parse_command
 
-from rrnn import cli
 from rrnn.explorer import design, explain, machines, pictures, worker
 from rrnn.explorer.jobs import MEMORY
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "explorer.md").read_text(encoding="utf-8")
 STATIC = Path(worker.__file__).parent / "static"
-COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()]
-COMMANDS += re.findall(r"<pre[^>]*>(rrnn .*?)</pre>", (STATIC / "index.html").read_text(encoding="utf-8"))
+COMMANDS = re.findall(r"<pre[^>]*>(rrnn .*?)</pre>", (STATIC / "index.html").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_commands_can_be_given(line: str) -> None:
     _, *words = shlex.split(line)
-    name = next(name for name in (" ".join(words[:2]), words[0]) if name in cli.COMMANDS)
-    (options,) = (
-        hint for key, hint in get_type_hints(cli._load(cli.COMMANDS[name][0])).items() if key != "return"
-    )
-    tyro.cli(options, args=words[len(name.split()) :])
+    parse_command(words)
 
 
 def test_limits_are_those_of_the_code() -> None:
