@@ -248,6 +248,20 @@ def short_layers() -> str:
 
 
 @named
+def short_paper() -> str:
+    """The paper's two tables, each as soon as its runs are committed."""
+    parts = []
+    for file, title, body in (
+        ("lm-ptb/table", "Perplexity on the Penn Treebank", lm_ptb),
+        ("classify/table", "Accuracy of text classifiers", classification),
+    ):
+        if results(file) is not None:
+            source = f"([{file}.json](docs/results/{file}.json))"
+            parts.append(f"**{title}**, beside the paper's. {source}\n\n{body()}")
+    return "\n".join(parts)
+
+
+@named
 def sources() -> str:
     names = sorted(path.relative_to(RESULTS) for path in RESULTS.rglob("*.json"))
     body = []
