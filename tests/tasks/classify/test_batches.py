@@ -57,7 +57,17 @@ def test_in_order_keeps_to_its_bounds(texts: Texts) -> None:
     batches = texts.in_order(32, tokens=500)
     assert sorted(n for rows in numbers(batches) for n in rows if n >= 0) == list(range(150))
     assert all(len(batch.rows) <= 32 for batch in batches)
-    assert all((len(batch.rows) - 1) * (batch.steps - 16) <= 500 for batch in batches)
+    for batch in batches:
+        assert len(batch.rows) * texts.padded[batch.rows[0]] <= 500
+        assert len(batch.rows) * batch.steps <= 1000
+
+
+def test_one_long_text_does_not_make_a_batch_huge() -> None:
+    texts = Texts([np.ones(n, np.int64) for n in [*[3] * 40, 5000, 9000]], [0] * 42)
+    batches = texts.in_order(32, tokens=500)
+    assert sorted(n for rows in numbers(batches) for n in rows if n >= 0) == list(range(42))
+    assert all(len(batch.rows) * batch.steps <= 1000 or len(batch.rows) == 1 for batch in batches)
+    assert len(batches) <= 8
 
 
 @pytest.mark.parametrize(

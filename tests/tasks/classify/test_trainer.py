@@ -18,9 +18,10 @@ STILL: dict[str, Any] = {
 }
 
 
-def test_a_step_is_adam_on_the_mean_loss_of_its_texts() -> None:
+@pytest.mark.parametrize("clip", [0.05, 1e3])  # always, never: what is clipped has lost the loss's scale
+def test_a_step_is_adam_on_the_mean_loss_of_its_texts(clip: float) -> None:
     """Against one text after another, without padding, and an Adam written out."""
-    config = tiny_config(**STILL, l2=1e-2, clip=0.05, batch_size=7)
+    config = tiny_config(**STILL, l2=1e-2, clip=clip, batch_size=7)
     data = tiny(config)
     task, twin = ClassifyTask(data), ClassifyTask(data)
     parameters = list(twin.model.parameters())
@@ -41,7 +42,7 @@ def test_a_step_is_adam_on_the_mean_loss_of_its_texts() -> None:
         norm = torch.sqrt(sum((g**2).sum() for g in grads))  # pyright: ignore
         with torch.no_grad():
             for i, (p, g) in enumerate(zip(parameters, grads, strict=True)):
-                g = g * min(1.0, 0.05 / (float(norm) + 1e-6)) + 1e-2 * p
+                g = g * min(1.0, clip / (float(norm) + 1e-6)) + 1e-2 * p
                 m[i], v[i] = 0.9 * m[i] + 0.1 * g, 0.999 * v[i] + 0.001 * g**2
                 m_hat, v_hat = m[i] / (1 - 0.9 ** (index + 1)), v[i] / (1 - 0.999 ** (index + 1))
                 p -= config.lr * m_hat / (v_hat.sqrt() + 1e-8)

@@ -55,10 +55,13 @@ class Texts:
         return self._batches(order, batch, rng.permutation(count))
 
     def in_order(self, batch: int, tokens: int) -> list[Batch]:
-        """Each example once, short ones first; at most `batch`, and about `tokens` with padding."""
+        """Each example once, short ones first; at most `batch`, and about `tokens` with padding: no more than twice as
+        many, unless a single one has."""
         order, found, start = np.argsort(self.lengths, kind="stable"), [], 0
         while start < len(order):
             size = max(1, min(batch, tokens // int(self.padded[order[start]])))
+            while size > 1 and size * self.padded[order[start : start + size][-1]] > 2 * tokens:
+                size //= 2  # a much longer one is among them; halves, since each size is a graph of its own
             rows = order[start : start + size]
             found += self._batches(rows, size, np.arange(1))
             start += size
