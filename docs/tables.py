@@ -263,20 +263,16 @@ def short_paper() -> str:
 
 @named
 def sources() -> str:
-    names = sorted(path.relative_to(RESULTS) for path in RESULTS.rglob("*.json"))
     body = []
-    for name in names:
-        meta = json.loads((RESULTS / name).read_text(encoding="utf-8")).get("meta")
-        if meta and "command" in meta:
-            hardware = (
-                meta.get("device", {}).get("gpu")
-                or f"{meta['hardware']['cpu']}, {meta['hardware']['cores']} cores"
-            )
-            torch = meta["versions"]["torch"]
-            commit = meta["commit"][:7]
-            body.append(
-                (f"[{name}](results/{name.as_posix()})", hardware, torch, commit, f"`{meta['command']}`")
-            )
+    for path in sorted(RESULTS.rglob("*.json")):
+        name = path.relative_to(RESULTS).as_posix()
+        meta = json.loads(path.read_text(encoding="utf-8")).get("meta", {})
+        if "command" in meta:
+            cpu = "{cpu}, {cores} cores".format_map({"cpu": "?", "cores": "?"} | meta.get("hardware", {}))
+            machine = meta.get("device", {}).get("gpu", cpu)
+            torch = meta.get("versions", {}).get("torch", "")
+            link = f"[{name}](results/{name})"
+            body.append((link, machine, torch, meta.get("commit", "")[:7], f"`{meta['command']}`"))
     return table("file | machine | torch | commit | command", body)
 
 
