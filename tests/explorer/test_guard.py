@@ -62,6 +62,8 @@ def test_a_foreign_host_is_refused_everywhere(client: Any, path: str) -> None:
         ({"origin": "http://127.0.0.1:9999"}, 403),  # another server on this machine
         ({"origin": "http://127.0.0.1"}, 403),
         ({"origin": "null"}, 403),
+        ({"origin": "http://["}, 403),  # no address at all
+        ({"origin": "http://evil.example@127.0.0.1:8765"}, 403),
         ({"origin": "file://"}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
         ({"sec-fetch-site": "same-site"}, 403),

@@ -1,4 +1,4 @@
-"""docs/explorer.md: its limits are those of the code, its screenshots small; the page names commands that there are."""
+"""docs/explorer.md: its limits are the code's, its screenshots small; commands that the page names can be given."""
 
 from __future__ import annotations
 

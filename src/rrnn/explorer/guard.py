@@ -81,7 +81,7 @@ def check_request(scope: Any, bound: str) -> None:
             421, f"this page answers to its own address only; got Host {', '.join(hosts)[:100] or 'none'}"
         )
     for origin in headers.get("origin", []):
-        if urlsplit(origin).scheme not in ("http", "https") or urlsplit(origin).netloc != hosts[0]:
+        if origin not in (f"http://{hosts[0]}", f"https://{hosts[0]}"):
             raise Refused(403, f"requests from other pages are refused; got Origin {origin[:100]}")
     if headers.get("sec-fetch-site", ["none"])[0] not in ("same-origin", "none"):
         raise Refused(403, "requests from other sites are refused")
