@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from typing import Any
 
@@ -116,7 +118,22 @@ def test_nothing_to_read(name: str, shape: tuple[int, ...]) -> None:
     assert interpret.decompose(reading, pairs=True).by_token.shape == (shape[0], batch, 3)
     assert interpret.leave_one_out(reading).without.shape == (shape[0], batch, 3)
     assert interpret.arc_masses(reading)[0].mass.shape[0] == shape[0] + 1
-    assert all(not each.positive for each in interpret.phrases(reading))
+    found = interpret.phrases(reading)
+    assert [each.unit for each in found] == [0, 1, 2] and not any(each.positive for each in found)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["F", "windowed", "B-max-plus"])
+def test_weights_that_ran_away_are_none_in_json(name: str, value: float) -> None:
+    layer = make_layer(name)
+    with torch.no_grad():
+        layer.layers[0].get_parameter("weight")[0] = value
+    reading = read(layer, inputs(4, 4), WORDS[:4])
+    found = [*interpret.k_best(reading, 2), *interpret.phrases(reading), interpret.leave_one_out(reading)]
+    if name != "B-max-plus":
+        head = lambda h: h[-1]  # noqa: E731
+        found += [interpret.decompose(reading), interpret.logit_contributions(reading, head)]
+    assert "null" in json.dumps([each.to_json() for each in found], allow_nan=False)
 
 
 def test_moves_of_the_paper_s_f() -> None:

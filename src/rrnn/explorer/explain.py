@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from rrnn import __version__
 from rrnn.automata import Cell
 from rrnn.errors import DataError, RunError
 from rrnn.explorer.pictures import picture
+from rrnn.interpret.paths import finite
 from rrnn.report.explain import explain as explain_text
 from rrnn.tasks.classify.trained import TrainedClassifier, classify_run, load_run
 from rrnn.zoo.table import MODELS
@@ -37,7 +37,7 @@ def explain(folder: str, text: str, target: str | None) -> dict[str, Any]:
     for unit in answer["units"]:
         for path in unit["paths"]:
             path |= _drawn(cells[unit["cell"]], pictures[unit["cell"]], path)
-    return _finite(answer)
+    return finite(answer)
 
 
 @lru_cache(maxsize=2)
@@ -66,12 +66,3 @@ def _drawn(cell: Cell, drawn: dict[str, Any], path: dict[str, Any]) -> dict[str,
         "states": [place[path["start"]], *(target for _, target in ends)],
         "edges": [arrows.get(each) for each in ends],
     }
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinities and no NaN."""
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -102,7 +102,7 @@ class Decomposition:
                         "semiring": self.semirings[d],
                         "score": finite(self.score[b, d].item()),
                         "constant": finite(self.constant[b, d].item()),
-                        "by_token": [finite(v) for v in self.by_token[: len(words), b, d].tolist()],
+                        "by_token": finite(self.by_token[: len(words), b, d].tolist()),
                         "terms": [term.to_json() for term in self.terms(unit, b, top)],
                     }
                     for d, unit in enumerate(self.units)

@@ -44,7 +44,7 @@ class LeaveOneOut:
                     {
                         "unit": unit,
                         "score": finite(self.score[b, d].item()),
-                        "without": [finite(v) for v in self.without[: len(words), b, d].tolist()],
+                        "without": finite(self.without[: len(words), b, d].tolist()),
                     }
                     for d, unit in enumerate(self.units)
                 ],

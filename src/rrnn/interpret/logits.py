@@ -18,6 +18,7 @@ from torch import Tensor
 from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.decompose import entry_factors
+from rrnn.interpret.paths import finite
 from rrnn.interpret.reading import Part, Reading, leaves
 from rrnn.interpret.tables import Row, back, enters, forward, last_row, masses, meet, stays
 from rrnn.interpret.values import Evaluator
@@ -52,18 +53,20 @@ class LogitContributions:
         return self.logits - self.base - self.constant - self.by_token.sum(0)
 
     def to_json(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "tokens": list(words),
-                "logits": self.logits[b].tolist(),
-                "base": self.base[b].tolist(),
-                "constant": self.constant[b].tolist(),
-                "by_token": self.by_token[: len(words), b].tolist(),
-                "unexplained": self.unexplained[b].tolist(),
-                "exact": self.exact,
-            }
-            for b, words in enumerate(self.tokens)
-        ]
+        return finite(
+            [
+                {
+                    "tokens": list(words),
+                    "logits": self.logits[b].tolist(),
+                    "base": self.base[b].tolist(),
+                    "constant": self.constant[b].tolist(),
+                    "by_token": self.by_token[: len(words), b].tolist(),
+                    "unexplained": self.unexplained[b].tolist(),
+                    "exact": self.exact,
+                }
+                for b, words in enumerate(self.tokens)
+            ]
+        )
 
 
 def logit_contributions(reading: Reading, head: Head, *, affine: bool = False) -> LogitContributions:

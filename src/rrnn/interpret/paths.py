@@ -58,7 +58,7 @@ class Path:
         return " ".join(reversed(words) if places != sorted(places) else words)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"weight": finite(self.weight), "text": self.text}
+        return finite(asdict(self) | {"text": self.text})
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,16 @@ class UnitPaths:
     exp(score). None where one path is the score."""
 
     def to_json(self) -> dict[str, Any]:
-        numbers = {"score": finite(self.score), "paths": [path.to_json() for path in self.paths]}
-        return asdict(self) | numbers | {"covered": None if self.covered is None else finite(self.covered)}
+        return finite(asdict(self) | {"paths": [path.to_json() for path in self.paths]})
 
 
-def finite(value: float) -> float | None:
-    """For JSON, which has no infinities."""
-    return value if math.isfinite(value) else None
+def finite(value: Any) -> Any:
+    """For JSON, which has no infinities and no NaN: None, wherever they are inside."""
+    if isinstance(value, dict):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def best_paths(reading: Reading) -> list[UnitPaths]:

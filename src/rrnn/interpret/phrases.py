@@ -20,7 +20,7 @@ from torch import Tensor
 
 from rrnn.errors import AutomatonError
 from rrnn.interpret.moves import Move
-from rrnn.interpret.paths import Kind
+from rrnn.interpret.paths import Kind, finite
 from rrnn.interpret.ranks import rank, weight_of
 from rrnn.interpret.reading import Part, Reading
 from rrnn.semirings import Semiring
@@ -46,7 +46,7 @@ class Phrase:
         return " ".join(f"[{token}]" if kind == "skipped" else token for token, kind in pairs)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"text": self.text}
+        return finite(asdict(self) | {"text": self.text})
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,10 @@ def phrases(readings: Reading | Iterable[Reading], top: int = 5) -> list[UnitPhr
                 f"phrases are of words, which the first layer reads; layer {reading.depth} reads the states below it. "
                 "Read layer 0, or look at positions with best_paths."
             )
-        for part in reading.parts if reading.x.shape[0] else ():
+        for part in reading.parts:
             names |= dict.fromkeys(part.units, (part.cell.name, part.ring.name))
-            _collect(reading, part, before, top, found)
+            if reading.x.shape[0]:
+                _collect(reading, part, before, top, found)
         before += len(reading.tokens)
     return [
         UnitPhrases(

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.errors import DataError
+from rrnn.errors import DataError, RunError
 from rrnn.interpret import Path, Phrase, Reading, k_best, logit_contributions, phrases, read
 from rrnn.interpret.logits import outputs
 from rrnn.interpret.paths import finite
@@ -67,7 +67,7 @@ class Unit:
 
     def to_json(self) -> dict[str, Any]:
         lists = {name: [each.to_json() for each in getattr(self, name)] for name in ("phrases", "paths")}
-        return asdict(self) | lists | {"score": finite(self.score)}
+        return finite(asdict(self) | lists)
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Explanation:
         return tuple(word.token for word in self.words)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"units": [unit.to_json() for unit in self.units]}
+        return finite(asdict(self) | {"units": [unit.to_json() for unit in self.units]})
 
 
 def explain(
@@ -118,12 +118,17 @@ def explain(
     with torch.no_grad():
         ids = torch.as_tensor(model.vocabulary.encode(tokens), device=module.embedding.device)
         whole, *shorter = _logits(module, [ids, *_shortened(ids)])
+        if not whole.isfinite().all():
+            raise RunError(
+                f"an explanation needs finite logits; this model gives {', '.join(map(str, whole.tolist()))}. Its "
+                "weights have run away: train it anew, with a smaller learning rate."
+            )
         chances = whole.softmax(-1).tolist()
         best = int(whole.argmax())
         goal = best if target is None else model.labels.index(target)
         weigh = _margin(goal, len(model.labels)).to(whole)
         without = [float((whole - other) @ weigh) for other in shorter]
-        shown = [token if len(token) <= _SHOWN else f"{token[:_SHOWN]}…" for token in tokens]
+        shown = [_visible(token if len(token) <= _SHOWN else f"{token[:_SHOWN]}…") for token in tokens]
         looked = _look(module, ids, shown, weigh, units, paths)
     adds = [None] * len(tokens) if looked.adds is None else looked.adds
     words = set(model.vocabulary.words)
@@ -142,6 +147,11 @@ def explain(
         looked.units,
         looked.note,
     )
+
+
+def _visible(token: str) -> str:
+    """What a terminal would obey, or nobody would see, is written out: control characters, marks of direction."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in token)
 
 
 def _margin(goal: int, classes: int) -> Tensor:
