@@ -256,6 +256,29 @@ def test_halving() -> None:
     assert rates == [1, 1, 1, 1, 0.5, 0.5, 0.25, 0.25]
 
 
+def test_stopping() -> None:
+    """Halving does not begin the count again."""
+    task = task_of(config_of(stop_after=3, halve_after=2))
+    dev = [9.0, 8.0, 8.5, 8.5, 8.0, 7.0, 7.5, 7.5, 7.5]
+    stops = [task.end_epoch(epoch, {"ppl": ppl}) for epoch, ppl in enumerate(dev, 1)]
+    assert stops == [False, False, False, False, True, False, False, False, True]
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_the_mean_from_an_epoch_on(first: int) -> None:
+    task = task_of(config_of(asgd_from=first, embedding_dropout=0.0, bptt=30))
+    seen = []
+    for epoch in (1, 2):
+        for index in range(task.begin_epoch(epoch)):
+            task.step(index)
+            seen += [weights(task)["bias"]] * (epoch >= first)
+        dev = task.evaluate("dev")
+        assert ("ppl_tail" in dev) == (epoch >= first)
+        task.end_epoch(epoch, dev)
+    mean = torch.stack(seen).mean(0)
+    torch.testing.assert_close(task.store.named("averages", 0)["bias"], mean, rtol=1e-4, atol=1e-6)
+
+
 def test_the_best_kind_of_weights_counts() -> None:
     task = task_of(config_of(lr=0.5, emas=(0.9, 0.5), asgd_after=1))
     run(task, 1)

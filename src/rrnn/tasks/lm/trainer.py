@@ -93,6 +93,8 @@ class LanguageTask:
         self._place.zero_()
         _copy(self._carried, _tensors(self._first_state()))
         self._set_rate()
+        if self.config.asgd_from and epoch >= self.config.asgd_from:
+            self.averages.start_tail()
         return -(-self.length // self.window)
 
     def step(self, index: int) -> None:
@@ -126,7 +128,7 @@ class LanguageTask:
         c = self.config
         self.dev.append(dev["ppl"])
         poor = self._epochs_without_gain()
-        if (c.asgd_from and epoch + 1 >= c.asgd_from) or (c.asgd_after and poor >= c.asgd_after):
+        if c.asgd_after and poor >= c.asgd_after:
             self.averages.start_tail()
         self.poor = self.poor + 1 if poor else 0
         if c.halve_after and poor >= c.halve_after:
