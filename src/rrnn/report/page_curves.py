@@ -51,13 +51,16 @@ def chart(curves: Sequence[Curve], *, title: str, x_title: str, whole: bool = Fa
     xs = [x for curve in curves for x, _ in curve.points]
     ys = [y for curve in curves for _, y in curve.points]
     log = min(ys) > 0 and max(ys) / min(ys) > 4
-    across = Scale(*_span(min(xs) if whole else 0.0, max(xs)), LEFT, WIDTH - RIGHT)
+    named = [curve for curve in curves if not curve.faint]
+    right = RIGHT if len(named) <= _LABELS else 2 * TOP  # many names are left to the colours of the table
+    across = Scale(*_span(min(xs) if whole else 0.0, max(xs)), LEFT, WIDTH - right)
     up = Scale(*_span(min(ys), max(ys)), HEIGHT - BOTTOM - 6, TOP + 6, log)
     y_ticks = log_ticks(up.low, up.high) if log else ticks(up.low, up.high)
     body = [*_frame(across, up, ticks(across.low, across.high, whole=whole), y_ticks, x_title)]
     for curve in sorted(curves, key=lambda curve: not curve.faint):
         body += _line(curve, across, up)
-    body += _labels([curve for curve in curves if not curve.faint], across, up)
+    if right == RIGHT:
+        body += _labels(named, up)
     inner = "\n".join(body)
     return (
         f'<svg class="chart" role="img" viewBox="0 0 {WIDTH:g} {HEIGHT:g}">\n<title>{escape(title)}</title>\n'
@@ -137,24 +140,22 @@ def _line(curve: Curve, across: Scale, up: Scale) -> list[str]:
     return [*out, "</g>"]
 
 
-def _labels(curves: Sequence[Curve], across: Scale, up: Scale) -> list[str]:
-    """The names behind the curves' ends, moved apart where they would overlap; many are left to the table's colours."""
-    if len(curves) > _LABELS:
-        return []
+def _labels(curves: Sequence[Curve], up: Scale) -> list[str]:
+    """The names, right of the frame, as high as their curves end, moved apart where they would overlap."""
     ends = sorted((up(curve.points[-1][1]), i) for i, curve in enumerate(curves))
     top, bottom = TOP + 4, HEIGHT - BOTTOM
     places: list[float] = []
     for want, _ in ends:
         places.append(max(want, places[-1] + _LABEL_HEIGHT if places else top))
-    excess = max(0.0, places[-1] - bottom)
+    limit = bottom
     for i in reversed(range(len(places))):  # push up what fell below the frame, and what that meets
-        limit = bottom if i == len(places) - 1 else places[i + 1] - _LABEL_HEIGHT
-        places[i] = min(places[i], limit) if excess else places[i]
+        places[i] = min(places[i], limit)
+        limit = places[i] - _LABEL_HEIGHT
     out = []
     for (_, i), y in zip(ends, places, strict=True):
         curve = curves[i]
         name = curve.name if len(curve.name) <= _LABEL_LETTERS else f"…{curve.name[1 - _LABEL_LETTERS :]}"
-        x = across(curve.points[-1][0]) + 9
+        x = WIDTH - RIGHT + 9
         out.append(
             f'<text class="label" style="--run: var(--run{curve.colour % COLOURS})" x="{x:.1f}" y="{y + 4:.1f}">'
             f"{escape(name)}</text>"
