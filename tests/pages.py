@@ -6,7 +6,7 @@
   prints `error: …` is expected to fail.
 - ```sh``` holds commands that would take long or need something: they are held against the command's own parser.
 - `<!-- file: NAME -->` before a block: the file NAME, there before anything runs.
-- `<!-- needs data -->` before a block: there is no such data in a test, so it is only parsed.
+- ```text```, ```json``` and blocks without a language are only shown.
 """
 
 from __future__ import annotations
@@ -121,23 +121,23 @@ def run_page(path: Path) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks:
         where = f"{path.name}:{block.line}"
-        assert not block.mark or block.file or block.mark == DATA, f"{where}: what is {block.mark!r}?"
-        if not block.file:
-            TRY.get(block.language, lambda *_: None)(block, names, str(path), where)
+        assert not block.mark or block.file, f"{where}: what is {block.mark!r}?"
+        assert block.language in {*TRY, *SHOWN}, f"{where}: who tries {block.language}?"
+        if not block.file and block.language in TRY:
+            TRY[block.language](block, names, str(path), where)
 
 
 def _python(block: Block, names: dict[str, Any], path: str, where: str) -> None:
     code = compile("\n" * block.line + block.body, path, "exec")  # a traceback names the page's line
-    if block.mark != DATA:
-        printed = _printed(exec, code, names)[0]
-        assert block.prints is None or same(printed, block.prints), f"{where} prints\n{printed}"
+    printed, _ = _printed(exec, code, names)
+    assert block.prints is None or same(printed, block.prints), f"{where} prints\n{printed}"
 
 
 def _console(block: Block, names: dict[str, Any], path: str, where: str) -> None:
     for line, shown in block.commands():
         check_shell(line)
         args = rrnn_arguments(line)
-        if args and block.mark != DATA:
+        if args:
             printed, code = _printed(cli.main, args)
             assert code == (2 if shown.startswith("error: ") else 0), f"{where}: {line}\n{printed}"
             assert not shown or same(printed, shown), f"{where}: {line} prints\n{printed}"
@@ -148,7 +148,7 @@ def _shell(block: Block, names: dict[str, Any], path: str, where: str) -> None:
         check_shell(line)
 
 
-DATA = "needs data"
+SHOWN = ("text", "json", "")
 TRY = {"python": _python, "console": _console, "sh": _shell}
 
 

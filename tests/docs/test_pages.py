@@ -70,8 +70,8 @@ def test_blocks() -> None:
         ("```sh\nrrnn lm train --no-such-option 1\n```\n", "2"),
         ("```sh\nmake nonsense\n```\n", "no target"),
         ("```sh\npython benchmarks/none.py\n```\n", "none.py"),
-        ("<!-- neds data -->\n```python\n1\n```\n", "page.md"),
-        ("<!-- needs data -->\n```python\n1 1\n```\n", "syntax"),
+        ("<!-- fiel: a.txt -->\n```text\n1\n```\n", "fiel"),
+        ("```bash\nls\n```\n", "bash"),
     ],
 )
 def test_mistakes_are_found(block: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
