@@ -48,6 +48,14 @@ def test_the_largest_within_the_budget(cell: str, budget: int) -> None:
     assert str(sizes.hidden) in str(sizes) and f"{sizes.parameters:,}" in str(sizes)
 
 
+@pytest.mark.parametrize("hidden", [16, 23, 32, 47])
+def test_a_budget_that_is_met_exactly(hidden: int) -> None:
+    count = count_parameters(1_000, hidden, 2, cell="F")
+    assert solve_hidden(count, 1_000, 2, cell="F").exact == hidden
+    if hidden > 16:
+        assert solve_hidden(count - 1, 1_000, 2, cell="F").exact == hidden - 1
+
+
 def test_any_multiple() -> None:
     sizes = solve_hidden(10_000_000, 10_001, 2, cell="F", multiple=1)
     assert sizes.hidden == sizes.exact == 617
