@@ -228,6 +228,18 @@ def test_data_that_have_gone(text_runs: list[Path], tmp_path: Path) -> None:
     assert "gone.txt" in text and "Configuration" in text
 
 
+def test_a_model_that_cannot_be_explained(text_runs: list[Path], tmp_path: Path) -> None:
+    """Weights that ran away are said to have done so, and the other model is still explained."""
+    folder = copied(text_runs[0], tmp_path)
+    run = Run.open(folder)
+    best = run.load("best")
+    assert best is not None
+    run.save("best", {name: weight * float("nan") for name, weight in best.tensors.items()}, best.meta)
+    text = page([folder, text_runs[1]])
+    assert "Its weights have run away" in Outline(text).text
+    assert 1 <= text.count("<details><summary>Paths and units") <= 3
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -15,7 +15,7 @@ import numpy as np
 
 from rrnn.errors import RRNNError
 from rrnn.interpret import Phrase
-from rrnn.report.explain import Explanation, explain
+from rrnn.report.explain import explain
 from rrnn.report.explain_html import inside, signed, words_line
 from rrnn.report.page_parts import DASH, rows_of, scrolling, swatch
 from rrnn.report.page_runs import Reported
@@ -141,17 +141,22 @@ def _chances(model: TrainedClassifier, examples: Sequence[Example]) -> np.ndarra
 def _example(runs: Sequence[Reported], models: dict[int, TrainedClassifier], example: Example) -> str:
     text = " ".join(example.tokens)
     truth = next(iter(models.values())).labels[example.label]
-    rows = [_explained(runs[i].name, i, explain(model, text), truth) for i, model in models.items()]
+    rows = [_explained(runs[i].name, i, model, text, truth) for i, model in models.items()]
     return f'<article class="example"><h4>Truth: {escape(truth)}</h4>\n' + "\n".join(rows) + "</article>"
 
 
-def _explained(name: str, index: int, e: Explanation, truth: str) -> str:
+def _explained(name: str, index: int, model: TrainedClassifier, text: str, truth: str) -> str:
+    head = f"{swatch(index)}<strong>{escape(name)}</strong>"
+    try:
+        e = explain(model, text)
+    except RRNNError as error:
+        return f'<div class="explained"><p>{head}: <span class="note">{escape(str(error))}</span></p></div>'
     right = e.label == truth
     verdict = f'<span class="{"right" if right else "wrong"}">{"✓ right" if right else "✗ wrong"}</span>'
-    head = f"{swatch(index)}<strong>{escape(name)}</strong> says {escape(e.label)}, {e.probabilities[e.label]:.1%}"
+    says = f"says {escape(e.label)}, {e.probabilities[e.label]:.1%}"
     chances = ", ".join(f"{escape(label)} {p:.1%}" for label, p in e.probabilities.items())
     return (
-        f'<div class="explained"><p>{head} {verdict}</p>\n'
+        f'<div class="explained"><p>{head} {says} {verdict}</p>\n'
         f"{words_line(e, [word.without for word in e.words], SHOWN)}\n"
         f"<details><summary>Paths and units</summary>\n<p>{chances}; the margin of {escape(e.target)} is "
         f"{signed(e.margin)}.</p>\n{inside(e, heading=5)}\n</details></div>"
@@ -168,12 +173,12 @@ class _Weight:
 
 def _phrases(run: Reported, index: int, model: TrainedClassifier, dev: Sequence[Example]) -> str:
     title = f"<h4>{swatch(index)}{escape(run.name)}</h4>"
+    label = model.labels[-1]
     try:
         found = {unit.unit: unit for unit in text_phrases(model, _texts(dev[:PHRASE_TEXTS]), PHRASES)}
+        weights = _weights(model, _texts(_readable(dev)[:RANKED_TEXTS]), label)
     except RRNNError as error:
-        return f'<article>{title}\n<p class="note">{escape(str(error))}.</p></article>'
-    label = model.labels[-1]
-    weights = _weights(model, _texts(_readable(dev)[:RANKED_TEXTS]), label)
+        return f'<article>{title}\n<p class="note">{escape(str(error))}</p></article>'
     ranked = sorted(weights.items(), key=lambda item: -item[1].adds)
     rows = [
         [
