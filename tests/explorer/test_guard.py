@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
 
-from rrnn.explorer.guard import MAX_BODY, allowed_host
+from rrnn.explorer.guard import MAX_BODY, Guard, allowed_host
 
 BODY = {"text": "rrnn-cell 1"}
+JSON = (b"content-type", b"application/json")
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,22 @@ def test_a_large_body_is_refused(client: Any) -> None:
     send = {"headers": {"content-type": "application/json"}}
     assert client.post("/api/design", content=largest, **send).status_code == 422
     assert client.post("/api/design", content=largest + b" ", **send).status_code == 413
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rrnn.explorer.guard.MAX_SECONDS", 0.05)
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        await asyncio.sleep(0.02)
+        return {"type": "http.request", "body": b"{", "more_body": True}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "headers": [(b"host", b"127.0.0.1"), JSON]}
+    asyncio.run(asyncio.wait_for(Guard(None)(scope, receive, send), 5))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 408 and b"sent within" in sent[1]["body"]
 
 
 @pytest.mark.parametrize("path", ["/", "/base.css", "/picture.css", "/logo.svg", "/api/start", "/nothing"])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pages import parse_command
 
-from rrnn.explorer import design, explain, machines, pictures, worker
+from rrnn.explorer import design, explain, guard, machines, pictures, worker
 from rrnn.explorer.jobs import MEMORY
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,6 +30,7 @@ def test_limits_are_those_of_the_code() -> None:
         f"ended after {worker.LIMITS['design']:.0f} s ({worker.LIMITS['explain']:.0f} s for Explain",
         f"more than {MEMORY // 2**30} GB",
         f"A picture gets {pictures.SECONDS:.0f} s",
+        f"at most {guard.MAX_BODY // 1024} KiB, all of it sent within {guard.MAX_SECONDS:.0f} s",
         f"{design.MAX_TEXT:,} characters, {design.MAX_STATES} states and {design.MAX_ARCS} arcs",
         f"WFSAs up to {machines.MAX_STATES} states and {machines.MAX_ARCS:,} arcs",
         f"strings up to {machines.MAX_STRING} symbols, sentences up to {explain.MAX_WORDS} words",

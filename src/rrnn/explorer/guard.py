@@ -7,6 +7,7 @@ There is no CORS. Bodies are small JSON objects.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import socket
@@ -15,6 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 MAX_BODY = 256 * 1024
+MAX_SECONDS = 20.0
+"""Until all of a body is there."""
 
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -57,7 +60,7 @@ class Guard:
 
         try:
             check_request(scope, self.host)
-            body = await _whole_body(receive) if scope["method"] == "POST" else b""
+            body = await _body_in_time(receive) if scope["method"] == "POST" else b""
         except Refused as refused:
             await _answer(send_guarded, refused.status, str(refused))
             return
@@ -117,6 +120,13 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(name)
     except ValueError:
         return None
+
+
+async def _body_in_time(receive: Any) -> bytes:
+    try:
+        return await asyncio.wait_for(_whole_body(receive), MAX_SECONDS)
+    except TimeoutError:
+        raise Refused(408, f"a request's body is sent within {MAX_SECONDS:.0f} s; this one was not") from None
 
 
 async def _whole_body(receive: Any) -> bytes:
