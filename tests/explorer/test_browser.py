@@ -270,6 +270,10 @@ def test_both_schemes_and_widths(visit: Callable[..., Any], scheme: str, width: 
         assert page.evaluate("document.documentElement.scrollWidth") <= width, panel
         assert page.evaluate(FAINT) == [], panel
         assert page.evaluate(NAMELESS) == [], panel
+    # the longest number that is written out does not reach into the path beside it
+    number = page.locator("#units .paths strong").first
+    beside = "e => { e.textContent = '−0.0005127'; return e.scrollWidth <= e.clientWidth; }"
+    assert number.evaluate(beside)
     # no picture is cut off: what does not fit can be scrolled to
     page.click("#tab-design")
     page.select_option("#example", "SoPa4")
