@@ -156,6 +156,24 @@ def test_wrong_text_is_named(text: str, message: str) -> None:
         from_json(text, source="m.json")
 
 
+@pytest.mark.parametrize("count", [2**63, 10**400])
+def test_counts_beyond_int64_are_refused_however_large(count: int) -> None:
+    text = json.dumps(
+        {
+            **{
+                "format": "rrnn-wfsa",
+                "version": 1,
+                "semiring": "counting",
+                "states": ["q"],
+                "alphabet": ["a"],
+            },
+            **{"initial": [[0, 1]], "final": [[0, 1]], "arcs": [[0, 0, 0, count]]},
+        }
+    )
+    with pytest.raises(RRNNError, match=r"to fit an int64; got one of [0-9]+ digits"):
+        from_json(text)
+
+
 def test_counts_beyond_int64_are_refused() -> None:
     text = json.dumps({**GOOD, "semiring": "counting", "arcs": [[0, 0, 1, 2**63]]})
     with pytest.raises(RRNNError, match="int64"):

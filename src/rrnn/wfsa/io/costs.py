@@ -68,7 +68,8 @@ def checked(weight: float, semiring: Semiring, what: str = "weight") -> float:
     """The weight as an element of the semiring that also fits its tensors."""
     value = semiring.check(weight, what)
     if semiring.name == "counting" and value >= 2**63:
-        raise SemiringError(f"a counting {what} must be below 2⁶³ to fit an int64; got {value:.6g}")
+        size = len(str(int(value)))  # perhaps more than a float can hold
+        raise SemiringError(f"a counting {what} must be below 2⁶³ to fit an int64; got one of {size} digits")
     return value
 
 
