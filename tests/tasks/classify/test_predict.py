@@ -148,6 +148,16 @@ def test_mistakes_are_named(model: TrainedClassifier, tmp_path: Path) -> None:
         model.predict([3])  # pyright: ignore[reportArgumentType]
 
 
+def test_no_more_words_are_read_than_in_training() -> None:
+    config = tiny_config(epochs=1, max_tokens=2)
+    model = train(config, data=tiny(config)).model
+    assert model.tokenise("good film, bad") == ["good", "film"]
+    assert (
+        len({model.predict([text])[0].probabilities["yes"] for text in ("good film", "good film bad bad")})
+        == 1
+    )
+
+
 TABLE = 'id;text\n1;"good ; film"\n2;"two\nlines"\n'
 
 

@@ -87,6 +87,11 @@ def test_vectors_fixed_and_tuned(tmp_path: Path) -> None:
     loaded = rrnn.load(tmp_path / "tuned")
     assert not torch.equal(loaded.module.embedding[2:], fixed.vectors[2:])
     assert not (tmp_path / "tuned" / "embedding.safetensors").exists()
+    train(tuned.replace(fine_tune=False), tmp_path / "fixed")
+    torch.testing.assert_close(rrnn.load(tmp_path / "fixed").module.embedding, fixed.vectors)
+    (tmp_path / "fixed" / "embedding.safetensors").unlink()
+    with pytest.raises(RRNNError, match=r"lost its word vectors, embedding\.safetensors"):
+        rrnn.load(tmp_path / "fixed")
 
 
 def test_bad_input_is_named(tmp_path: Path) -> None:
@@ -128,6 +133,10 @@ def test_unseen_labels_of_a_file_to_evaluate(tmp_path: Path) -> None:
     assert skips.counts == {"blank line": 1, "no text": 1}
     with pytest.raises(DataError, match="neither a file nor"):
         labelled_texts(model, "nowhere")
+    table = tmp_path / "t.csv"
+    table.write_text(table.read_text().replace(",neg", ",bad"))
+    with pytest.raises(DataError, match=r"t has changed since .* neg, pos; now it has bad, pos"):
+        labelled_texts(model, "test")
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,11 @@ def labelled_texts(
     """(words, labels' numbers) of a split of the model's own data, or of a file; `skips` counts what is left out."""
     if split in SPLITS:
         dataset = read_dataset(model.config)
+        if dataset.labels != model.labels:
+            raise DataError(
+                f"{dataset.name} has changed since the training, which had the labels {', '.join(model.labels)}; now "
+                f"it has {', '.join(dataset.labels)}. Name a file of labelled texts"
+            )
         examples = getattr(dataset, split)
         if not examples:
             raise DataError(f"{dataset.name} has no {split} examples; name a file of labelled texts")

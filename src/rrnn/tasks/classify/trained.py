@@ -181,6 +181,8 @@ def load_run(run: Run) -> TrainedClassifier:
     vectors = fixed.tensors["embedding"] if fixed else None
     if config.fine_tune:
         vectors = found.tensors["embedding"]
+    elif config.vectors is not None and vectors is None:
+        raise RunError(f"the run in {run.folder} has lost its word vectors, {EMBEDDING}.safetensors")
     try:
         module = TextClassifier(config, len(vocabulary), len(labels), vectors=vectors, cell=cell)
         module.load_state_dict(found.tensors)
