@@ -64,6 +64,13 @@ def test_first_weights_are_the_recipes(cell: str) -> None:
         torch.testing.assert_close(p, q * 3)
 
 
+@pytest.mark.parametrize("cell", ["F", "lstm"])
+def test_a_gain_leaves_biases_alone(cell: str) -> None:
+    model = LanguageModel(WORDS, 8, 2, cell=cell, forget_bias=1.5, rnn_gain=3.0)
+    assert {float(p.max()) for p in model.rnn.parameters() if p.dim() == 1} <= {0.0, 1.5}
+    assert any(float(p.max()) == 1.5 for p in model.rnn.parameters() if p.dim() == 1)
+
+
 def test_output_gate() -> None:
     assert language_cell("F") == get_cell("F+o")
     assert language_cell("F+o") == get_cell("F+o")

@@ -135,6 +135,13 @@ def test_bfloat16_stays_close() -> None:
         assert math.isclose(*losses, rel_tol=0.03)
 
 
+def test_vectors_are_not_rounded() -> None:
+    """Biases are added, not multiplied: bf16 would lose what they learn. (torch's layers want one dtype.)"""
+    task = task_of(config_of("F", layers=2, precision="bf16"))
+    for name, weight in task.store.working.items():
+        assert weight.dtype == (torch.bfloat16 if weight.dim() > 1 else torch.float32), name
+
+
 def test_it_learns_with_every_dropout() -> None:
     config = config_of("B", word_dropout=0.05, locked_dropout=True, shift=True, optimiser="adam")
     assert config.lr == 0.002
