@@ -200,7 +200,9 @@ def test_a_page_is_whole_and_calls_nobody(kind: str) -> None:
     assert not links
     assert text.count("<svg") == (kind != "LSTM")
     for word in found.words:
-        assert f"{word.without:+.2f}".replace("-", "−") in text
+        shown = f"{word.without:+.2f}".replace("-", "−")
+        assert (shown if abs(word.without) >= 0.005 else shown[1:]) in text
+    assert not re.search(r"[+−]0\.0+\b(?!\d)", text)  # zero has no sign
     balance = {
         tag: text.count(f"<{tag}>") + text.count(f"<{tag} ") - text.count(f"</{tag}>")
         for tag in ("p", "span", "table", "td", "section", "h2")

@@ -22,7 +22,8 @@ table { border-collapse: collapse; }
 th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .note { opacity: 0.75; }
-figure { margin: 1rem 0; padding: 0.5rem; background: white; color: black; border-radius: 0.5rem; overflow-x: auto; }
+.paths { min-width: 13rem; }
+figure { margin: 1rem 0; overflow-x: auto; }
 """.strip()
 
 
@@ -117,7 +118,8 @@ def _word(word: Word, value: float, largest: float, least: float) -> str:
 
 def signed(value: float, digits: int = 3) -> str:
     """A number with its sign, as it is printed."""
-    return f"{value:+.{digits}f}".replace("-", "−")
+    text = f"{value:+.{digits}f}".replace("-", "−")
+    return text if text.strip("+−0.") else text[1:]  # zero, after rounding, has no sign
 
 
 def _units(units: Sequence[Unit], target: str) -> str:
@@ -125,8 +127,8 @@ def _units(units: Sequence[Unit], target: str) -> str:
         f"<tr><td>{unit.unit}{' ←' if unit.direction == 'backward' else ''} ({escape(unit.cell)})</td>"
         f'<td class="number">{signed(unit.adds)}</td><td class="number">{signed(unit.score)}</td>'
         f"<td>{'for' if unit.slope > 0 else 'against'} {escape(target)}</td>"
-        f"<td>{_list([(p.text, p.weight) for p in unit.phrases])}</td>"
-        f"<td>{_list([(p.text, p.weight) for p in unit.paths])}{_covered(unit)}</td></tr>"
+        f'<td class="paths">{_list([(p.text, p.weight) for p in unit.phrases])}</td>'
+        f'<td class="paths">{_list([(p.text, p.weight) for p in unit.paths])}{_covered(unit)}</td></tr>'
         for unit in units
     )
     head = "".join(
