@@ -134,8 +134,13 @@ def test_a_damaged_journal_is_named_and_can_be_mended(tmp_path: Path) -> None:
     assert search(where, plain).value == best.value
 
 
-def test_workers_leave_with_who_started_them(tmp_path: Path) -> None:
-    starter = subprocess.Popen([sys.executable, "-c", SEARCH, str(tmp_path)], cwd=Path(__file__).parents[1])
+@pytest.mark.parametrize(
+    "job",
+    ["search(plan, Hanging(folder), workers=2)", "list(side_by_side(Hanging(folder), [{}], processes=2))"],
+)
+def test_workers_leave_with_who_started_them(tmp_path: Path, job: str) -> None:
+    script = f"{SEARCH}    {job}\n"
+    starter = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], cwd=Path(__file__).parents[1])
     try:
         worker = _pid_in(tmp_path / "pid")
         os.kill(worker, 0)
@@ -156,9 +161,10 @@ from pathlib import Path
 from search_objectives import SPACE, Hanging
 from rrnn.tasks.search import Plan
 from rrnn.tasks.search_run import search
+from rrnn.tasks.search_workers import side_by_side
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    search(Plan(str(folder / "journal"), "s", SPACE, 3), Hanging(folder), workers=2)
+    plan = Plan(str(folder / "journal"), "s", SPACE, 3)
 """
 
 

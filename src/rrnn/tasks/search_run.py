@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import threading
 import time
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rrnn.errors import RunError
 from rrnn.tasks.search import LOOK_SECONDS, Objective, Plan, counted, leave_out_the_dead, open_study, work
 from rrnn.tasks.search_space import Setting
-from rrnn.tasks.search_workers import use_one_thread
+from rrnn.tasks.search_workers import begin_process
 
 if TYPE_CHECKING:
     import optuna
@@ -130,17 +129,8 @@ class _Worker:
 
 def _work_alone(plan: Plan, objective: Objective) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it decides
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    use_one_thread()
+    begin_process()
     work(plan, objective)
-
-
-def _leave_with_parent() -> None:
-    """Were it killed, its workers would go on unseen, beside those of the next search."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
 
 
 def _who_died(team: list[_Worker], now: Standing) -> str:

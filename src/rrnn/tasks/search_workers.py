@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rrnn.errors import RunError
 
@@ -39,7 +40,7 @@ def _pool(processes: int, threads: int) -> Executor:
         return ThreadPoolExecutor(threads)
     # A forked child of a process that used OpenMP or CUDA is not to be trusted with either.
     spawn = multiprocessing.get_context("spawn")
-    return ProcessPoolExecutor(processes, mp_context=spawn, initializer=use_one_thread)
+    return ProcessPoolExecutor(processes, mp_context=spawn, initializer=begin_process)
 
 
 @contextmanager
@@ -67,8 +68,17 @@ _COUNTING = threading.Lock()
 _wanting, _before = 0, 1
 
 
-def use_one_thread(*_: Any) -> None:
-    """In a worker process: as many threads as cores in each would only wait for one another."""
+def begin_process() -> None:
+    """First thing in a worker process."""
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(1)  # as many as cores in each would only wait for one another
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    """Were it killed, its workers would go on unseen, beside those that it has when it is started again."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)

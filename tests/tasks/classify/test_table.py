@@ -55,6 +55,17 @@ def test_runs_stand_beside_the_paper(tmp_path: Path) -> None:
     assert json.loads(json.dumps(to_json(list(rows.values()))))[0]["data"] == "amazon"
 
 
+def test_only_seeds_that_both_have_are_compared(tmp_path: Path) -> None:
+    for seed in (0, 1, 2):
+        add_run(tmp_path / f"f-{seed}", "F", seed, 80.0 + seed)
+    for seed, test in ((3, 10.0), (2, 81.0), (1, 80.0)):
+        add_run(tmp_path / f"lstm-{seed}", "LSTM", seed, test)
+    rows = {(row.data, row.model): row for row in table_of([tmp_path, tmp_path / "f-0"])}
+    found = rows["sst", "F"].difference
+    assert found is not None and (found.seeds, found.mean, found.low, found.high) == (2, 1.0, 1.0, 1.0)
+    assert rows["sst", "F"].test == 81  # of all its seeds
+
+
 def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no finished training"):
         table_of([tmp_path])

@@ -82,7 +82,7 @@ def test_vectors_fixed_and_tuned(tmp_path: Path) -> None:
     assert "vectors for 2 of" in fixed.about[1]
     whole = prepare(fixed.config.replace(vector_words="all"))
     assert "never" in whole.vocabulary
-    tuned = fixed.config.replace(fine_tune=True, epochs=1)
+    tuned = fixed.config.replace(fine_tune=True, epochs=1, embedding_size=None)
     train(tuned, tmp_path / "tuned")
     loaded = rrnn.load(tmp_path / "tuned")
     assert not torch.equal(loaded.module.embedding[2:], fixed.vectors[2:])

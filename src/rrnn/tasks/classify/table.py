@@ -78,7 +78,7 @@ def table_of(folders: Sequence[str | Path], reference: str = "LSTM") -> list[Row
     for path, result in find_results(folders):
         model = _zoo_name(result.cell)
         twin = where.setdefault((result.data, model, result.seed), path)
-        if twin is not path:
+        if twin.resolve() != path.resolve():  # a folder may be named twice
             raise RunError(
                 f"{twin} and {path} are both {model} on {result.data} with seed {result.seed}: name one"
             )
