@@ -94,8 +94,17 @@ def test_a_killed_workers_trial_is_done_anew(tmp_path: Path) -> None:
     trials = open_study(where).get_trials()
     killed = [t for t in trials if "left_out" in t.user_attrs and t.state.name == "FAIL"]
     assert [t.user_attrs["left_out"] for t in killed] == ["its worker was killed"]
-    done = sorted(t.params["x"] for t in trials if t.state.name == "COMPLETE")
-    assert done == sorted(draw_setting(SPACE, 0, number)["x"] for number in range(4))  # the killed one's, too
+    assert _settings_done(where) == list(range(4))  # the killed one's, too
+    search(more := plan(tmp_path, trials=5), plain)
+    assert _settings_done(more) == list(
+        range(5)
+    )  # one more: trials' numbers are no longer those of their settings
+
+
+def _settings_done(where: Plan) -> list[int]:
+    numbers = {draw_setting(SPACE, 0, number)["x"]: number for number in range(10)}
+    trials = open_study(where).get_trials()
+    return sorted(numbers[t.params["x"]] for t in trials if t.state.name == "COMPLETE")
 
 
 def test_a_worker_elsewhere_is_given_up_when_it_is_silent(
