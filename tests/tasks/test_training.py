@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_task import STEPS, ToyTask, train
+from toy_task import CONFIG, STEPS, ToyTask, train
 
 from rrnn.errors import RunError
 from rrnn.tasks.parallel import Group
@@ -92,6 +92,16 @@ def test_a_damaged_best_is_said(tmp_path: Path) -> None:
     notes = Notes()
     train(tmp_path / "run", epochs=2, progress=notes)
     assert any("best.previous.safetensors, is used" in note for note in notes.heard)
+
+
+def test_a_best_of_epochs_to_come_gives_way(tmp_path: Path) -> None:
+    """A process killed between the two writes leaves a `best` newer than `last`; on a GPU it may not come again."""
+    ours = train(tmp_path / "run", epochs=2).best
+    assert ours is not None
+    with Run.create(tmp_path / "run", {**CONFIG, "epochs": 3}, "cell text", resume=True) as run:
+        run.save("best", ours.weights, {"epoch": 3, "value": -1.0})
+    best = train(tmp_path / "run", epochs=2).best
+    assert best is not None and (best.epoch, best.value) == (ours.epoch, ours.value)
 
 
 def test_a_lost_best(tmp_path: Path) -> None:

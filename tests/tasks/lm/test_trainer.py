@@ -286,6 +286,18 @@ def test_the_mean_from_an_epoch_on(first: int) -> None:
     torch.testing.assert_close(task.store.named("averages", 0)["bias"], mean, rtol=1e-4, atol=1e-6)
 
 
+def test_a_mean_that_dev_began_goes_on() -> None:
+    task = task_of(config_of(asgd_after=1))
+    for epoch in (1, 2):
+        task.end_epoch(epoch, {"ppl": 5.0})
+    resumed = task_of(task.config)
+    assert "tail" not in resumed.averages.ready
+    resumed.load_state(*task.state())
+    assert "tail" in resumed.averages.ready
+    run(resumed, 3)
+    assert resumed.averages.counters[1] == resumed.averages.counters[0] > 0
+
+
 def test_the_best_kind_of_weights_counts() -> None:
     task = task_of(config_of(lr=0.5, emas=(0.9, 0.5), asgd_after=1))
     run(task, 1)
