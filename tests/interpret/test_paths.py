@@ -116,6 +116,18 @@ def test_what_a_path_says() -> None:
     json.dumps(found.to_json(), allow_nan=False)
 
 
+def test_of_equal_paths_the_one_that_entered_first_comes_first() -> None:
+    """Self-loops before arcs, as a recurrence has them: the gates are open, and all words weigh the same."""
+    layer = zoo.layer("B-max-plus", 4, 1)
+    with torch.no_grad():
+        for number in layer.parameters():
+            number.zero_()
+        layer.layers[0].get_parameter("cells.0.bias.f").fill_(1e3)
+    reading = read(layer, torch.zeros(3, 4), ["a", "b", "c"])
+    assert [path.text for path in k_best(reading, 3)[0].paths] == ["a", "b", "c"]
+    assert best_paths(reading)[0].paths[0].text == "a"
+
+
 @pytest.mark.parametrize("name", ["F", "real-1", "max-plus-1"])
 def test_a_batch_is_its_sentences_in_both_directions(name: str) -> None:
     rnn, x, lengths = make_layer(name, bidirectional=True), inputs(4, 3, 4), [4, 1, 3]
