@@ -72,6 +72,13 @@ def test_cost_grows_with_the_length_not_its_square() -> None:
     assert taken[1] < 2.2 * taken[0]
 
 
+def test_a_token_without_which_nothing_is_found_either_has_no_effect() -> None:
+    """A pattern of three words in two: −∞ with each token and without it."""
+    layer = randomised(zoo_layer("SoPa3", 4, 3, self_loops=False, epsilon=False, dtype=torch.float64))
+    found = leave_one_out(read(layer, inputs(2, 4)))
+    assert found.score.isinf().all() and (found.effect == 0).all()
+
+
 def test_json() -> None:
     layer = make_layer("B-max-plus")
     found = leave_one_out(read(layer, inputs(1, 4), ["a"]))  # nothing is left: −∞

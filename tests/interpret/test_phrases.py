@@ -13,6 +13,7 @@ import torch
 from interpret_twins import entries, listed
 from layer_cases import CASES, inputs, make_layer, randomised
 
+from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
 from rrnn.errors import AutomatonError
 from rrnn.interpret import Path, Reading, UnitPhrases, phrases, read
 from rrnn.interpret.ranks import rank
@@ -103,6 +104,30 @@ def test_they_are_the_strongest_of_all(name: str) -> None:
     expected = by_hand(layer, 1, SENTENCES)
     for top in (1, 4, 99):
         check(phrases(reading_of(layer, SENTENCES), top)[1], expected, top)
+
+
+def test_negative_weights_of_initial_and_final_states_change_signs() -> None:
+    fade = sigmoid(linear("f", bias=True))
+    cell = (
+        Cell("signed", semiring="real")
+        .initial("q0", parameter("l"))
+        .loop("q0", one)
+        .arc("q0", "q1", linear("u1"))
+        .loop("q1", fade)
+        .arc("q1", "q2", linear("u2"))
+        .loop("q2", fade)
+        .final("q1", parameter("p1"))
+        .final("q2", parameter("p2"))
+        .output(tanh("score"))
+    )
+    layer = randomised(RationalRNN(cell, 4, 2, dtype=torch.float64))
+    numbers = {"l": (-1.2, 0.8), "p1": (-0.5, -0.9), "p2": (0.7, -1.1)}
+    with torch.no_grad():
+        for name, values in numbers.items():
+            layer.layers[0].get_parameter(f"cells.0.parameter.{name}").copy_(torch.tensor(values))
+    found = phrases(reading_of(layer, SENTENCES), 99)
+    for unit in (0, 1):
+        check(found[unit], by_hand(layer, unit, SENTENCES), 99)
 
 
 def test_backwards() -> None:
