@@ -61,6 +61,10 @@ def test_a_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert search(plan(tmp_path, trials=6), failing) == best  # nothing was left to do
 
 
+def test_among_equals_the_first_is_the_best(tmp_path: Path) -> None:
+    assert search(plan(tmp_path, trials=3), lambda _: (1.0, {})).number == 0
+
+
 def test_tpe(tmp_path: Path) -> None:
     assert 0 <= search(plan(tmp_path, trials=12, sampler="tpe"), plain).value <= 1
 
