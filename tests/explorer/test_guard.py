@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rrnn.explorer.guard import MAX_BODY, Guard, allowed_host
+from rrnn.explorer.guard import MAX_BODY, Guard, Refused, allowed_host, check_request
 
 BODY = {"text": "rrnn-cell 1"}
 JSON = (b"content-type", b"application/json")
@@ -52,6 +52,13 @@ def test_a_foreign_host_is_refused_everywhere(client: Any, path: str) -> None:
     assert client.get(path, headers={"host": "127.0.0.1:8765"}).status_code == (
         404 if path == "/nothing" else 200
     )
+
+
+@pytest.mark.parametrize("hosts", [[], [b"127.0.0.1", b"evil.example"], [b"127.0.0.1", b"127.0.0.1"]])
+def test_a_request_names_one_host(hosts: list[bytes]) -> None:
+    """Servers may let through what the protocol forbids."""
+    with pytest.raises(Refused, match="its own address only"):
+        check_request({"method": "GET", "headers": [(b"host", host) for host in hosts]}, "127.0.0.1")
 
 
 @pytest.mark.parametrize(
