@@ -119,6 +119,21 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
     assert "device is cpu, cuda or auto" in message(device="tpu9")
 
 
+def test_confusion_has_a_row_for_each_true_label() -> None:
+    config = tiny_config(epochs=1)
+    model = train(config, data=tiny(config)).model
+    texts, taken = [["good"], ["bad", "film"], ["dull"]], []
+    for text in texts:
+        taken.append(model.labels.index(str(model.predict([" ".join(text)])[0].label)))
+    truth = [1 - taken[0], *taken[1:]]
+    counts = [[0, 0], [0, 0]]
+    for right, ours in zip(truth, taken, strict=True):
+        counts[right][ours] += 1
+    found = evaluate(model, texts, truth)
+    assert found.confusion == counts
+    assert found.accuracy == pytest.approx(200 / 3)
+
+
 def test_unseen_labels_of_a_file_to_evaluate(tmp_path: Path) -> None:
     config = tiny_config(data=str(write_table(tmp_path / "t.csv")), epochs=1)
     model = train(config).model
