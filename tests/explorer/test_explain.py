@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from rrnn.explorer.explain import MAX_TEXT, MAX_WORDS
 from rrnn.report.explain import explain
+from rrnn.tasks.classify.trained import load_run
 from rrnn.tasks.load import load
 from rrnn.zoo import get_cell
 
@@ -112,3 +114,18 @@ def test_damaged_runs_say_so(client: Any, trained: Path) -> None:
     finally:
         for folder in folders:
             shutil.rmtree(folder)
+
+
+def test_a_run_that_was_trained_further_is_read_again(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rrnn.explorer import explain as module
+
+    folder, loads = trained / "F", []
+    monkeypatch.setattr(module, "load_run", lambda run: loads.append(run) or load_run(run))
+    module._model.cache_clear()
+    for _ in range(2):
+        module.explain(str(folder), "not good", None)
+    assert len(loads) == 1
+    written = (folder / "best.safetensors").stat().st_mtime_ns
+    os.utime(folder / "best.safetensors", ns=(written + 10**9, written + 10**9))
+    module.explain(str(folder), "not good", None)
+    assert len(loads) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -135,6 +136,22 @@ def test_a_failed_start_is_tried_again(
         found = [client.get("/api/start") for _ in range(2)]
     assert sorted(answer.status_code for answer in found) in ([200, 200], [200, 422])  # whoever comes first
     assert found[-1].json() == {"cells": []}
+
+
+def test_a_worker_whose_server_is_gone_ends_itself() -> None:
+    """Nobody is there to end it: its pipes stay open, and its job's time has run out before it began."""
+    line = json.dumps({"job": "start", "arguments": {}, "limit": 0.001 - jobs.GRACE})
+    command = [sys.executable, "-m", "rrnn.explorer.jobs"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdin and process.stdout
+        try:
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "ready\n" and process.stdout.read() == ""
+            assert process.wait(30) != 0
+        finally:
+            process.kill()
 
 
 def test_an_answer_for_a_fault_has_no_trace(

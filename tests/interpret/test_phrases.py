@@ -181,6 +181,24 @@ def test_windows_see_what_stands_before() -> None:
             assert phrase.weight == pytest.approx(u[-1, 0, found.unit].item())
 
 
+def test_a_wording_that_weighs_otherwise_elsewhere_is_listed_where_it_is_strongest() -> None:
+    layer = make("windowed")
+    sentences = [[before, "d"] for before in "abc"]
+    whole = phrases(reading_of(layer, sentences), 99)
+    singly = phrases([reading_of(layer, [words]) for words in sentences], 99)
+    for found, same_found in zip(whole, singly, strict=True):
+        u = [read(layer, vectors(words), words).parts[0] for words in sentences]
+        weights = [next(w for _, _, m, w in part.graph if m.enters)[1, 0, found.unit].item() for part in u]
+        for some, those in ((found.positive, same_found.positive), (found.negative, same_found.negative)):
+            assert [(p.text, p.weight, p.sentence) for p in some] == [
+                (p.text, pytest.approx(p.weight), p.sentence) for p in those
+            ]
+        for sign, some in ((1, found.positive), (-1, found.negative)):
+            best = max((w * sign, b) for b, w in enumerate(weights))
+            listed_ = [(p.weight * sign, p.sentence) for p in some if p.text == "d"]
+            assert listed_ == ([(pytest.approx(best[0]), best[1])] if best[0] > 0 else [])
+
+
 def test_a_thousand_sentences_and_150_units_take_seconds() -> None:
     """Processor time, which other work on the machine does not change; ten seconds on two cores are asked for."""
     layer, x = zoo_layer("F", 20, 150), inputs(1000, 20, dtype=torch.float32)
