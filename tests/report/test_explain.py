@@ -196,6 +196,7 @@ def test_a_page_is_whole_and_calls_nobody(kind: str) -> None:
     found = explain(model, hostile)
     text = page([(hostile, found)], None if kind == "LSTM" else zoo.get_cell("F"))
     assert "<script" not in text and "&lt;script&gt;" in text
+    assert not re.search(r"<(?![a-z/!])|&(?!#?\w+;)", text)  # words may come apart: no bare < or & either
     links = re.findall(r"""(?:src|href)\s*=|url\(|@import|https?://(?!www\.w3\.org/)""", text)
     assert not links
     assert text.count("<svg") == (kind != "LSTM")
