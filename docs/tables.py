@@ -158,6 +158,16 @@ def lm_speed() -> str:
     return table(head, body)
 
 
+@named
+def lm_cpu() -> str:
+    found = [r for r in rows("lm-cpu") if r["threads"] == 2]
+    whole = next(r["ms"] for r in found if r["part"] == "whole step")
+    body = (
+        (r["part"], f"{r['ms']:.0f}", f"{100 * r['ms'] / whole:.0f} %", f"{r['ratio']:.2f}×") for r in found
+    )
+    return table("part of a step | ms: | share: | the LSTM's time over it:", body)
+
+
 def number(value: float | None, digits: int = 1) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
