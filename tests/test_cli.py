@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -135,6 +137,15 @@ def test_closed_pipe_is_quiet() -> None:
     process.stderr.close()
     assert process.wait() == 141
     assert err == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_and_a_closed_output() -> None:
+    command = f"{shlex.quote(sys.executable)} -m rrnn --version"
+    full = subprocess.run(f"{command} > /dev/full", shell=True, capture_output=True, text=True)
+    assert (full.returncode, full.stderr) == (2, "error: standard output: No space left on device\n")
+    closed = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True)
+    assert (closed.returncode, closed.stderr) == (0, "")
 
 
 def test_help_is_quick_and_light() -> None:

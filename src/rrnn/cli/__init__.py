@@ -7,6 +7,7 @@ or None for success. Its module is imported only when the command runs, so that 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -59,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code, which is 2 for a user's mistake."""
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()  # here, so that a closed pipe is met while we can still answer it
+        if sys.stdout is not None:  # as under `>&-`
+            sys.stdout.flush()  # here, so that a closed pipe is met while we can still answer it
         return code
     except RRNNError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -67,14 +69,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader (`| head`) has what it wanted. Python flushes stdout once more at exit: give it a sink.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _sink_output()  # the reader (`| head`) has what it wanted
         return BROKEN_PIPE
     except OSError as error:
         if error.filename is None:  # not about a file the user named
-            raise
-        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+            if error.errno != errno.ENOSPC:
+                raise
+            _sink_output()
+        print(f"error: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         return USAGE_ERROR
+
+
+def _sink_output() -> None:
+    """Python flushes stdout once more at exit, and would fail once more."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: list[str]) -> int:
