@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import torch
 from cuda_timing import describe, hardware, in_parallel
-from lm import BATCH, LSTM, STEPS, WORDS, config_of
+from lm import BATCH, LSTM, STEPS, WORDS, closest_hidden, config_of
 from results import Row, print_table, write
 from torch import Tensor
 
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.model import model_of
-from rrnn.tasks.lm.sizes import count_parameters, solve_hidden
+from rrnn.tasks.lm.sizes import count_parameters
 from rrnn.tasks.lm.trainer import LanguageTask
 
 DEVICE = "cuda"
@@ -45,11 +45,7 @@ class Case(NamedTuple):
             return self.hidden
         other = next(case for case in CASES if case.name == self.like)
         budget = count_parameters(WORDS, other.size(), other.layers, cell=other.cell)
-        below = solve_hidden(budget, WORDS, self.layers, cell=self.cell).hidden
-        return min(
-            (below, below + 16),
-            key=lambda hidden: abs(count_parameters(WORDS, hidden, self.layers, cell=self.cell) - budget),
-        )
+        return closest_hidden(budget, WORDS, self.layers, self.cell)
 
     def config(self, precision: str) -> LMConfig:
         return config_of(self.cell, self.layers, self.size(), precision=precision)

@@ -21,7 +21,7 @@ from results import Row, best_of, print_table, write
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.loss import plain_loss, tied_loss
 from rrnn.tasks.lm.model import LanguageModel, model_of
-from rrnn.tasks.lm.sizes import solve_hidden
+from rrnn.tasks.lm.sizes import count_parameters, solve_hidden
 from rrnn.tasks.lm.trainer import LanguageTask
 
 WORDS, STEPS, BATCH = 10_001, 35, 32
@@ -34,6 +34,16 @@ def config_of(cell: str, layers: int, hidden: int, **options: object) -> LMConfi
     return LMConfig(cell=cell, layers=layers, hidden=hidden, batch=BATCH, bptt=STEPS, **options).resolved(
         hidden
     )  # pyright: ignore[reportArgumentType]
+
+
+def closest_hidden(budget: int, words: int, layers: int, cell: str) -> int:
+    """The multiple of 16 that comes closest to a number of parameters."""
+    below = solve_hidden(budget, words, layers, cell=cell).hidden
+
+    def miss(hidden: int) -> int:
+        return abs(count_parameters(words, hidden, layers, cell=cell) - budget)
+
+    return min((below, below + 16), key=miss)
 
 
 def equal_lstm(parameters: int, layers: int, multiple: int = 1) -> int:

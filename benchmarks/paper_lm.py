@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lm import closest_hidden
 from results import meta, print_table
 
 from rrnn.errors import RRNNError
 from rrnn.tasks.data.corpus import load_corpus
 from rrnn.tasks.lm.config import FACTS, LMConfig, preset
-from rrnn.tasks.lm.sizes import count_parameters, solve_hidden
 from rrnn.tasks.lm.table import PAPER, M, PaperRow
 from rrnn.tasks.lm.train import RESULT, train
 
@@ -38,12 +38,7 @@ ROWS = {
 
 def hidden_of(row: PaperRow, words: int) -> int:
     """The multiple of 16 that comes closest to the budget."""
-    below = solve_hidden(row.budget, words, row.layers, cell=row.cell).hidden
-
-    def miss(hidden: int) -> int:
-        return abs(count_parameters(words, hidden, row.layers, cell=row.cell) - row.budget)
-
-    return min((below, below + 16), key=miss)
+    return closest_hidden(row.budget, words, row.layers, row.cell)
 
 
 def config_of(row: PaperRow, seed: int, changes: dict[str, Any]) -> LMConfig:

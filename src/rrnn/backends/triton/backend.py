@@ -7,7 +7,6 @@ import importlib.util
 import os
 from functools import cache, lru_cache
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ MANY = 64  # rows from which torch's reduction is quicker than the parameters' k
 
 
 @cache
-def _installed() -> bool:
+def installed() -> bool:
     """Asked at every call of a layer, and looking it up takes a tenth of a millisecond."""
     return importlib.util.find_spec("triton") is not None
 
@@ -65,7 +64,7 @@ class Triton(Backend):
     gives_parameter_gradients = True
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
-        if not _installed():
+        if not installed():
             return "the triton package is not installed"
         if device.type != "cuda" and not (device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"):
             return f"it runs on CUDA devices, not on {device.type}"
@@ -96,13 +95,13 @@ class Triton(Backend):
             final.copy_(state)
             return final, saved
         chunk, chunks = how.cut(steps, every, bool(program.states))
-        grid, joins = (-(-units // how.block), batch, chunks), how.options(MASKED=None)
+        grid = (-(-units // how.block), batch, chunks)
         common, sizes = how.options(MASKED=mask is not None), (steps, batch, units, chunk)
         strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1)]
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
         kept, last = final if saved is None else saved, (*strides, *_strides(out, 0, 1), *sizes)
         keys = len(scan_form(program).carried) if chunks > 1 else 0
-        with _on(x.device):
+        with on_device(x.device):
             if chunks > 1 and how.chained:
                 line, many = _chain(keys, chunks, state), grid[0] * batch * chunks
                 kernels.chained[(many,)](
@@ -114,6 +113,7 @@ class Triton(Backend):
                 entries = state.new_empty(chunks, keys, batch, units)
                 starts = state.new_empty(chunks, *state.shape)
                 kernels.summary[grid](x, params, bits, there, entries, *strides, *sizes, **common)
+                joins = how.options(MASKED=None)
                 kernels.join[grid[:2]](state, entries, starts, final, batch, units, chunks, 1, **joins)
             kernels.forward[grid](x, params, starts, bits, there, out, final, kept, *last, **common)
         return final, saved
@@ -146,14 +146,14 @@ class Triton(Backend):
             return torch.zeros_like(params), first.copy_(grad_state)
         chunk, chunks = how.cut(steps, every, bool(program.states))
         partial = first.new_empty(chunks, sums, batch, units)
-        grid, joins = (-(-units // how.block), batch, chunks), how.options(MASKED=None)
+        grid = (-(-units // how.block), batch, chunks)
         common, sizes = how.options(MASKED=mask is not None), (steps, batch, units, chunk)
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
         strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1), *_strides(go, 0, 1)]
         read, written = (x, params, bits, there, saved, go), (grad_x, x if grad_inp is None else grad_inp)
         last = (*strides, *_strides(grad_x, 0, 1, 2), *_strides(grad_inp, 0, 1), *sizes)
         keys = len(reverse_scan_form(program).carried) + len(program.states) if chunks > 1 else 0
-        with _on(x.device):
+        with on_device(x.device):
             if chunks > 1 and how.chained:
                 line, many = _chain(keys, chunks, first), grid[0] * batch * chunks
                 kernels.reverse_chained[(many,)](
@@ -165,6 +165,7 @@ class Triton(Backend):
                 entries = first.new_empty(chunks, keys, batch, units)
                 ends = first.new_empty(chunks, *grad_state.shape)
                 kernels.reverse_summary[grid](*read, entries, *strides, *sizes, **common)
+                joins = how.options(MASKED=None)
                 kernels.reverse_join[grid[:2]](
                     grad_state, entries, ends, first, batch, units, chunks, -1, **joins
                 )
@@ -185,5 +186,6 @@ class Triton(Backend):
         return grad
 
 
-def _on(device: torch.device) -> Any:
+def on_device(device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Triton launches on the current device, wherever the tensors are."""
     return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()

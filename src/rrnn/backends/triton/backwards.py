@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rrnn.backends.triton.chain import CHAIN, PLACE, gather, pass_on, publish
+from rrnn.backends.triton.chain import CHAIN, PLACE, join
 from rrnn.backends.triton.kernel import Kernel, is_const, whole
 from rrnn.backends.triton.walk import Walk
 from rrnn.ir import Op, Program, adjoint, reverse_scan_form
@@ -191,11 +191,9 @@ class Backwards(Walk):
 
     def reverse_chained(self) -> str:
         """All three in one kernel; the second walk reads from the L2 what the first has read."""
-        k, keys = Kernel(), self._reverse_keys()
+        k = Kernel()
         self._summarise(k)
-        publish(k, "entries", "place", {e: f"m_{i}_{j}" for e, (i, j) in enumerate(keys)})
-        gather(k, self.S, keys, self._apply, "ends")
-        pass_on(k, self.S, self._apply)
+        join(k, self.S, self._reverse_keys(), self._apply, "ends")
         k(*(f"g{s} = z{s}" for s in range(self.S)))
         self._recur(k, again=True)
         place = PLACE.format(chunk="chunks - 1 - place")

@@ -37,7 +37,14 @@ def words(chunks: int, keys: int, states: int) -> int:
     return chunks * keys + (chunks // GROUP + 1) * states
 
 
-def publish(k: Kernel, where: str, row: str, values: dict[int, str]) -> None:
+def join(k: Kernel, states: int, keys: list[tuple[int, int]], apply: Apply, first: str) -> None:
+    """z: the states before this chunk, whose transition is m_{i}_{j}. `first`: where the very first states are."""
+    _publish(k, "entries", "place", {e: f"m_{i}_{j}" for e, (i, j) in enumerate(keys)})
+    _gather(k, states, keys, apply, first)
+    _pass_on(k, states, apply)
+
+
+def _publish(k: Kernel, where: str, row: str, values: dict[int, str]) -> None:
     """values: index → name, stored in row `row` of as many."""
     for e, name in values.items():
         bits = f"tl.where({name} == {name}, {name}.to(tl.int32, bitcast=True), {_NAN})"
@@ -55,7 +62,7 @@ def _wait(k: Kernel, asked: dict[str, tuple[str, str]]) -> None:
     k.depth -= 1
 
 
-def gather(k: Kernel, states: int, keys: list[tuple[int, int]], apply: Apply, first: str) -> None:
+def _gather(k: Kernel, states: int, keys: list[tuple[int, int]], apply: Apply, first: str) -> None:
     """z: the states before this chunk."""
     k(f"group = place // {GROUP}", f"before = place % {GROUP}")
     k(*(f"z{s} = tl.zeros([BLOCK], tl.float32)" for s in range(states)))
@@ -84,10 +91,10 @@ def gather(k: Kernel, states: int, keys: list[tuple[int, int]], apply: Apply, fi
     k.depth -= 1
 
 
-def pass_on(k: Kernel, states: int, apply: Apply) -> None:
+def _pass_on(k: Kernel, states: int, apply: Apply) -> None:
     """The last of a group gives the next group its states."""
     k(f"if before == {GROUP - 1}:")
     k.depth += 1
     apply(k, lambda i, j: f"m_{i}_{j}")
-    publish(k, "carry", "group + 1", {s: f"n{s}" for s in range(states)})
+    _publish(k, "carry", "group + 1", {s: f"n{s}" for s in range(states)})
     k.depth -= 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rrnn.backends.triton.chain import CHAIN, PLACE, gather, pass_on, publish
+from rrnn.backends.triton.chain import CHAIN, PLACE, join
 from rrnn.backends.triton.kernel import OPS, Kernel, is_const, number, whole
 from rrnn.backends.triton.walk import Walk
 from rrnn.ir import Program, scan_form
@@ -149,11 +149,9 @@ class Forwards(Walk):
 
     def chained(self) -> str:
         """All three in one kernel; the second walk reads from the L2 what the first has read."""
-        k, keys = Kernel(), self._keys()
+        k = Kernel()
         self._summarise(k)
-        publish(k, "entries", "place", {e: f"m_{i}_{j}" for e, (i, j) in enumerate(keys)})
-        gather(k, self.S, keys, self._apply, "starts")
-        pass_on(k, self.S, self._apply)
+        join(k, self.S, self._keys(), self._apply, "starts")
         k.units(self.program, unit_values(self.program))
         self._recur(k, again=True)
         place = PLACE.format(chunk="place")

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager, nullcontext
-from importlib.util import find_spec
 
 import torch
+
+from rrnn.backends.triton.backend import installed, on_device
 
 WARM_UP = 1  # calls before a capture: kernels are compiled, libraries have their workspaces
 
 
 def has_kernels(device: torch.device) -> bool:
     """Whether `rrnn.tasks.lm.kernels` run there; torch ops stand in for them."""
-    return device.type == "cuda" and find_spec("triton") is not None
-
-
-def on(device: torch.device) -> AbstractContextManager[object]:
-    """Triton launches on the current device, wherever the tensors are."""
-    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    return device.type == "cuda" and installed()
 
 
 class Steps:
@@ -41,7 +36,7 @@ class Steps:
         if (graph := self._graphs.get(key)) is not None:
             return graph.replay()
         calls = self._calls[key] = self._calls.get(key, 0) + 1
-        with on(self.device):
+        with on_device(self.device):
             if calls <= WARM_UP:
                 return self._beside(function)
             graph = torch.cuda.CUDAGraph()

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.tasks.lm.graph import has_kernels, on
+from rrnn.backends.triton.backend import on_device
+from rrnn.tasks.lm.graph import has_kernels
 
 CHUNK = 1 << 19  # numbers that a CPU's core keeps close
 AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of it on a CPU
@@ -95,7 +96,7 @@ def kernel_rows(
     whole = logits.shape[1] <= WHOLE
     block = 1 << math.ceil(math.log2(logits.shape[1])) if whole else BLOCK
     run: Any = kernels.softmax_rows[(len(logits),)]
-    with on(logits.device):
+    with on_device(logits.device):
         run(
             logits,
             bias,
@@ -155,7 +156,7 @@ def add_rows(table: Tensor, words: Tensor, rows: Tensor, kernels: bool | None = 
 
     width, block = rows.shape[1], 256
     run: Any = kernel[(len(words), -(-width // block))]
-    with on(table.device):
+    with on_device(table.device):
         run(table, words, rows, width, BLOCK=block, num_warps=2)
 
 

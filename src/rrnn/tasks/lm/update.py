@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrnn.backends.triton.backend import on_device
 from rrnn.tasks.lm.averaging import Averages
-from rrnn.tasks.lm.graph import has_kernels, on
+from rrnn.tasks.lm.graph import has_kernels
 from rrnn.tasks.lm.weights import Weights
 
 PROGRAMS = 256  # that share a segment's norm
@@ -50,7 +51,7 @@ class Updater:
         """`gradients` are flat, one a segment (`Weights.gather`); they may be overwritten."""
         self.averages.count()
         if self.kernels:
-            with on(self.control.device):
+            with on_device(self.control.device):
                 self._with_kernels(gradients)
         else:
             self._with_torch(gradients)
