@@ -199,7 +199,7 @@ def classification() -> str:
     body = (
         (
             r["dataset"],
-            r["model"],
+            f"{r['model']}, {r['label']}" if r.get("label") else r["model"],
             f"{number(r['mean'])} ± {number(r['std'])}",
             r["seeds"],
             r.get("trials", ""),

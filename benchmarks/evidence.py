@@ -1,0 +1,96 @@
+"""A file of trainings: a line of JSON for what they share, then one for each, appended when it ends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rrnn.errors import RunError
+
+Line = dict[str, Any]
+
+
+@dataclass
+class Evidence:
+    """The first of `lines` is the head: what must be the same whenever trainings are added, and facts."""
+
+    path: Path
+    lines: list[Line]
+
+    @classmethod
+    def read(cls, path: Path) -> Evidence:
+        """A last line that was not written to its end is left out."""
+        whole = path.read_bytes().rpartition(b"\n")[0]
+        try:
+            return cls(path, [json.loads(line) for line in whole.splitlines()])
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: {error}. Cut it before the broken line") from None
+
+    @classmethod
+    def open(cls, path: Path, head: Line, facts: Line) -> Evidence:
+        """To add to it. A file whose head says otherwise is of other trainings."""
+        head = json.loads(json.dumps(head))
+        found = cls.read(path) if path.exists() else cls(path, [])
+        if found.lines:
+            found._check_head(head)
+            with path.open("r+b") as file:  # so that what is appended begins a line of its own
+                file.truncate(path.read_bytes().rfind(b"\n") + 1)
+        else:
+            path.write_bytes(b"")
+            found.append(head | facts)
+        return found
+
+    def _check_head(self, head: Line) -> None:
+        was = {key: self.head.get(key) for key in head}
+        flat = [_flat(one) for one in (was, head)]
+        keys = [key for key in {**flat[0], **flat[1]} if flat[0].get(key) != flat[1].get(key)]
+        if keys:
+            changes = ", ".join(f"{key} {flat[0].get(key)!r}, not {flat[1].get(key)!r}" for key in keys)
+            raise RunError(
+                f"{self.path} was begun with other options: {changes}. Give this variant a --label of its own, or "
+                "move the file away"
+            )
+
+    @property
+    def head(self) -> Line:
+        return self.lines[0]
+
+    def append(self, line: Line) -> None:
+        with self.path.open("ab") as file:
+            file.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
+        self.lines.append(line)
+
+    def has(self, key: Line) -> bool:
+        return any(key.items() <= {k: line.get(k) for k in key}.items() for line in self.lines)
+
+    def settings(self) -> list[Line]:
+        return [line for line in self.lines if line["kind"] == "setting"]
+
+    def chosen(self) -> Line | None:
+        """The setting that is best on dev; of equal ones the first drawn."""
+        tried = sorted(self.settings(), key=lambda line: line["number"])
+        return max((line for line in tried if "dev" in line), key=lambda line: line["dev"], default=None)
+
+    def finals(self) -> list[Line]:
+        """The final trainings of the chosen setting: others are of a time when fewer settings had been tried."""
+        best = self.chosen()
+        found = [line for line in self.lines if line["kind"] == "final" and best is not None]
+        return [line for line in found if best is not None and line["number"] == best["number"]]
+
+
+def _flat(line: Line) -> Line:
+    nested = {
+        f"{key}.{k}": v for key, value in line.items() if isinstance(value, dict) for k, v in value.items()
+    }
+    return {key: value for key, value in line.items() if not isinstance(value, dict)} | nested
+
+
+def value_of(text: str) -> Any:
+    """Of KEY=VALUE: JSON, or else the text itself; lists become tuples, as in configurations."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        return text
+    return tuple(value) if isinstance(value, list) else value

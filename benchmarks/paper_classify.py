@@ -1,0 +1,238 @@
+"""Train rows of the paper's table of text classifiers, and keep the evidence.
+
+    RRNN_DATA=… python benchmarks/paper_classify.py docs/results/classify --device cuda --threads 16 --minutes 25
+    python benchmarks/paper_classify.py docs/results/classify --models F --set pooling=max --label max-pooling
+    python benchmarks/paper_classify.py docs/results/classify --table        only the table, of what is there
+
+The paper's protocol: random settings (those of `rrnn classify search`, the same for every model), each trained on split
+0 without looking at test; the best on dev is trained again, and each of these final trainings reads test once. Final
+trainings: sst and amazon, which have a published split, with --seeds seeds; all other data over --splits random splits,
+each with --seeds-per-split seeds (seed = split for the first, split + splits for the second, …), since there the split
+matters more than the seed. The setting was chosen on split 0's dev for all of them.
+
+MODEL-DATA[+LABEL].jsonl holds a line for the options they share, then one for each training, appended when it ends.
+What is there is not run again, so a long table is filled bit by bit, and whoever kills it loses the running trainings
+alone. --minutes begins no training after so many. A setting whose loss becomes NaN is recorded as tried; a training
+that fails otherwise is told, and left to the next call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from evidence import Evidence, value_of
+from paper_classify_table import show, write_table
+from results import meta
+
+from rrnn.errors import RRNNError, RunError
+from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.prepare import Prepared, prepare
+from rrnn.tasks.classify.ranges import PAPER as SPACE
+from rrnn.tasks.classify.ranges import with_setting
+from rrnn.tasks.classify.table import PAPER
+from rrnn.tasks.classify.train import pick_device, train
+from rrnn.tasks.search_space import Setting, draw_setting
+from rrnn.tasks.search_workers import side_by_side
+
+PUBLISHED_SPLIT = ("sst", "sst-fine", "amazon")
+MOST_THREADS = 32
+FREE = ("device", "checkpoint_seconds")
+"""What may differ between the sittings of a row."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training: a numbered setting on split 0 without test, or, with `final`, the chosen one with it."""
+
+    row: str
+    base: ClassifyConfig
+    number: int
+    setting: tuple[tuple[str, float], ...]
+    final: bool = False
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What tells it from the row's other trainings."""
+        if not self.final:
+            return {"kind": "setting", "number": self.number}
+        seed, split = self.base.seed, self.base.split_seed
+        return {"kind": "final", "number": self.number, "seed": seed, "split": split}
+
+
+# ---- training --------------------------------------------------------------------------------------------------------
+
+_READING = threading.Lock()
+_prepared = lru_cache(maxsize=32)(prepare)
+
+
+def data_of(config: ClassifyConfig) -> Prepared:
+    """Read once a process for all models, settings and seeds."""
+    with _READING:
+        return _prepared(config.replace(cell="F", seed=0))
+
+
+def run(deadline: float, job: Job) -> dict[str, Any] | None:
+    """The line of a training; None: it is too late to begin."""
+    if time.time() > deadline:
+        return None
+    data = data_of(job.base)
+    if not job.final:
+        data = replace(data, splits={name: split for name, split in data.splits.items() if name != "test"})
+    about = job.key if job.final else job.key | {"setting": dict(job.setting)}
+    try:
+        found = train(with_setting(job.base, dict(job.setting)), data=data)
+    except RunError as error:  # NaN
+        return about | {"error": str(error)}
+    summary = asdict(found.summary)
+    names = ("dev", "test", "best_epoch", "epochs", "parameters", "seconds")
+    line = about | {name: summary[name] for name in names if summary[name] is not None}
+    if job.final:
+        line["curve"] = [round(record["dev_accuracy"], 2) for record in found.history]
+    return line | {"device": device_name(job.base)}
+
+
+def device_name(config: ClassifyConfig) -> str:
+    on_gpu = config.device.startswith("cuda") or (config.device == "auto" and torch.cuda.is_available())
+    return torch.cuda.get_device_name() if on_gpu else "CPU"
+
+
+def run_all(jobs: Iterable[Job], rows: dict[str, Evidence], deadline: float, side: dict[str, int]) -> None:
+    left = [job for job in jobs if not rows[job.row].has(job.key)]
+    for job, answer in side_by_side(partial(run, deadline), left, **side) if left else ():
+        if isinstance(answer, Exception):
+            print(f"{job.row} {job.key}: {type(answer).__name__}: {answer}", flush=True)
+        elif answer is not None:
+            rows[job.row].append(answer)
+            told = {key: answer.get(key) for key in ("dev", "test", "epochs", "seconds", "error")}
+            print(job.row, *(f"{k}={v}" for k, v in (job.key | told).items() if v is not None), flush=True)
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
+
+
+def row_name(model: str, data: str, label: str) -> str:
+    return f"{model}-{data.replace(':', '-')}" + (f"+{label}" if label else "")
+
+
+def base_of(args: argparse.Namespace, model: str, data: str) -> ClassifyConfig:
+    own = {"vectors": args.vectors or None, "device": args.device}
+    return ClassifyConfig.for_data(data, **{**own, **args.changes, "cell": model})
+
+
+def open_row(args: argparse.Namespace, model: str, data: str) -> tuple[ClassifyConfig, Evidence]:
+    """The row's options, and its file; the error is of a file that other options began."""
+    base = base_of(args, model, data)
+    shared = {key: value for key, value in base.to_dict().items() if key not in (*SPACE, *FREE)}
+    pinned = {key: value for key, value in args.changes.items() if key in SPACE}
+    prepared = data_of(base)
+    head = {
+        "kind": "row",
+        "model": model,
+        "dataset": data,
+        "label": args.label,
+        "search_seed": args.search_seed,
+    }
+    head |= {"pinned": pinned, "config": shared}
+    width = None if prepared.vectors is None else prepared.vectors.shape[1]
+    facts = {"vector_width": width, "about": prepared.about, "meta": meta()}
+    return base, Evidence.open(args.folder / f"{row_name(model, data, args.label)}.jsonl", head, facts)
+
+
+def settings_of(args: argparse.Namespace, row: str, base: ClassifyConfig) -> list[Job]:
+    """The first settings of the search; what --set names is not drawn."""
+    space = {name: values for name, values in SPACE.items() if name not in args.changes}
+    drawn: Callable[[int], Setting] = partial(draw_setting, space, args.search_seed)
+    return [Job(row, base, number, tuple(drawn(number).items())) for number in range(args.settings)]
+
+
+def finals_of(args: argparse.Namespace, row: str, base: ClassifyConfig, evidence: Evidence) -> list[Job]:
+    """None before all settings were tried."""
+    best = evidence.chosen()
+    if best is None or len(evidence.settings()) < args.settings:
+        return []
+    if base.data in PUBLISHED_SPLIT:
+        runs = [(0, seed) for seed in range(args.seeds)]
+    else:
+        turns = range(args.seeds_per_split)
+        runs = [(split, split + turn * args.splits) for turn in turns for split in range(args.splits)]
+    setting = tuple(best["setting"].items())
+    return [
+        Job(row, base.replace(split_seed=split, seed=seed), best["number"], setting, final=True)
+        for split, seed in runs
+    ]
+
+
+def fill(args: argparse.Namespace) -> None:
+    """All settings of all rows, then all final trainings: a device has something to do until the end of each."""
+    pick_device(args.device)  # what is wrong with it is said here, not taken for a setting that failed
+    deadline = time.time() + 60 * args.minutes
+    side = {"threads": args.threads, "processes": args.processes}
+    bases, rows = dict[str, ClassifyConfig](), dict[str, Evidence]()
+    for data in args.datasets:
+        for model in args.models:
+            name = row_name(model, data, args.label)
+            bases[name], rows[name] = open_row(args, model, data)
+    run_all([job for name in rows for job in settings_of(args, name, bases[name])], rows, deadline, side)
+    finals = [job for name in rows for job in finals_of(args, name, bases[name], rows[name])]
+    run_all(finals, rows, deadline, side)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--models", nargs="+", default=list(PAPER), help="of the zoo: %(default)s")
+    parser.add_argument("--datasets", nargs="+", default=["sst", "subj", "cr", "amazon"])
+    parser.add_argument(
+        "--settings", type=int, default=20, help="random settings a row, at least (%(default)s)"
+    )
+    parser.add_argument("--search-seed", type=int, default=0, help="draws them (%(default)s)")
+    parser.add_argument(
+        "--seeds", type=int, default=5, help="final trainings on a published split (%(default)s)"
+    )
+    parser.add_argument("--splits", type=int, default=10, help="random splits of other data (%(default)s)")
+    parser.add_argument(
+        "--seeds-per-split", type=int, default=1, help="final trainings on each (%(default)s)"
+    )
+    parser.add_argument("--vectors", default="glove", help='word vectors (glove); "" trains embeddings')
+    parser.add_argument(
+        "--set",
+        nargs="*",
+        default=[],
+        metavar="KEY=VALUE",
+        help="what differs from the paper's: needs --label",
+    )
+    parser.add_argument("--label", default="", help="of such a variant: its rows and files bear it")
+    parser.add_argument("--device", default="auto", help="cpu, cuda or auto")
+    parser.add_argument("--threads", type=int, default=1, help="trainings side by side, sharing a GPU")
+    parser.add_argument("--processes", type=int, default=1, help="the same, a process and a CPU thread each")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no training after so many")
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    args = parser.parse_args()
+    args.changes = {key: value_of(text) for key, _, text in (pair.partition("=") for pair in args.set)}
+    if args.changes and not args.label:
+        parser.error("--set makes a variant of the paper's protocol: name it with --label")
+    if args.threads > MOST_THREADS:
+        parser.error(
+            f"at most {MOST_THREADS} trainings share a GPU in one process; got --threads {args.threads}"
+        )
+    args.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if not args.table:
+            fill(args)
+        show(write_table(args.folder))
+    except RRNNError as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The script that fills the paper's table of classifiers, on small models of synthetic texts."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODELS, SETTINGS, SPLITS = ("B", "F"), 3, 2
+TINY = ["epochs=2", "hidden_size=8", "embedding_size=8"]
+OPTIONS = ["--models", *MODELS, "--datasets", "synthetic:not-good", "--vectors", "", "--device", "cpu"]
+OPTIONS += ["--settings", str(SETTINGS), "--splits", str(SPLITS), "--label", "tiny"]
+
+Fill = Callable[..., list[Any]]
+
+
+@pytest.fixture
+def fill(monkeypatch: pytest.MonkeyPatch) -> Fill:
+    """Runs the script; returns the configurations it trained, in order, and whether they had a test set. Before
+    training number `interrupt` it is interrupted."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    import paper_classify
+
+    train = paper_classify.train
+
+    def run(folder: Path, *more: str, changes: list[str] = TINY, interrupt: int | None = None) -> list[Any]:
+        trained: list[Any] = []
+
+        def counting(config: Any, *, data: Any) -> Any:
+            if len(trained) == interrupt:
+                raise KeyboardInterrupt
+            trained.append((config, "test" in data.splits))
+            return train(config, data=data)
+
+        monkeypatch.setattr(paper_classify, "train", counting)
+        monkeypatch.setattr(sys, "argv", ["x", str(folder), *OPTIONS, "--set", *changes, *more])
+        if interrupt is None:
+            paper_classify.main()
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                paper_classify.main()
+        return trained
+
+    return run
+
+
+def lines(folder: Path, model: str) -> list[dict[str, Any]]:
+    text = (folder / f"{model}-synthetic-not-good+tiny.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def timeless(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in line.items() if key not in ("seconds", "meta")} for line in found]
+
+
+def test_choose_on_dev_then_read_test_once(
+    tmp_path: Path, fill: Fill, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = fill(tmp_path)
+    each = SETTINGS + SPLITS
+    assert [final for _, final in trained] == [False] * SETTINGS * 2 + [True] * SPLITS * 2
+    settings = [config for config, final in trained if not final]
+    for one, other in zip(settings[:SETTINGS], settings[SETTINGS:], strict=True):
+        assert one.cell == "B" and one.replace(cell="F") == other  # the same budget for every model
+    table = json.loads((tmp_path / "table.json").read_text())
+    for model, row in zip(MODELS, table["rows"], strict=True):
+        head, *rest = lines(tmp_path, model)
+        assert head["config"]["cell"] == model and head["pinned"] == {"hidden_size": 8} and len(rest) == each
+        tried, finals = rest[:SETTINGS], rest[SETTINGS:]
+        assert not any("test" in line for line in tried)
+        best = max(tried, key=lambda line: line["dev"])  # the first of equals
+        assert {line["number"] for line in finals} == {best["number"]}
+        assert [(line["split"], line["seed"]) for line in finals] == [(0, 0), (1, 1)]
+        assert all(len(line["curve"]) == line["epochs"] == 2 for line in finals)
+        assert all(line["dev"] == max(line["curve"]) for line in finals)
+        assert row["setting"] == best["setting"] | {"hidden_size": 8}
+        assert row["mean"] == pytest.approx(statistics.fmean(line["test"] for line in finals), abs=1e-3)
+        assert row["std"] == pytest.approx(statistics.stdev(line["test"] for line in finals), abs=1e-3)
+        assert (row["model"], row["label"], row["paper"]) == (f"RRNN({model})", "tiny", None)
+        assert (row["seeds"], row["splits"], row["trials"]) == (SPLITS, SPLITS, SETTINGS)
+    (difference,) = table["differences"]
+    b, f = (row["mean"] for row in table["rows"])
+    assert difference["mean"] == pytest.approx(f - b, abs=1e-2) and difference["reference"] == "RRNN(B)"
+    assert difference["low"] <= difference["mean"] <= difference["high"]
+    out = capsys.readouterr().out
+    assert "RRNN(F) + tiny" in out and "95 % interval" in out
+
+
+def test_goes_on_where_it_was_killed(tmp_path: Path, fill: Fill) -> None:
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    count = len(fill(whole))
+    done = len(fill(cut, interrupt=2))
+    with (cut / "B-synthetic-not-good+tiny.jsonl").open("a") as file:
+        file.write('{"kind":"setting","num')  # killed while it wrote
+    done += len(fill(cut, interrupt=6))
+    done += len(fill(cut))
+    assert done == count and not fill(cut)
+    for model in MODELS:
+        assert timeless(lines(cut, model)) == timeless(lines(whole, model))
+
+
+def test_begins_nothing_late_and_no_final_before_all_settings(
+    tmp_path: Path, fill: Fill, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fill(tmp_path, "--minutes", "-1") == []
+    assert "no row is complete yet" in capsys.readouterr().out
+    assert json.loads((tmp_path / "table.json").read_text())["rows"] == []
+    more = fill(tmp_path, "--models", "F", "--settings", "1", "--splits", "1", "--seeds-per-split", "2")
+    assert [(config.split_seed, config.seed) for config, final in more if final] == [(0, 0), (0, 1)]
+    capsys.readouterr()
+    assert fill(tmp_path, "--table") == []
+    assert len(json.loads((tmp_path / "table.json").read_text())["rows"]) == 1
+
+
+def test_a_setting_that_diverges_counts_as_tried(
+    tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import paper_classify
+
+    from rrnn.errors import RunError
+
+    train = paper_classify.train
+    trained: list[Any] = []
+
+    def diverging(config: Any, *, data: Any) -> Any:
+        trained.append(config)
+        if len(trained) == 2:
+            raise RunError("the training loss became nan in epoch 1")
+        return train(config, data=data)
+
+    monkeypatch.setattr(paper_classify, "train", diverging)
+    command = ["x", str(tmp_path), *OPTIONS, "--models", "F", "--splits", "1", "--set", *TINY]
+    monkeypatch.setattr(sys, "argv", command)
+    paper_classify.main()
+    _, *rest = lines(tmp_path, "F")
+    assert "error" in rest[1] and "dev" not in rest[1]
+    (row,) = json.loads((tmp_path / "table.json").read_text())["rows"]
+    assert (row["trials"], row["failed"], row["std"]) == (SETTINGS, 1, None)
+
+
+def test_other_options_need_another_label(tmp_path: Path, fill: Fill) -> None:
+    fill(tmp_path, "--minutes", "-1")
+    with pytest.raises(SystemExit, match=r"config\.pooling 'last', not 'max'.*--label"):
+        fill(tmp_path, changes=[*TINY, "pooling=max"])
+    with pytest.raises(SystemExit):
+        fill(tmp_path, "--label", "")
+
+
+def test_papers_accuracies_stand_beside_its_own_data_alone(fill: Fill) -> None:
+    import paper_classify_table
+
+    assert paper_classify_table._paper("F", "cr") == 85.1
+    assert paper_classify_table._paper("F", "amazon") is None
