@@ -39,15 +39,12 @@ def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
 def check_options(
     input_size: Any,
     num_layers: Any,
-    dropout: Any,
-    recurrent_dropout: Any,
+    rates: dict[str, Any],
     skip: Any,
     norm: Any,
-    zoneout: Any = 0.0,
 ) -> None:
     _positive(input_size, "input_size")
     _positive(num_layers, "num_layers")
-    rates = {"dropout": dropout, "recurrent_dropout": recurrent_dropout, "zoneout": zoneout}
     for name, value in rates.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
             raise ShapeError(f"{name} is a probability, a number between 0 and 1; got {value!r}")

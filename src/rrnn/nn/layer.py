@@ -23,6 +23,7 @@ from rrnn.ops import initial_state, rational
 
 Skip = Literal["highway", "residual"]
 Norm = Literal["layer"] | Callable[[int], nn.Module]
+Drop = Callable[[Tensor], Tensor]
 
 BIAS = ".bias"  # how programs call the bias of a projection: "f.bias"
 SATURATED = 1e4  # σ of it is exactly 1, its gradient exactly 0; half precision can hold it
@@ -120,6 +121,8 @@ class RationalLayer(nn.Module):
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
         self.forget_rows = tuple(r for r in self.rows if r.cell >= 0 and is_forget_gate(r.name))
         self.window = max((r.window for r in self.rows), default=1)
+        # Whether all that is done with the input is to project it: no history, no cell's input(), no skip past it
+        self.only_projects = self.window == 1 and (projected or not (self.uses_input or skip))
 
         total = max((r.stop for r in self.rows), default=0)
         self.weight = nn.Parameter(torch.empty(total, input_size, device=device, dtype=dtype))
@@ -201,14 +204,14 @@ class RationalLayer(nn.Module):
     # ---- running -------------------------------------------------------------------------------------------------
 
     def project(
-        self, x: Tensor, history: Tensor | None, mask: Tensor | None, prefix: bool, drop: Tensor | None
+        self, x: Tensor, history: Tensor | None, mask: Tensor | None, prefix: bool, drop: Drop | None
     ) -> tuple[Tensor, Tensor | None]:
         """(pre-activations (T, B, rows) without biases, the next history)."""
         if self.window == 1:
-            return linear(x if drop is None else x * drop, self.weight), None
+            return linear(x if drop is None else drop(x), self.weight), None
         assert history is not None
         window = Window(x, history, mask, prefix)
-        inputs = window.inputs if drop is None else window.inputs * drop.to(x.dtype)
+        inputs = window.inputs if drop is None else drop(window.inputs)
         y = linear(inputs[window.reach :], self.weight)
         for k, weight in self._lags():
             y = add_columns(y, linear(window.lag(k, inputs), weight), self.lag_rows(k))
@@ -230,7 +233,7 @@ class RationalLayer(nn.Module):
         state: LayerState | None = None,
         mask: Tensor | None = None,
         prefix: bool = False,
-        drop: Tensor | None = None,
+        drop: Drop | None = None,
         programs: Sequence[Program] | None = None,
     ) -> tuple[Tensor, LayerState, dict[str, Tensor]]:
         """The cells alone: (their output, the next state, pre-activations of the layer's own rows). `programs` stand in
@@ -250,10 +253,10 @@ class RationalLayer(nn.Module):
         state: LayerState | None = None,
         mask: Tensor | None = None,
         prefix: bool = False,
-        drop: Tensor | None = None,
+        drop: Drop | None = None,
     ) -> tuple[Tensor, LayerState]:
         """x (T, B, I), zeros at padded steps; mask (T, B); `prefix`: valid steps come before all padding; `drop`
-        (B, I) multiplies what projections see."""
+        is done to what projections see."""
         out, state, own = self.recur(x, state, mask, prefix, drop)
         if self.skip:
             carried = own.get("skip", x.to(out.dtype))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, overload
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from rrnn.automata import Cell
 from rrnn.errors import CellError, ShapeError
 from rrnn.nn.arguments import check_cells, check_options
+from rrnn.nn.dropout import Drops
 from rrnn.nn.layer import Norm, RationalLayer, Skip
 from rrnn.nn.masks import check_mask, mask_of_lengths, zero_padding
 from rrnn.nn.state import LayerState, State, check_state, reorder, transform
@@ -28,6 +29,7 @@ class RationalRNN(nn.Module):
 
     - `bias`: without, the biases of projections are fixed at zero; the cell's own parameters are always learned.
     - `dropout`: on the outputs of every layer but the last, a new mask at every step, as in `nn.LSTM`.
+    - `input_dropout`: the same on the first layer's input.
     - `recurrent_dropout`: variational: on what a layer's projections see of its input, one mask per sequence and call,
       the same at all its steps (and for a window's remembered inputs). input() and a skip connection of equal
       sizes see the input undropped.
@@ -57,6 +59,7 @@ class RationalRNN(nn.Module):
         dropout: float = 0.0,
         bidirectional: bool = False,
         *,
+        input_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         skip: Skip | None = None,
         norm: Norm | None = None,
@@ -67,15 +70,22 @@ class RationalRNN(nn.Module):
     ) -> None:
         super().__init__()
         cells = check_cells(cell, hidden_size)
-        check_options(input_size, num_layers, dropout, recurrent_dropout, skip, norm, zoneout)
+        rates = {
+            "dropout": dropout,
+            "input_dropout": input_dropout,
+            "recurrent_dropout": recurrent_dropout,
+            "zoneout": zoneout,
+        }
+        check_options(input_size, num_layers, rates, skip, norm)
         self.input_size, self.hidden_size = input_size, sum(width for _, width in cells)
         self.num_layers, self.bias, self.batch_first = num_layers, bool(bias), bool(batch_first)
-        self.dropout, self.recurrent_dropout = float(dropout), float(recurrent_dropout)
+        self.dropout, self.input_dropout = float(dropout), float(input_dropout)
+        self.recurrent_dropout = float(recurrent_dropout)
         self.bidirectional, self.skip, self.zoneout = bool(bidirectional), skip, float(zoneout)
         if dropout and num_layers == 1:
             warnings.warn(
                 "dropout acts between layers, and there is one: it does nothing here. "
-                "recurrent_dropout acts on the inputs of every layer.",
+                "input_dropout acts on the input, recurrent_dropout on the inputs of every layer.",
                 stacklevel=2,
             )
         output_size = self.hidden_size * self.num_directions
@@ -242,12 +252,15 @@ class RationalRNN(nn.Module):
         x, n = zero_padding(x, mask), self.num_directions
         given: Sequence[LayerState | None] = state or [None] * len(layers)
         finals: list[LayerState] = []
+        drops, shared = Drops(), self.recurrent_dropout if self.training else 0.0
         for depth in range(self.num_layers):
-            if depth:
-                x = F.dropout(x, self.dropout, self.training)
+            # Where nothing else reads a layer's input, both dropouts are done at once.
+            at_once = n == 1 and layers[depth].only_projects
+            each = (self.dropout if depth else self.input_dropout) if self.training else 0.0
+            x = drops(x, each, shared if at_once else 0.0)
+            drop = partial(drops, shared=shared) if shared and not at_once else None
             outputs = []
             for i in range(depth * n, depth * n + n):
-                drop = self._variational_mask(x)
                 if i % n == 0:
                     out, final = layers[i](x, given[i], mask, prefix, drop)
                 else:  # flipped padding is still padding, so no sequence needs an order of its own
@@ -258,12 +271,6 @@ class RationalRNN(nn.Module):
                 finals.append(final)
             x = outputs[0] if n == 1 else torch.cat(outputs, -1)
         return x, tuple(finals)
-
-    def _variational_mask(self, x: Tensor) -> Tensor | None:
-        """(B, I): one for all steps of a sequence."""
-        if not self.training or not self.recurrent_dropout:
-            return None
-        return F.dropout(x.new_ones(x.shape[1:]), self.recurrent_dropout, True)
 
     # ---- checks ----------------------------------------------------------------------------------------------------
 
@@ -297,7 +304,7 @@ class RationalRNN(nn.Module):
             "dropout": 0.0,
             "bidirectional": False,
         }
-        defaults |= {"recurrent_dropout": 0.0, "skip": None, "zoneout": 0.0}
+        defaults |= {"input_dropout": 0.0, "recurrent_dropout": 0.0, "skip": None, "zoneout": 0.0}
         parts += [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
         first = self._all_layers()[0]
         lines = [", ".join(parts)]

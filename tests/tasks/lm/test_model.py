@@ -118,15 +118,32 @@ def spied(**dropouts: float) -> LanguageModel:
     return model
 
 
-def test_embedding_and_output_dropout() -> None:
-    model = spied(embedding=0.3, output=0.6)
+def test_output_dropout() -> None:
+    model = spied(output=0.6)
     ids = torch.randint(WORDS, (30, 20))
     hidden, _ = model(ids)
-    for values, p in ((model.rnn.seen, 0.3), (hidden, 0.6)):
-        assert abs((values == 0).float().mean() - p) < 0.02
-        torch.testing.assert_close(values.max(), torch.tensor(1 / (1 - p)))
+    assert abs((hidden == 0).float().mean() - 0.6) < 0.02
+    torch.testing.assert_close(hidden.max(), torch.tensor(1 / (1 - 0.6)))
     model.eval()
     assert bool((model(ids)[0] == 1).all())
+
+
+@pytest.mark.parametrize("cell", ["B", "lstm"])
+@pytest.mark.parametrize("streamed", [False, True])
+def test_embedding_dropout_is_what_the_first_layer_sees(cell: str, streamed: bool) -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(WORDS, 40, 2, cell=cell, dropouts=Dropouts(embedding=0.3))
+    seen: list[torch.Tensor] = []
+    model.rnn.layers[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    with torch.no_grad():
+        model.embedding.fill_(1.0)
+    ids = torch.randint(WORDS, (30, 20))
+    model.step(ids.flatten()) if streamed else model(ids)
+    model.eval()
+    model(ids)
+    assert abs((seen[0] == 0).float().mean() - 0.3) < 0.02
+    torch.testing.assert_close(seen[0].max(), torch.tensor(1 / 0.7))
+    assert bool((seen[1] == 1).all())
 
 
 def test_locked_masks_are_the_same_at_all_steps() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+
+from rrnn.nn.dropout import Drops
 
 Kind = Literal["lstm", "gru"]
 GATES = {"lstm": 4, "gru": 3}
@@ -49,7 +50,8 @@ class TorchLayer(nn.Module):
 
 
 class TorchRNN(nn.Module):
-    """Layers of torch's own, each input with a mask per sequence (`recurrent_dropout`), `dropout` between layers."""
+    """Layers of torch's own, each input with a mask per sequence (`recurrent_dropout`), `dropout` between layers and
+    `input_dropout` before the first."""
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class TorchRNN(nn.Module):
         num_layers: int = 1,
         *,
         dropout: float = 0.0,
+        input_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         forget_bias: float = 0.0,
         device: Any = None,
@@ -66,7 +69,7 @@ class TorchRNN(nn.Module):
     ) -> None:
         super().__init__()
         self.kind, self.hidden_size, self.forget_bias = kind, hidden_size, forget_bias
-        self.dropout, self.recurrent_dropout = dropout, recurrent_dropout
+        self.dropout, self.input_dropout, self.recurrent_dropout = dropout, input_dropout, recurrent_dropout
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
         self.layers = nn.ModuleList(TorchLayer(kind, size, hidden_size, device, dtype) for size in sizes)
         self.reset_parameters()
@@ -86,12 +89,10 @@ class TorchRNN(nn.Module):
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """(output (T, B, H), state) of x (T, B, I)."""
-        state, ends = self.init_state(x.shape[1]) if state is None else state, []
+        state, ends, drops = self.init_state(x.shape[1]) if state is None else state, [], Drops()
         for depth, layer in enumerate(self.layers):
-            if depth:
-                x = F.dropout(x, self.dropout, self.training)
-            if self.training and self.recurrent_dropout:
-                x = x * F.dropout(x.new_ones(x.shape[1:]), self.recurrent_dropout)
+            if self.training:
+                x = drops(x, self.dropout if depth else self.input_dropout, self.recurrent_dropout)
             x, end = layer(x, state[depth])
             ends.append(end)
         return x, tuple(ends)

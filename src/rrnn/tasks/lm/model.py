@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from rrnn.automata import Cell
 from rrnn.errors import CellError
 from rrnn.nn import RationalRNN
+from rrnn.nn.dropout import Drops
 from rrnn.tasks.lm.baselines import GATES, TorchRNN
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.zoo import get_cell, get_model
@@ -115,6 +116,7 @@ class LanguageModel(nn.Module):
         options: dict[str, Any] = {
             "num_layers": layers,
             "dropout": self.dropouts.between if layers > 1 else 0.0,
+            "input_dropout": 0.0 if self.dropouts.locked else self.dropouts.embedding,
             "recurrent_dropout": self.dropouts.variational,
             "forget_bias": forget_bias,
             "device": device,
@@ -151,12 +153,12 @@ class LanguageModel(nn.Module):
     ) -> tuple[Tensor, Tensor, Any]:
         """(what the softmax sees, the same before dropout, the next state) of words (T, B), embedded (T, B, d).
         `rnn` stands in for the layers, as when a training runs copies of their weights."""
-        drop = self.dropouts
-        if self.training and drop.word:
-            kept = F.dropout(embedded.new_ones(len(self.bias)), drop.word)
+        word, drops = self.dropouts.word, Drops()
+        if self.training and word:
+            kept = F.dropout(embedded.new_ones(len(self.bias)), word)
             embedded = embedded * kept[ids].unsqueeze(-1)
-        raw, state = (rnn or self.rnn)(self._drop(embedded, drop.embedding), state)
-        return self._drop(raw, drop.output), raw, state
+        raw, state = (rnn or self.rnn)(self._drop_embedded(embedded, drops), state)
+        return self._drop(raw, self.dropouts.output, drops), raw, state
 
     def forward(self, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """(what the softmax sees (T, B, d), the next state) of words (T, B). `scores` makes scores of it, and
@@ -175,11 +177,15 @@ class LanguageModel(nn.Module):
 
     def step(self, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """(scores (B, vocabulary), state) after one more word (B)."""
-        drop = self.dropouts
-        hidden, state = self.rnn.step(self._drop(self.embed(ids), drop.embedding), state)
-        return self.scores(self._drop(hidden, drop.output)), state
+        drops = Drops()
+        hidden, state = self.rnn.step(self._drop_embedded(self.embed(ids), drops), state)
+        return self.scores(self._drop(hidden, self.dropouts.output, drops)), state
 
-    def _drop(self, x: Tensor, p: float) -> Tensor:
-        if not (self.training and p):
+    def _drop_embedded(self, x: Tensor, drops: Drops) -> Tensor:
+        """With a locked mask; the layers do the rest, together with their own dropout."""
+        return self._drop(x, self.dropouts.embedding, drops) if self.dropouts.locked else x
+
+    def _drop(self, x: Tensor, p: float, drops: Drops) -> Tensor:
+        if not self.training:
             return x
-        return x * F.dropout(x.new_ones(x.shape[1:]), p) if self.dropouts.locked else F.dropout(x, p)
+        return drops(x, shared=p) if self.dropouts.locked else drops(x, p)
