@@ -9,6 +9,7 @@ from torch import Tensor
 from rrnn.tasks.lm import loss as module
 from rrnn.tasks.lm.loss import (
     add_rows,
+    column_sums,
     kernel_rows,
     loss_and_gradients,
     plain_loss,
@@ -63,12 +64,55 @@ def test_bfloat16_computes_in_float32(both: str) -> None:
     compare(case(torch.bfloat16), 3e-2)
 
 
+@pytest.mark.parametrize("words", [WORDS, 13, 29, 16 - 3, 32 - 3, 3], ids=str)
+@pytest.mark.parametrize("chunk", [2, 4, 8])
+def test_rows_of_a_head_and_a_tail(chunk: int, words: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also heads with padding, no tail, one as large as the head, and rows of too many chunks."""
+    monkeypatch.setattr(module, "softmax_rows", kernel_rows)
+    monkeypatch.setattr(module, "CHUNK_ROW", chunk)
+    compare(case(torch.float32, words=words), 1e-5, words)
+
+
+def test_chunks_hold_a_row() -> None:
+    assert module._chunks(10_048) == (2048, 4, 1)
+    for width in [*range(1, 100), *range(100, 17_000, 61), 16_384]:
+        chunk, head, tail = module._chunks(width)
+        if head:
+            assert width <= (head + tail) * chunk < max(2 * width, 2)
+        else:
+            assert width > 16_384
+        for part in (chunk, head, tail):
+            assert part & (part - 1) == 0
+
+
 def test_logits_in_several_pieces(both: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of several blocks, and several pieces of rows: the last of each is not whole."""
-    monkeypatch.setattr(module, "BLOCK", 8)
-    monkeypatch.setattr(module, "WHOLE", 8)
+    monkeypatch.setattr(module, "CHUNK_ROW", 4)
+    monkeypatch.setattr(module, "WHOLE", 2)
     monkeypatch.setattr(module, "CHUNK", 2 * PADDED)
     compare(case(torch.float32), 1e-5)
+
+
+@pytest.mark.parametrize("whole", [2, 8], ids=["in pieces", "whole"])
+def test_words_of_no_probability(both: str, whole: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A score of −∞, also all over the first pieces of a row."""
+    monkeypatch.setattr(module, "CHUNK_ROW", 4)
+    monkeypatch.setattr(module, "WHOLE", whole)
+    hidden, weight, bias, targets = case(torch.float32)
+    with torch.no_grad():
+        bias[:18] = -torch.inf
+    compare([hidden, weight, bias, 18 + targets % 3], 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 24), (64, 32), (700, 100), (513, 33)], ids=str)
+def test_column_sums(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    matrix = torch.randn(shape).to(dtype)
+    ours = column_sums(matrix, torch.float32, kernels=True)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, matrix.double().sum(0).float(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(column_sums(matrix, torch.float32), ours, rtol=1e-5, atol=1e-5)
 
 
 def test_extreme_scores(both: str) -> None:
@@ -125,3 +169,12 @@ def test_rows_of_words_that_come_again(kernels: bool, dtype: torch.dtype) -> Non
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_on_a_gpu(dtype: torch.dtype) -> None:
     compare(case(dtype, "cuda", 300, 10_001), 1e-4 if dtype == torch.float32 else 5e-2, 10_001)
+
+
+@pytest.mark.gpu
+def test_column_sums_on_a_gpu() -> None:
+    torch.manual_seed(0)
+    matrix = torch.randn(1120, 10_048, device="cuda").bfloat16()
+    ours = column_sums(matrix, torch.float32)
+    torch.testing.assert_close(ours, matrix.double().sum(0).float(), rtol=1e-5, atol=1e-4)
+    assert torch.equal(ours, column_sums(matrix, torch.float32))

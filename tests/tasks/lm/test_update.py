@@ -18,7 +18,8 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "SMALL", 20)
-    monkeypatch.setattr(module, "PROGRAMS", 2)  # few enough for the interpreter, and each has several blocks
+    monkeypatch.setattr(module, "PARTIALS", 2)  # few enough for the interpreter, and each has several blocks
+    monkeypatch.setattr(module, "PROGRAMS", 3)
     monkeypatch.setattr(module, "BLOCK", 16)
 
 

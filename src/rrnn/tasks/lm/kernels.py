@@ -1,20 +1,31 @@
 """Triton kernels of a training step: softmax to gradient in place, the gradient's norm, and the whole update."""
 
 # Triton's language, not Python's:
-# pyright: reportPossiblyUnboundVariable=false, reportGeneralTypeIssues=false
+# pyright: reportPossiblyUnboundVariable=false, reportGeneralTypeIssues=false, reportArgumentType=false
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+LOG2E = tl.constexpr(1.4426950408889634)  # exponentials are powers of two: one multiplication less
+
 
 @triton.jit
-def _scores(z, bias, j, words, padded):
-    """−∞ in the padding. Loads go as far as the aligned end of a row, not of its words: so they are wide."""
-    v = tl.load(z + j, mask=j < padded, other=0.0).to(tl.float32) + tl.load(
-        bias + j, mask=j < padded, other=0.0
-    )
+def _logits(z, j, padded, INSIDE: tl.constexpr):
+    """As far as the aligned end of a row, not of its words: so loads are wide; past the first cache, which keeps the
+    bias. INSIDE: there are only words."""
+    if INSIDE:
+        return tl.load(z + j, cache_modifier=".cg")
+    return tl.load(z + j, mask=j < padded, other=0.0, cache_modifier=".cg")
+
+
+@triton.jit
+def _scores(logits, bias, j, words, padded, INSIDE: tl.constexpr):
+    """−∞ in the padding."""
+    if INSIDE:
+        return logits.to(tl.float32) + tl.load(bias + j)
+    v = logits.to(tl.float32) + tl.load(bias + j, mask=j < padded, other=0.0)
     return tl.where(j < words, v, float("-inf"))
 
 
@@ -28,42 +39,81 @@ def softmax_rows(
     padded,
     scale,
     WRITE: tl.constexpr,
-    WHOLE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    HEAD: tl.constexpr,
+    TAIL: tl.constexpr,
+    INSIDE: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):
-    """A row's loss; with WRITE its logits become scale · (softmax − one-hot), 0 in the padding. One program a row; with
-    WHOLE a block holds the row, which is then read once."""
+    """A row's loss; with WRITE its logits become scale · (softmax − one-hot), 0 in the padding. One program a row.
+
+    HEAD + TAIL chunks hold a row, which is then read once: both are powers of two (or TAIL is 0), so that little is
+    held in vain, and a chunk is what all threads read at once, so that over chunks each reduces alone. INSIDE: the
+    head has no padding. HEAD = 0: a row is read chunk by chunk, twice with WRITE.
+    """
     row = tl.program_id(0).to(tl.int64)
     z = logits + row * padded
     target = tl.load(targets + row)
     # Before any write: the reductions below are barriers between this read and them.
     at = tl.load(z + target).to(tl.float32) + tl.load(bias + target)
-    top = -3.0e38
-    total = 0.0
-    if WHOLE:
-        j = tl.arange(0, BLOCK)
-        v = _scores(z, bias, j, words, padded)
-        top = tl.max(v, 0)
-        v = tl.exp(v - top)
-        total = tl.sum(v, 0)
+    column = tl.arange(0, CHUNK)
+    if HEAD:
+        j = tl.arange(0, HEAD)[:, None] * CHUNK + column[None, :]
+        v = _logits(z, j, padded, INSIDE)
+        if TAIL:
+            k = (HEAD + tl.arange(0, TAIL)[:, None]) * CHUNK + column[None, :]
+            w = _logits(z, k, padded, False)  # all logits are under way before the bias is waited for
+        v = _scores(v, bias, j, words, padded, INSIDE)
+        tops = tl.max(v, 0)
+        if TAIL:
+            w = _scores(w, bias, k, words, padded, False)
+            tops = tl.maximum(tops, tl.max(w, 0))
+        top = tl.max(tops, 0)
+        v = tl.exp2(v * LOG2E - top * LOG2E)
+        totals = tl.sum(v, 0)
+        if TAIL:
+            w = tl.exp2(w * LOG2E - top * LOG2E)
+            totals += tl.sum(w, 0)
+        total = tl.sum(totals, 0)
     else:
-        for start in range(0, words, BLOCK):
-            j = start + tl.arange(0, BLOCK)
-            v = _scores(z, bias, j, words, padded)
+        top = -2.0e38  # finite, and so in powers of two
+        total = 0.0
+        for start in range(0, words, CHUNK):
+            j = start + column
+            v = _scores(_logits(z, j, padded, False), bias, j, words, padded, False)
             above = tl.maximum(top, tl.max(v, 0))
-            total = total * tl.exp(top - above) + tl.sum(tl.exp(v - above), 0)
+            total *= tl.exp2((top - above) * LOG2E)
+            total += tl.sum(tl.exp2(v * LOG2E - above * LOG2E), 0)
             top = above
     tl.store(losses + row, tl.log(total) + top - at)
-    share = scale / total
-    if WRITE and WHOLE:
-        g = v * share - tl.where(j == target, scale, 0.0)
-        tl.store(z + j, g.to(logits.dtype.element_ty), mask=j < padded)
-    elif WRITE:
-        for start in range(0, padded, BLOCK):
-            j = start + tl.arange(0, BLOCK)
-            v = _scores(z, bias, j, words, padded)
-            g = tl.exp(v - top) * share - tl.where(j == target, scale, 0.0)
-            tl.store(z + j, g.to(logits.dtype.element_ty), mask=j < padded)
+    if WRITE:
+        share = scale / total
+        low = logits.dtype.element_ty
+        if HEAD:
+            tl.store(z + j, (v * share).to(low), mask=j < padded)
+            if TAIL:
+                tl.store(z + k, (w * share).to(low), mask=k < padded)
+        else:
+            for start in range(0, padded, CHUNK):
+                j = start + column
+                v = _scores(_logits(z, j, padded, False), bias, j, words, padded, False)
+                v = tl.exp2(v * LOG2E - top * LOG2E)
+                tl.store(z + j, (v * share).to(low), mask=j < padded)
+        tl.debug_barrier()  # the target's is written twice, in this order
+        tl.store(z + target, (tl.exp2(at * LOG2E - top * LOG2E) * share - scale).to(low))
+
+
+@triton.jit
+def column_sums(matrix, sums, rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr, UNROLL: tl.constexpr):
+    """sums = matrix.sum(0), always in the same order. One program some columns; UNROLL reads are under way at once."""
+    # (UNROLL, ROWS, 1): a thread has the same places of each (ROWS, COLUMNS), and so adds them up alone
+    r = tl.arange(0, UNROLL)[:, None, None] * ROWS + tl.arange(0, ROWS)[None, :, None]
+    c = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for start in range(0, rows, ROWS * UNROLL):
+        ok = (start + r < rows) & (c < width)[None, None, :]
+        total += tl.sum(tl.load(matrix + r * width + c[None, None, :], mask=ok, other=0.0).to(tl.float32), 0)
+        matrix += ROWS * UNROLL * width
+    tl.store(sums + c, tl.sum(total, 0), mask=c < width)
 
 
 @triton.jit
@@ -76,41 +126,47 @@ def add_rows(table, words, rows, width, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def squares(grad, partial, n, BLOCK: tl.constexpr):
-    """partial[program] = the sum of squares of its share."""
+def squares(grads, sizes, partial, BLOCK: tl.constexpr):
+    """partial[program] = the sum of squares of its share. Blocks of all segments are dealt out in turn, so that no
+    program has two more than another."""
     total = tl.zeros([BLOCK], tl.float32)
-    for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
-        j = start + tl.arange(0, BLOCK)
-        g = tl.load(grad + j, mask=j < n, other=0.0).to(tl.float32)
-        total += g * g
+    programs = tl.num_programs(0)
+    first = tl.program_id(0)
+    for i in tl.static_range(len(grads)):
+        for start in range(first * BLOCK, sizes[i], programs * BLOCK):
+            j = start + tl.arange(0, BLOCK)
+            g = tl.load(grads[i] + j, mask=j < sizes[i], other=0.0).to(tl.float32)
+            total += g * g
+        first = (first + programs - tl.cdiv(sizes[i], BLOCK) % programs) % programs
     tl.store(partial + tl.program_id(0), tl.sum(total, 0))
 
 
 @triton.jit
 def update(
-    weight,
-    grad,
-    low,
+    weights,
+    grads,
+    lows,
     averages,
     moments,
+    sizes,
     partial,
     control,
     decays,
     counters,
-    n,
     clip,
     beta1,
     beta2,
     epsilon,
     PARTIALS: tl.constexpr,
-    LOW: tl.constexpr,
     AVERAGES: tl.constexpr,
     ADAM: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     """Clip, SGD or Adam, multiplicative decay, averages, the low-precision copy: each number is read and written once.
+    Blocks are dealt out as in `squares`.
 
     control: rate, 1 − decay. counters: steps, then the steps in each average. `rrnn.tasks.lm.update` is the twin.
+    What only the next update reads leaves the cache first: the next step's products find the low copies there.
     """
     squared = tl.sum(tl.load(partial + tl.arange(0, PARTIALS)), 0)
     factor = tl.minimum(clip / (tl.sqrt(squared) + 1e-6), 1.0)
@@ -120,26 +176,36 @@ def update(
         steps = tl.load(counters)
         unbias1 = 1.0 - tl.exp(steps * tl.log(beta1))
         unbias2 = 1.0 - tl.exp(steps * tl.log(beta2))
-    for start in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
-        j = start + tl.arange(0, BLOCK)
-        ok = j < n
-        w = tl.load(weight + j, mask=ok, other=0.0)
-        g = tl.load(grad + j, mask=ok, other=0.0).to(tl.float32) * factor
-        if ADAM:
-            m = tl.load(moments + j, mask=ok, other=0.0)
-            v = tl.load(moments + n + j, mask=ok, other=0.0)
-            m += (1.0 - beta1) * (g - m)
-            v += (1.0 - beta2) * (g * g - v)
-            tl.store(moments + j, m, mask=ok)
-            tl.store(moments + n + j, v, mask=ok)
-            g = (m / unbias1) / (tl.sqrt(v / unbias2) + epsilon)
-        w = w * keep - rate * g
-        tl.store(weight + j, w, mask=ok)
-        if LOW:
-            tl.store(low + j, w.to(low.dtype.element_ty), mask=ok)
-        for k in tl.static_range(AVERAGES):
-            share = tl.maximum(1.0 - tl.load(decays + k), 1.0 / tl.maximum(tl.load(counters + 1 + k), 1.0))
-            a = tl.load(averages + k * n + j, mask=ok, other=0.0)
-            # as torch.lerp: exact at both ends
-            a = tl.where(share < 0.5, a + share * (w - a), w - (w - a) * (1.0 - share))
-            tl.store(averages + k * n + j, a, mask=ok)
+    programs = tl.num_programs(0)
+    first = tl.program_id(0)
+    for i in tl.static_range(len(weights)):
+        n = sizes[i]
+        for start in range(first * BLOCK, n, programs * BLOCK):
+            # Four numbers a thread in every dtype: what is read as eight bf16 comes to fp32's stores by shared memory.
+            j = start + tl.max_contiguous(tl.arange(0, BLOCK), 4)
+            ok = j < n
+            w = tl.load(weights[i] + j, mask=ok, other=0.0, eviction_policy="evict_first")
+            g = tl.load(grads[i] + j, mask=ok, other=0.0, eviction_policy="evict_first").to(tl.float32)
+            g *= factor
+            if ADAM:
+                m = tl.load(moments[i] + j, mask=ok, other=0.0, eviction_policy="evict_first")
+                v = tl.load(moments[i] + n + j, mask=ok, other=0.0, eviction_policy="evict_first")
+                m += (1.0 - beta1) * (g - m)
+                v += (1.0 - beta2) * (g * g - v)
+                g = (m / unbias1) / (tl.sqrt(v / unbias2) + epsilon)
+            w = w * keep - rate * g
+            for k in tl.static_range(AVERAGES):  # before the stores: no load is moved up past one
+                share = tl.maximum(
+                    1.0 - tl.load(decays + k), 1.0 / tl.maximum(tl.load(counters + 1 + k), 1.0)
+                )
+                a = tl.load(averages[i] + k * n + j, mask=ok, other=0.0, eviction_policy="evict_first")
+                # as torch.lerp: exact at both ends
+                a = tl.where(share < 0.5, a + share * (w - a), w - (w - a) * (1.0 - share))
+                tl.store(averages[i] + k * n + j, a, mask=ok, eviction_policy="evict_first")
+            if ADAM:
+                tl.store(moments[i] + j, m, mask=ok, eviction_policy="evict_first")
+                tl.store(moments[i] + n + j, v, mask=ok, eviction_policy="evict_first")
+            tl.store(weights[i] + j, w, mask=ok, eviction_policy="evict_first")
+            if lows[i] is not None:
+                tl.store(lows[i] + j, w.to(lows[i].dtype.element_ty), mask=ok)
+        first = (first + programs - tl.cdiv(n, BLOCK) % programs) % programs

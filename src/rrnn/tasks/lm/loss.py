@@ -18,7 +18,7 @@ from rrnn.tasks.lm.graph import has_kernels
 
 CHUNK = 1 << 19  # numbers that a CPU's core keeps close
 AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of it on a CPU
-BLOCK, WHOLE = 4096, 16384  # of a row, in the kernel: a part at a time, or all of it
+CHUNK_ROW, WHOLE = 2048, 8  # of a row, in the kernel: what its threads read at once; chunks that they hold
 
 
 class Gradients(NamedTuple):
@@ -51,7 +51,7 @@ def loss_and_gradients(
         losses,
         logits @ table,
         _product(logits.t(), hidden, weight.dtype),
-        logits.sum(0, dtype=bias.dtype),
+        column_sums(logits, bias.dtype),
     )
 
 
@@ -93,8 +93,7 @@ def kernel_rows(
     from rrnn.tasks.lm import kernels
 
     losses = logits.new_empty(len(logits), dtype=torch.float32)
-    whole = logits.shape[1] <= WHOLE
-    block = 1 << math.ceil(math.log2(logits.shape[1])) if whole else BLOCK
+    chunk, head, tail = _chunks(logits.shape[1])
     run: Any = kernels.softmax_rows[(len(logits),)]
     with on_device(logits.device):
         run(
@@ -106,12 +105,26 @@ def kernel_rows(
             logits.shape[1],
             0.0 if scale is None else scale,
             WRITE=scale is not None,
-            WHOLE=whole,
-            BLOCK=block,
-            num_warps=max(1, min(16, block // 512)),
+            HEAD=head,
+            TAIL=tail,
+            INSIDE=vocabulary >= head * chunk,
+            CHUNK=chunk,
+            num_warps=max(1, min(8, chunk // 256)),
+            maxnreg=128,  # two programs a multiprocessor, three of up to five chunks; not four that load in two turns
             enable_fp_fusion=True,  # asked for: Triton's default is about to change
         )
     return losses
+
+
+def _chunks(width: int) -> tuple[int, int, int]:
+    """(their size, how many in a row's head, in its tail): powers of two, or no head where a row has too many."""
+    chunk = min(CHUNK_ROW, 1 << (width - 1).bit_length())
+    count = -(-width // chunk)
+    if count > WHOLE:
+        return 2 * chunk, 0, 0
+    head = 1 << (count.bit_length() - 1)
+    rest = count - head
+    return chunk, head, 1 << (rest - 1).bit_length() if rest else 0
 
 
 def torch_rows(logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float | None) -> Tensor:
@@ -131,6 +144,20 @@ def torch_rows(logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, s
             if z.dtype != part.dtype:
                 part.copy_(z)
     return losses
+
+
+def column_sums(matrix: Tensor, dtype: torch.dtype, kernels: bool | None = None) -> Tensor:
+    """The rows' sum; every time in the same order."""
+    if dtype != torch.float32 or not (has_kernels(matrix.device) if kernels is None else kernels):
+        return matrix.sum(0, dtype=dtype)
+    from rrnn.tasks.lm.kernels import column_sums as kernel
+
+    columns = 32
+    sums = matrix.new_empty(matrix.shape[1], dtype=dtype)
+    run: Any = kernel[(-(-len(sums) // columns),)]
+    with on_device(matrix.device):
+        run(matrix, sums, *matrix.shape, ROWS=64, COLUMNS=columns, UNROLL=8, num_warps=8)
+    return sums
 
 
 class _TiedLoss(torch.autograd.Function):

@@ -1,6 +1,6 @@
 """One update of all weights: clip the gradient's norm, SGD or Adam, multiplicative weight decay, averages.
 
-On a GPU two small kernels per segment, one for the norm and one for all the rest, which never wait for the host; on a
+On a GPU two kernels over all segments, one for the norm and one for all the rest, which never wait for the host; on a
 CPU torch ops, which say the same thing.
 """
 
@@ -17,7 +17,8 @@ from rrnn.tasks.lm.averaging import Averages
 from rrnn.tasks.lm.graph import has_kernels
 from rrnn.tasks.lm.weights import Weights
 
-PROGRAMS = 256  # that share a segment's norm
+PARTIALS = 512  # programs that share the norm: each of an update adds theirs up, a power of two
+PROGRAMS = 1024  # that share an update: as many as an H100 or H200 holds at once
 BLOCK = 1024
 OPTIONS: dict[str, Any] = {"enable_fp_fusion": True}  # asked for: Triton's default is about to change
 
@@ -39,8 +40,7 @@ class Updater:
         self.adam, self.clip, self.betas, self.epsilon = adam, clip, betas, epsilon
         self.kernels = has_kernels(device) if kernels is None else kernels
         self.control = torch.zeros(2, device=device)  # the rate, and what the weights keep: 1 − decay
-        count = PROGRAMS * len(weights.segments)
-        self._partial = torch.zeros(1 << (count - 1).bit_length(), device=device)
+        self._partial = torch.zeros(PARTIALS, device=device)
 
     def set_rate(self, rate: float, decay: float) -> None:
         """For the next steps. `decay` is the share of the weights that each takes away."""
@@ -82,31 +82,28 @@ class Updater:
     def _with_kernels(self, gradients: Sequence[Tensor]) -> None:
         from rrnn.tasks.lm import kernels
 
-        for i, g in enumerate(gradients):
-            run: Any = kernels.squares[(PROGRAMS,)]
-            run(g, self._partial[i * PROGRAMS :], g.numel(), BLOCK=4096, num_warps=8, **OPTIONS)
-        for segment, g in zip(self.weights.segments, gradients, strict=True):
-            n, flat = g.numel(), segment.flat
-            run = kernels.update[(min(-(-n // BLOCK), 4 * PROGRAMS),)]
-            run(
-                flat,
-                g,
-                flat if segment.low is None else segment.low,
-                segment.averages,
-                segment.moments,
-                self._partial,
-                self.control,
-                self.averages.decays,
-                self.averages.counters,
-                n,
-                self.clip,
-                *self.betas,
-                self.epsilon,
-                PARTIALS=len(self._partial),
-                LOW=segment.low is not None,
-                AVERAGES=len(self.averages),
-                ADAM=self.adam,
-                BLOCK=BLOCK,
-                num_warps=4,
-                **OPTIONS,
-            )
+        segments, sizes = self.weights.segments, tuple(g.numel() for g in gradients)
+        run: Any = kernels.squares[(len(self._partial),)]
+        run(tuple(gradients), sizes, self._partial, BLOCK=4 * BLOCK, num_warps=8, **OPTIONS)
+        run = kernels.update[(min(sum(-(-n // BLOCK) for n in sizes), PROGRAMS),)]
+        run(
+            tuple(segment.flat for segment in segments),
+            tuple(gradients),
+            tuple(segment.low for segment in segments),
+            tuple(segment.averages for segment in segments),
+            tuple(segment.moments for segment in segments),
+            sizes,
+            self._partial,
+            self.control,
+            self.averages.decays,
+            self.averages.counters,
+            self.clip,
+            *self.betas,
+            self.epsilon,
+            PARTIALS=len(self._partial),
+            AVERAGES=len(self.averages),
+            ADAM=self.adam,
+            BLOCK=BLOCK,
+            num_warps=4,
+            **OPTIONS,
+        )
