@@ -105,14 +105,15 @@ def softmax_rows(
 @triton.jit
 def column_sums(matrix, sums, rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr, UNROLL: tl.constexpr):
     """sums = matrix.sum(0), always in the same order. One program some columns; UNROLL reads are under way at once."""
-    # (UNROLL, ROWS, 1): a thread has the same places of each (ROWS, COLUMNS), and so adds them up alone
-    r = tl.arange(0, UNROLL)[:, None, None] * ROWS + tl.arange(0, ROWS)[None, :, None]
+    r = tl.arange(0, UNROLL * ROWS)[:, None]
     c = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for start in range(0, rows, ROWS * UNROLL):
-        ok = (start + r < rows) & (c < width)[None, None, :]
-        total += tl.sum(tl.load(matrix + r * width + c[None, None, :], mask=ok, other=0.0).to(tl.float32), 0)
-        matrix += ROWS * UNROLL * width
+    for start in range(0, rows, UNROLL * ROWS):
+        ok = (start + r < rows) & (c < width)[None, :]
+        v = tl.load(matrix + r * width + c[None, :], mask=ok, other=0.0).to(tl.float32)
+        # a thread has the same places of each (ROWS, COLUMNS), and so adds them up alone
+        total += tl.sum(tl.reshape(v, [UNROLL, ROWS, COLUMNS]), 0)
+        matrix += UNROLL * ROWS * width
     tl.store(sums + c, tl.sum(total, 0), mask=c < width)
 
 

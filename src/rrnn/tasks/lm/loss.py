@@ -152,11 +152,12 @@ def column_sums(matrix: Tensor, dtype: torch.dtype, kernels: bool | None = None)
         return matrix.sum(0, dtype=dtype)
     from rrnn.tasks.lm.kernels import column_sums as kernel
 
-    columns = 32
+    columns, unroll = 32, 16 // matrix.element_size()
     sums = matrix.new_empty(matrix.shape[1], dtype=dtype)
     run: Any = kernel[(-(-len(sums) // columns),)]
     with on_device(matrix.device):
-        run(matrix, sums, *matrix.shape, ROWS=64, COLUMNS=columns, UNROLL=8, num_warps=8)
+        # maxnreg: three programs a multiprocessor are all there are, and so eight loads of each thread go at once
+        run(matrix, sums, *matrix.shape, ROWS=64, COLUMNS=columns, UNROLL=unroll, num_warps=8, maxnreg=80)
     return sums
 
 

@@ -18,9 +18,11 @@ from rrnn.tasks.lm.graph import has_kernels
 from rrnn.tasks.lm.weights import Weights
 
 PARTIALS = 512  # programs that share the norm: each of an update adds theirs up, a power of two
-PROGRAMS = 1024  # that share an update: as many as an H100 or H200 holds at once
+PROGRAMS = 1024  # that share an update: about as many as an H100 or H200 holds at once
 BLOCK = 1024
-OPTIONS: dict[str, Any] = {"enable_fp_fusion": True}  # asked for: Triton's default is about to change
+# Fusion is asked for, as Triton's default is about to change. Registers: a bound makes the compiler use what fits, and
+# start all loads of a block at once; by itself it makes room for more programs than there are.
+OPTIONS: dict[str, Any] = {"enable_fp_fusion": True, "maxnreg": 80}
 
 
 class Updater:
