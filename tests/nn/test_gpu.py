@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from dropout_twin import defined_mask
 from layer_cases import CASES, inputs, make_layer
+from torch import Tensor
 
 from rrnn.backends import use_backend
 from rrnn.nn import detach
+from rrnn.nn.dropout import Drops
 
 pytestmark = pytest.mark.gpu
 
@@ -63,3 +66,82 @@ def test_a_step_as_a_cuda_graph() -> None:
         x_t.copy_(x[t])
         graph.replay()
         torch.testing.assert_close(out, expected[t])
+
+
+# ---- dropout ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(1, 1, 1), (35, 32, 624), (7, 3, 1001)])
+@pytest.mark.parametrize(("each", "shared"), [(0.3, 0.0), (0.0, 0.6), (0.5, 0.2)])
+def test_masks_are_as_defined(
+    shape: tuple[int, int, int], each: float, shared: float, dtype: torch.dtype
+) -> None:
+    x = inputs(*shape, dtype=torch.float32).to("cuda", dtype)
+    apart = torch.stack([x, x], 2)[:, :, 1]  # each sequence's units by themselves
+    for given in (x, apart):
+        given.requires_grad_()
+        drops = Drops()
+        out = drops(given, each, shared)
+        mask = defined_mask(shape, each, shared, int(drops._seed(x.device)), 1)
+        expected = (given.detach().cpu().float() * mask).to(dtype)
+        torch.testing.assert_close(out.cpu(), expected)
+        (grad,) = torch.autograd.grad(out, given, given.detach())
+        torch.testing.assert_close(grad.cpu(), expected)
+
+
+def test_replays_draw_the_masks_of_steps() -> None:
+    """New ones each time, those that the same steps would have drawn without a graph; a seed brings them again."""
+    x, out = torch.ones(35, 32, 624, dtype=torch.bfloat16, device="cuda"), torch.empty(2, 35, 32, 624).cuda()
+
+    def step() -> None:
+        drops = Drops()
+        out[0], out[1] = drops(x, 0.3, 0.2), drops(x, 0.5)
+
+    def run(function: object) -> list[Tensor]:
+        torch.cuda.manual_seed(1)
+        found = []
+        for _ in range(3):
+            function()  # pyright: ignore[reportCallIssue]
+            found.append(out.clone())
+        return found
+
+    eager = run(step)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    replayed, again = run(graph.replay), run(graph.replay)
+    assert not torch.equal(replayed[0], replayed[1]) and not torch.equal(replayed[1], replayed[2])
+    assert not torch.equal(replayed[0][0], replayed[0][1])
+    for a, b, c in zip(eager, replayed, again, strict=True):
+        assert torch.equal(a, b) and torch.equal(b, c)
+
+
+def test_a_generator_registered_with_a_graph() -> None:
+    x, generator = torch.ones(8, 4, 64, device="cuda"), torch.Generator("cuda")
+    Drops(generator)(x, 0.5)
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        out = Drops(generator)(x, 0.5)
+    generator.manual_seed(3)
+    eager = [Drops(generator)(x, 0.5) for _ in range(2)]
+    generator.manual_seed(3)
+    for expected in eager:
+        graph.replay()
+        assert torch.equal(out, expected)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 2**31 + 256), (2, 2, 2**30 + 128)], ids=["wide", "long"])
+def test_dropout_beyond_32_bits(shape: tuple[int, int, int]) -> None:
+    """Of places in the first case, of addresses in both."""
+    count = shape[0] * shape[1] * shape[2]
+    if torch.cuda.mem_get_info()[0] < 5 * count:
+        pytest.skip("needs more memory")
+    drops = Drops()
+    out = drops(torch.ones(shape, dtype=torch.bfloat16, device="cuda"), 0.25, 0.5)
+    key = int(drops._seed(out.device))
+    for place in (0, 2**31 - 64, shape[1] * shape[2] - 128):
+        found = out.view(shape[0], -1)[:, place : place + 128]
+        mask = defined_mask((shape[0], 1, 128), 0.25, 0.5, key, 1, place)
+        torch.testing.assert_close(found.float().cpu(), mask[:, 0], rtol=0.01, atol=0)
