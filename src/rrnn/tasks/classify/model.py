@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
+from rrnn.nn.dropout import Drops
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.zoo import layer as build_layer
 
@@ -83,16 +84,15 @@ class TextClassifier(nn.Module):
 
     def outputs(self, ids: Tensor, mask: Tensor) -> Tensor:
         """(T, B, H) of the last layer."""
-        c = self.config
-        x = self._dropped(F.embedding(ids, self.embedding), c.embedding_dropout)
+        c, drops = self.config, Drops(self.generator)
+        x = F.embedding(ids, self.embedding)
         # Padding comes last: what reads from left to right has seen no padding where there is text.
         padding = {"mask": mask} if c.bidirectional else {}
-        for layer in self.layers:
-            if self.training and c.recurrent_dropout:
-                x = x * self._dropped(x.new_ones(x.shape[1:]), c.recurrent_dropout)
+        for depth, layer in enumerate(self.layers):
+            if self.training:
+                x = drops(x, c.vertical_dropout if depth else c.embedding_dropout, c.recurrent_dropout)
             x, _ = layer(x, **padding)
-            x = self._dropped(x, c.vertical_dropout)
-        return x
+        return drops(x, c.vertical_dropout) if self.training else x
 
     def pool(self, h: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
         """(B, H) of outputs (T, B, H): one vector a text."""
@@ -109,9 +109,3 @@ class TextClassifier(nn.Module):
             return h.gather(0, last).squeeze(0)
         half = h.shape[-1] // 2  # the backward direction ends at the first word
         return torch.cat([h.gather(0, last).squeeze(0)[:, :half], h[0, :, half:]], -1)
-
-    def _dropped(self, x: Tensor, p: float) -> Tensor:
-        if not self.training or not p:
-            return x
-        keep = torch.empty_like(x).bernoulli_(1 - p, generator=self.generator)
-        return x * keep.div_(1 - p)
