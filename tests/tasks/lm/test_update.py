@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -93,6 +95,39 @@ def test_kernels_against_torch_ops(adam: bool) -> None:
         if x.low is not None and y.low is not None:
             assert torch.equal(x.low, x.flat.bfloat16())
             torch.testing.assert_close(y.low.float(), y.flat, rtol=2**-7, atol=0)  # interpreted, it is cut
+
+
+class Sizes(nn.Module):
+    """Segments of these sizes: matrices of at least 20 numbers, each of which has its own."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.parts = nn.ParameterList(nn.Parameter(torch.randn(1, n)) for n in sizes)
+
+
+@pytest.mark.parametrize("sizes", [(33,), (20,), (64, 65, 200, 31, 97), (400, 21, 22)], ids=str)
+@pytest.mark.parametrize("programs", [1, 4, 64])
+def test_blocks_are_dealt_out_once(
+    sizes: tuple[int, ...], programs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients of two dtypes, fewer and more programs than blocks: the norm and every weight are torch's."""
+    monkeypatch.setattr(module, "PARTIALS", programs)
+    monkeypatch.setattr(module, "PROGRAMS", programs)
+    grads = [torch.randn(n).to(torch.bfloat16 if i % 2 else torch.float32) for i, n in enumerate(sizes)]
+    done = []
+    for kernels in (False, True):
+        weights = Weights(Sizes(sizes))
+        assert [len(segment.flat) for segment in weights.segments] == list(sizes)
+        updater = Updater(weights, Averages((), False, CPU), clip=0.5, device=CPU, kernels=kernels)
+        updater.set_rate(0.1, 0.01)
+        updater.step([g.clone() for g in grads])
+        done.append((weights, updater))
+    (expected, _), (ours, updater) = done
+    norm = sum(g.double().square().sum() for g in grads)
+    torch.testing.assert_close(updater._partial.double().sum(), norm, rtol=1e-5, atol=1e-5)
+    for x, y in zip(expected.segments, ours.segments, strict=True):
+        torch.testing.assert_close(y.flat, x.flat, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kernels", [False, True], ids=["torch", "kernels"])
