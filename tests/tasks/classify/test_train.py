@@ -94,6 +94,24 @@ def test_vectors_fixed_and_tuned(tmp_path: Path) -> None:
         rrnn.load(tmp_path / "fixed")
 
 
+def test_words_without_a_vector_may_have_one_of_their_own(tmp_path: Path) -> None:
+    table = write_table(tmp_path / "t.csv")
+    vectors = tmp_path / "v.txt"
+    vectors.write_text("good 3 4 0\nbad 0 0 2\n<unk> 1 2 3\n")
+    config = tiny_config(data=str(table), vectors=str(vectors), embedding_size=3, vector_length=5.0)
+    one, own = (prepare(config.replace(unknown=how)) for how in ("one", "own"))
+    assert one.vectors is not None and own.vectors is not None
+    known = len(one.vocabulary)
+    assert own.vocabulary.words[:known] == one.vocabulary.words and len(own.vocabulary) > known
+    torch.testing.assert_close(own.vectors[:known], one.vectors)
+    torch.testing.assert_close(own.vectors[1:].norm(dim=1), torch.full((len(own.vocabulary) - 1,), 5.0))
+    assert len(own.vectors.unique(dim=0)) == len(own.vocabulary)
+    assert any((ids == 1).any() for ids in one.splits["train"][0])
+    assert not any((ids == 1).any() for ids, _ in own.splits.values() for ids in ids)
+    again = prepare(config.replace(unknown="own", split_seed=1))
+    assert again.vocabulary == own.vocabulary and torch.equal(again.vectors, own.vectors)
+
+
 def test_bad_input_is_named(tmp_path: Path) -> None:
     table, vectors = write_table(tmp_path / "t.csv"), tmp_path / "v.txt"
     vectors.write_text("good 1 2 3\n")

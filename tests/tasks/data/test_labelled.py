@@ -187,12 +187,24 @@ def test_unknown_cleaning(tmp_path: Path) -> None:
         ("none", "It's GOOD-ish, don't (you) think? 3.5% café…"),
         ("lower", "it's good-ish, don't (you) think? 3.5% café…"),
         ("text", "it 's good-ish , do n't ( you ) think ? 3.5 % café …"),
+        ("glove", "it 's good ish , do n't ( you ) think ? 3.5 % cafe ..."),
         ("kim", "it 's good ish , do n't ( you ) think ? 3 5 caf"),
         ("kim-sst", "it's good ish, don't (you) think? 3 5 caf"),
     ],
 )
 def test_cleaning(cleaning: str, words: str) -> None:
     assert tokenise("It's GOOD-ish, don't (you) think? 3.5% café…", cleaning) == words.split()
+
+
+def test_what_corpora_spell_otherwise_than_glove() -> None:
+    spelled = {
+        "it does n 't , i don 't and can 't": "it does n't , i do n't and ca n't",
+        r"-lrb- sic -rrb- writer\/director": "( sic ) writer / director",
+        "s&#227 ; o paulo , black &#38 ; white": "sao paulo , black & white",
+        "the lrb-rated &#55555 ;": "the lrb rated \ufffd",
+    }
+    for text, words in spelled.items():
+        assert tokenise(text, "glove") == words.split()
 
 
 def elec(folder: Path, name: str, size: int, label: str = "12") -> None:

@@ -39,16 +39,22 @@ class ClassifyConfig(Config):
     encoding: str = option("utf-8", "of users' files")
     skip_broken: bool = option(False, "skip and count rows without a label or column, instead of stopping")
     cleaning: str | None = option(
-        None, "how texts become words: none, lower, text, kim, kim-sst; None: the data set's own way"
+        None, "how texts become words: none, lower, text, glove, kim, kim-sst; None: the data set's own way"
     )
     split_seed: int = option(0, "draws the 80/10/10 split of data that has none", low=0)
     max_tokens: int | None = option(None, "read so many words of a text at most", low=1)
 
     vectors: str | None = option(
-        None, "word vectors of unit length: a file, or glove; None: embeddings are trained"
+        None, "word vectors, brought to one length: a file, or glove; None: embeddings are trained"
+    )
+    vector_length: float = option(
+        1.0, "to which given vectors are brought; the paper's is 1", low=1e-3, high=1e3
     )
     vector_words: Literal["data", "all"] = option(
         "data", "which vectors the model keeps: of its data's words, or all, for texts to come"
+    )
+    unknown: Literal["one", "own"] = option(
+        "one", "words without a vector share one, or each of the data's has a random one of its own"
     )
     fine_tune: bool = option(False, "train the word vectors, too")
     embedding_size: int | None = option(

@@ -83,7 +83,8 @@ def _numbers(examples: Sequence[Example], vocabulary: Vocabulary, most: int | No
 
 def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary, Tensor, str]:
     """The words of the data that have a vector, those of the test set included (nothing is learned of them), or all
-    words of the file; and one vector for all other words, the direction of the mean."""
+    words of the file; one vector for all other words, the direction of the mean; and, where config.unknown says so, a
+    random direction for each word of the data without a vector, as in the authors' code."""
     assert config.vectors is not None
     parts = _splits(dataset).values()
     used = Counter(token for examples in parts for example in examples for token in example.tokens)
@@ -92,9 +93,12 @@ def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary,
     coverage = vectors.coverage(used)
     if not coverage.known_types:
         raise DataError(f"{config.vectors} has a vector for none of the {len(used)} words of {dataset.name}")
-    known = [word for word in vectors.words if word not in (PADDING, UNKNOWN)]
+    special = (PADDING, UNKNOWN)
+    known = [word for word in vectors.words if word not in special]
+    strange = sorted(used.keys() - {*known, *special}) if config.unknown == "own" else []
     rows, _ = vectors.unit().align(known)
-    mean = rows.mean(0)
-    special = np.stack([np.zeros_like(mean), mean / max(float(np.linalg.norm(mean)), 1e-12)])
-    matrix = torch.from_numpy(np.concatenate([special, rows]))
-    return Vocabulary([PADDING, UNKNOWN, *known], UNKNOWN), matrix, f"{config.vectors}: {coverage}"
+    own = np.random.default_rng(0).standard_normal((len(strange), vectors.width))
+    matrix = np.concatenate([np.zeros((1, vectors.width)), rows.mean(0, keepdims=True), rows, own])
+    matrix *= config.vector_length / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
+    vocabulary = Vocabulary([*special, *known, *strange], UNKNOWN)
+    return vocabulary, torch.from_numpy(matrix.astype(np.float32)), f"{config.vectors}: {coverage}"

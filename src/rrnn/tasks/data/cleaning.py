@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
+import unicodedata
 from collections.abc import Callable
 
 from rrnn.errors import DataError
@@ -23,6 +25,15 @@ def split_text(text: str) -> list[str]:
     return [match.group() for match in _TOKEN.finditer(text.translate(_QUOTES))]
 
 
+def _glove(text: str) -> list[str]:
+    """`split_text` of what corpora spell in ways that GloVe's words do not have: contractions torn apart (do n 't,
+    don 't), bracket tokens, numbers of characters, accents, hyphens."""
+    text = html.unescape(re.sub(r"(&#\d+) ; ?", r"\1;", text)).lower().translate(_QUOTES)
+    text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    text = re.sub(r"\B-l[rs]b-\B", "(", re.sub(r"\B-r[rs]b-\B", ")", text))
+    return split_text(re.sub(r"n ?'t\b", "n't", text).replace("-", " ").replace("\\/", " / "))
+
+
 def _kim(text: str) -> list[str]:
     """`clean_str` of Kim (2014): ASCII letters, digits and (),!?'` alone, contractions apart, lower case."""
     text = re.sub(r"[^A-Za-z0-9(),!?'`]", " ", text)
@@ -39,6 +50,7 @@ CLEANINGS: dict[str, Callable[[str], list[str]]] = {
     "none": str.split,
     "lower": lambda text: text.lower().split(),
     "text": lambda text: split_text(text.lower()),
+    "glove": _glove,
     "kim": _kim,
     "kim-sst": _kim_sst,
 }
@@ -46,7 +58,8 @@ CLEANINGS: dict[str, Callable[[str], list[str]]] = {
 
 def tokenise(text: str, cleaning: str = "text") -> list[str]:
     """The words of a text: `none` and `lower` cut at white space, `text` takes punctuation off (any language with
-    spaces), `kim` and `kim-sst` are Kim's rules, which know ASCII only."""
+    spaces), `glove` brings the words close to those of published vectors, too, `kim` and `kim-sst` are Kim's rules,
+    which know ASCII only."""
     if cleaning not in CLEANINGS:
         raise DataError(f"a cleaning is one of {', '.join(CLEANINGS)}, not {cleaning!r}")
     return CLEANINGS[cleaning](text)
