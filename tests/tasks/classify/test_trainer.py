@@ -80,9 +80,30 @@ def test_the_rate_is_halved_and_training_stops() -> None:
     assert task.end_epoch(7, {"accuracy": 51.0}) is False and task.waited == 0
 
 
-def test_a_resumed_training_is_the_same_training() -> None:
+def test_averages_are_evaluated_and_the_weights_are_trained() -> None:
+    data = tiny(tiny_config(average=0.8))
+    task, plain = ClassifyTask(data), ClassifyTask(data.of(data.config.replace(average=0.0)))
+    averages = [parameter.detach().clone() for parameter in plain.parameters]
+    for index in range(plain.begin_epoch(1)):
+        plain.step(index)
+        averages = [0.8 * a + 0.2 * p.detach() for a, p in zip(averages, plain.parameters, strict=True)]
+    fit(task, epochs=1)
+    for ours, theirs in zip(task.parameters, plain.parameters, strict=True):
+        assert torch.equal(ours, theirs)  # after an evaluation, too
+    names = [name for name, _ in plain.model.named_parameters()]
+    for name, average in zip(names, averages, strict=True):
+        torch.testing.assert_close(task.weights()[name], average)
+    plain.load_weights(task.weights())
+    assert task.evaluate("dev") == plain.evaluate("dev")
+    task.load_weights(kept := task.weights())  # the best are evaluated once more, at the end
+    assert all(torch.equal(task.weights()[name], tensor) for name, tensor in kept.items())
+    assert task.evaluate("dev") == plain.evaluate("dev")
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_a_resumed_training_is_the_same_training(average: float) -> None:
     """From the middle of an epoch, dropout included."""
-    data = tiny(tiny_config())
+    data = tiny(tiny_config(average=average))
     whole, first, second = (ClassifyTask(data) for _ in range(3))
 
     def epoch(task: ClassifyTask, number: int, start: int = 0, stop: int | None = None) -> None:

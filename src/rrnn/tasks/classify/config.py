@@ -81,6 +81,12 @@ class ClassifyConfig(Config):
     batch_size: int = option(64, "the paper has 16 for Amazon, 64 for smaller sets", low=1)
     lr: float = option(1e-3, "Adam's first learning rate", low=1e-8, high=10)
     l2: float = option(1e-6, "ℓ2 regularisation: Adam's weight decay", low=0, high=1)
+    average: float = option(
+        0.0,
+        "evaluate an average of the weights, of which each step keeps this share; 0: the weights",
+        low=0,
+        high=0.9999,
+    )
     clip: float = option(5.0, "largest norm of the gradient", low=1e-6)
     epochs: int = option(500, "at most", low=1)
     halve_after: int = option(10, "halve the learning rate after so many epochs without gain on dev", low=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -18,6 +20,7 @@ from rrnn.tasks.classify.prepare import Prepared
 EVALUATION_BATCH, EVALUATION_TOKENS = 256, 2**15
 _OPTIMISER = "optimiser."
 _MODEL = "model."
+_AVERAGE = "average."
 
 
 class ClassifyTask:
@@ -44,7 +47,7 @@ class ClassifyTask:
             device=self.device,
         )
         self.splits = {name: Texts(*split, self.device) for name, split in data.splits.items()}
-        self.parameters = list(self.model.parameters())
+        self.parameters: list[Tensor] = list(self.model.parameters())
         self.lr = torch.tensor(self.config.lr, device=self.device)  # a tensor, so that graphs see its changes
         self.optimiser = torch.optim.Adam(
             self.parameters,
@@ -53,6 +56,8 @@ class ClassifyTask:
             fused=True,
             capturable=self.device.type == "cuda",
         )
+        kept = self.parameters if self.config.average else []
+        self.averages = [parameter.detach().clone() for parameter in kept]
         self.totals = torch.zeros(2, device=self.device)  # loss, examples
         self.rows = torch.empty(self.config.batch_size, dtype=torch.int64, device=self.device)
         self._evaluation_totals = torch.zeros(2, device=self.device)  # loss, right answers
@@ -92,6 +97,8 @@ class ClassifyTask:
         (total / count).backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
         self.optimiser.step()
+        for average, parameter in zip(self.averages, self.parameters, strict=False):  # or there are none
+            average.lerp_(parameter.detach(), 1 - self.config.average)
         self.totals.add_(torch.stack([total.detach(), count]))
 
     def measure(self) -> dict[str, float]:
@@ -107,7 +114,7 @@ class ClassifyTask:
         """The mean loss and the accuracy, in per cent."""
         texts, totals = self.splits[split], self._evaluation_totals
         self.model.eval()
-        with self.graphs.on_stream():
+        with self._averaged(), self.graphs.on_stream():
             totals.zero_()
             for batch in self._evaluations[split]:
                 rows = self._evaluation_rows[: len(batch.rows)]
@@ -117,6 +124,20 @@ class ClassifyTask:
             loss, correct = totals.tolist()
         self.model.train()
         return {"loss": loss / len(texts), "accuracy": 100 * correct / len(texts)}
+
+    @contextmanager
+    @torch.no_grad()
+    def _averaged(self) -> Iterator[None]:
+        """The averages in the weights' place, where there are some."""
+        if not self.averages:
+            yield
+            return
+        with self.graphs.on_stream():
+            own = [parameter.clone() for parameter in self.parameters]
+            _copy(self.averages, self.parameters)
+        yield
+        with self.graphs.on_stream():
+            _copy(own, self.parameters)
 
     def _add_up(self, texts: Texts, rows: Tensor, steps: int) -> None:
         ids, lengths, labels, weights = texts.gather(rows, steps)
@@ -139,7 +160,12 @@ class ClassifyTask:
     # ---- checkpoints ---------------------------------------------------------------------------------------------
 
     def weights(self) -> dict[str, Tensor]:
-        """Copies, complete: the next step is on a stream of its own and does not wait for who reads them."""
+        """As evaluated."""
+        with self._averaged():
+            return self._copies()
+
+    def _copies(self) -> dict[str, Tensor]:
+        """Complete: the next step is on a stream of its own and does not wait for who reads them."""
         with self.graphs.on_stream():
             copies = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
         self.graphs.wait()
@@ -150,10 +176,13 @@ class ClassifyTask:
         self.graphs.follow()
         with self.graphs.on_stream():
             self.model.load_state_dict(weights)
+            if self.averages:
+                _copy(self.parameters, self.averages)
         self.graphs.wait()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        tensors = {_MODEL + name: tensor for name, tensor in self.weights().items()}
+        tensors = {_MODEL + name: tensor for name, tensor in self._copies().items()}
+        tensors |= {f"{_AVERAGE}{i}": tensor for i, tensor in enumerate(self.averages)}
         for i, parameter in enumerate(self.parameters):
             for name, value in self.optimiser.state.get(parameter, {}).items():
                 tensors[f"{_OPTIMISER}{i}.{name}"] = value
@@ -167,6 +196,8 @@ class ClassifyTask:
         try:
             with self.graphs.on_stream():
                 self.model.load_state_dict(own)
+                for i, average in enumerate(self.averages):
+                    average.copy_(tensors[f"{_AVERAGE}{i}"])
                 self._load_optimiser(tensors)
                 self.totals.copy_(tensors["totals"])
                 self.lr.copy_(tensors["lr"])
@@ -184,3 +215,9 @@ class ClassifyTask:
             self.optimiser.state[parameter] = {
                 name: t.to(self.device, copy=True) for name, t in found.items()
             }
+
+
+def _copy(sources: list[Tensor], targets: list[Tensor]) -> None:
+    """In place: graphs know where the targets lie."""
+    for source, target in zip(sources, targets, strict=True):
+        target.detach().copy_(source.detach())
