@@ -47,8 +47,9 @@ class Plan(NamedTuple):
 
 
 def save_every(instructions: int) -> int:
-    """Steps between saved states: the backward kernel holds that many in registers."""
-    return 16 if instructions <= 10 else 8 if instructions <= SMALL else 4 if instructions <= LARGE else 2
+    """Steps between saved states: the backward kernel holds that many in registers. (And it is compiled with that many
+    written out: one of Triton's passes takes the cube of a kernel's length, minutes where this rule is careless.)"""
+    return 16 if instructions <= 10 else 8 if instructions <= SMALL else 4 if instructions <= LARGE else 1
 
 
 def takes_logarithms(program: Program) -> bool:
@@ -62,7 +63,7 @@ def plan(
 ) -> Plan:
     """The kernel to run: `size` bytes an element, `instructions` of the forward program, `logs` among them."""
     small = instructions <= SMALL
-    unroll = 16 if small else 8 if instructions <= LARGE else 4
+    unroll = 16 if small else 8 if instructions <= LARGE else 2
     wide = size >= 4
     if lanes < FULL and steps >= 2 * MIN_CHUNK:
         return _chunks(steps, lanes, size, instructions, unroll, backward)
