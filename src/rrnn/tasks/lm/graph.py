@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 from rrnn.backends.triton.backend import installed, on_device
 
+T = TypeVar("T")
 WARM_UP = 1  # calls before a capture: kernels are compiled, libraries have their workspaces
 
 
@@ -53,3 +56,30 @@ class Steps:
         with torch.cuda.stream(self._stream):
             function()
         torch.cuda.current_stream(self.device).wait_stream(self._stream)
+
+
+class Beside:
+    """A second stream, for what is wanted at the end of a step only, such as gradients of weights: it fills the part of
+    the GPU that a serial walk over time leaves idle. On a CPU all is done at once, in order."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._device = device
+        self._held: list[object] = []
+
+    def run(self, function: Callable[..., T], *tensors: Tensor) -> T:
+        """function(*tensors), to be read after `join` only. Until then the tensors are held: their memory must not be
+        given to what runs meanwhile."""
+        if self._stream is None:
+            return function(*tensors)
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            out = function(*tensors)
+        self._held.append((tensors, out))
+        return out
+
+    def join(self) -> None:
+        """What comes after waits for all that was run beside."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._device).wait_stream(self._stream)
+            self._held.clear()

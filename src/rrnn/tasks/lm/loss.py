@@ -7,6 +7,7 @@ time, so that they stay in cache. `plain_loss` is the obvious twin.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.backends.triton.backend import on_device
-from rrnn.tasks.lm.graph import has_kernels
+from rrnn.tasks.lm.graph import Beside, has_kernels
 
 CHUNK = 1 << 19  # numbers that a CPU's core keeps close
 AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of it on a CPU
@@ -40,19 +41,20 @@ def loss_and_gradients(
     *,
     scale: float = 1.0,
     low: Tensor | None = None,
+    beside: Beside | None = None,
 ) -> Gradients:
     """hidden (n, d), weight (padded, d), bias (padded), targets (n). Words from `vocabulary` on are padding: they have
     probability 0. `low` is a copy of `weight` in hidden's dtype, for products in low precision: the gradient of
-    `weight` is then still in weight's own."""
+    `weight` is then still in weight's own. With `beside`, the gradients of weight and bias are there once it joined."""
     table = weight if low is None else low
     logits = hidden @ table.t()
     losses = softmax_rows(logits, bias, targets, vocabulary, scale)
-    return Gradients(
-        losses,
-        logits @ table,
-        _product(logits.t(), hidden, weight.dtype),
-        column_sums(logits, bias.dtype),
-    )
+
+    def of_weights(logits: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        return _product(logits.t(), hidden, weight.dtype), column_sums(logits, bias.dtype)
+
+    run = of_weights if beside is None else partial(beside.run, of_weights)
+    return Gradients(losses, logits @ table, *run(logits, hidden))
 
 
 def tied_loss(

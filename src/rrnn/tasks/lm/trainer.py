@@ -21,7 +21,7 @@ from rrnn.errors import DataError, RunError
 from rrnn.tasks.lm.averaging import Averages
 from rrnn.tasks.lm.config import LMConfig, recipe_rate
 from rrnn.tasks.lm.evaluate import evaluate
-from rrnn.tasks.lm.graph import Steps
+from rrnn.tasks.lm.graph import Beside, Steps
 from rrnn.tasks.lm.loss import add_rows, loss_and_gradients
 from rrnn.tasks.lm.model import LanguageModel
 from rrnn.tasks.lm.precision import Precision, low_dtype, products
@@ -69,15 +69,19 @@ class LanguageTask:
         adam = config.optimiser == "adam"
         self.store = Weights(model, low=self.low, averages=len(self.averages), adam=adam)
         self.updater = Updater(self.store, self.averages, adam=adam, clip=config.clip, device=device)
-        self.steps = Steps(device, capture=capture)
+        self.steps, self.beside = Steps(device, capture=capture), Beside(device)
         self._stream = torch.zeros(self.length + 1, self.batch, dtype=torch.long, device=device)
         self._range = torch.arange(self.window + 1, device=device)
         self._place = torch.zeros(1, dtype=torch.long, device=device)
         # since the last `measure`, by their place in a window: added up over it there, not at every step
         self._losses = torch.zeros(self.window * self.batch, dtype=torch.float64, device=device)
         self._measured = 0  # steps of a stream that they are the losses of
-        self._state = tree_map_only(Tensor, torch.clone, self._first_state())
-        self._carried = _tensors(self._state)
+        first = self._first_state()
+        self._carried = torch.cat(
+            [t.flatten() for t in _tensors(first)]
+        )  # all states in one place: one copy a step
+        views = iter(self._carried.split([t.numel() for t in _tensors(first)]))
+        self._state = tree_map_only(Tensor, lambda t: next(views).view_as(t), first)
         self.epoch, self.cuts, self.kind = 0, 0, "last"
         self.dev: list[float] = []  # perplexities since the last cut of the rate
         self.poor = 0  # epochs since the best one
@@ -91,7 +95,7 @@ class LanguageTask:
         torch.manual_seed(_mixed(self.config.seed, epoch, self.group.rank))
         self._lay_stream()
         self._place.zero_()
-        _copy(self._carried, _tensors(self._first_state()))
+        self._carry(_tensors(self._first_state()))
         self._set_rate()
         if self.config.asgd_from and epoch >= self.config.asgd_from:
             self.averages.start_tail()
@@ -146,7 +150,7 @@ class LanguageTask:
         with products(self.config.precision):
             losses, gradients, end = self._gradients(rows[:-1], rows[1:])
         self.updater.step(self._joined(self.store.gather(gradients)))
-        _copy(self._carried, end)
+        self._carry(end)
         self._losses[: len(losses)] += losses
         self._place += size
 
@@ -164,6 +168,7 @@ class LanguageTask:
             model.vocabulary,
             scale=1 / words.shape[1],
             low=None if self.low is None else table,
+            beside=self.beside,
         )
         penalties = list(self._penalties(seen, raw))
         leaves = {name: leaf for name, leaf in store.working.items() if name not in ("embedding", "bias")}
@@ -173,6 +178,7 @@ class LanguageTask:
             [softmax.hidden.view_as(seen), *map(torch.ones_like, penalties)],
             materialize_grads=True,
         )
+        self.beside.join()
         # The words' gradients are added to rows of the softmax's: the two tied matrices have one gradient.
         add_rows(softmax.weight, words.flatten(), to_embedded.flatten(0, 1))
         gradients = {
@@ -190,6 +196,9 @@ class LanguageTask:
         prefix = "rnn."
         copies = {n.removeprefix(prefix): w for n, w in self.store.working.items() if n.startswith(prefix)}
         return model.read(embedded, words, state, lambda x, s: functional_call(model.rnn, copies, (x, s)))
+
+    def _carry(self, end: list[Tensor]) -> None:
+        torch.cat([t.flatten() for t in end], out=self._carried)
 
     def _penalties(self, seen: Tensor, raw: Tensor) -> Iterator[Tensor]:
         """Regularisation of the activations, as much as of a window's tokens."""
@@ -253,7 +262,7 @@ class LanguageTask:
             for prefix, (what, row) in buffers.items()
             for name, view in self.store.named(what, row).items()
         }
-        out |= {f"carried.{i}": tensor for i, tensor in enumerate(self._carried)}
+        out |= {f"carried.{i}": tensor for i, tensor in enumerate(_tensors(self._state))}
         out |= self.averages.tensors()
         return out | {"control": self.updater.control, "place": self._place, "losses": self._losses}
 
@@ -292,8 +301,3 @@ def _tensors(state: Any) -> list[Tensor]:
 def _mixed(*numbers: int) -> int:
     """A seed of several numbers, the same in every process (unlike hash)."""
     return random.Random(" ".join(map(str, numbers))).getrandbits(63)
-
-
-def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
-    """All at once: one kernel."""
-    torch._foreach_copy_(targets, sources)  # pyright: ignore[reportPrivateImportUsage]
