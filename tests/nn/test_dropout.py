@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from calls import cell
@@ -115,6 +119,34 @@ def test_nothing_and_everything() -> None:
         assert not dropped(x, each, shared).any()
     assert dropped(x[:0], 0.5).shape == (0, 2, 9)
     assert dropped(x[..., :0], 0.5, 0.5).shape == (4, 2, 0)
+
+
+COMPILED = """
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from rrnn.nn.dropout import BLOCK
+from rrnn.nn.dropout_kernel import dropped
+
+usual = dict.fromkeys(dropped.arg_names, "i32") | {"seed": "*i64", "scale": "fp32"}
+odd = [{}, {"batch": 1}, {"steps": 1, "units": 1, "x_row": 1}, {"units": "i64", "x_step": "i64", "batch": 1}]
+for dtype, each, shared, more in [("bf16", True, True, more) for more in odd] + [
+    ("fp16", True, False, {}), ("fp32", False, True, {})
+]:
+    known = {"EACH": each, "SHARED": shared, "BLOCK": BLOCK} | {k: v for k, v in more.items() if v == 1}
+    signature = usual | {"x": "*" + dtype, "out": "*" + dtype} | more | dict.fromkeys(known, "constexpr")
+    aligned = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(dropped.arg_names) if n in ("x", "out", "x_step")}
+    source = ASTSource(dropped, signature, known, aligned)
+    options = {"num_warps": BLOCK // 32, "enable_fp_fusion": True}
+    print("bar.sync" in compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"])
+"""
+
+
+def test_compiles_for_a_gpu_without_threads_waiting() -> None:
+    """The interpreter forgives what the compiler does not. A barrier would mean that random numbers change threads."""
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    command = [sys.executable, "-W", "ignore", "-c", COMPILED]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout.split() == ["False"] * 6, done.stdout + done.stderr[-2000:]
 
 
 # ---- what it drops ---------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from rrnn.backends.base import rows
 from rrnn.backends.registry import chosen, get_backend
 from rrnn.backends.triton.backend import on_device
 
-BLOCK = 256  # units of a program
+BLOCK = 256  # units of a program, one a thread: with several, random numbers would change threads
+GRID = 65535  # the most programs along a grid's second axis
 
 
 class Drops:
@@ -93,8 +94,8 @@ def _launch(x: Tensor, seed: Tensor, number: int, each: float, shared: float) ->
     steps, batch, units = x.shape
     if x.stride(1) == units:  # as one long sequence's units: no block has an end in the middle
         batch, units = 1, batch * units
-    programs = -(-units // BLOCK) * batch * -(-steps // STEPS)
-    run: Any = dropped[(programs,)]
+    blocks = -(-units // BLOCK)
+    run: Any = dropped[(-(-steps // STEPS.value) * batch, min(blocks, GRID), -(-blocks // GRID))]
     with on_device(x.device):
         run(
             x,
@@ -107,13 +108,12 @@ def _launch(x: Tensor, seed: Tensor, number: int, each: float, shared: float) ->
             x.stride(1),
             number,
             _limit(each),
-            1 / (1 - each) if each < 1 else 0.0,
             _limit(shared),
-            1 / (1 - shared) if shared < 1 else 0.0,
+            0.0 if 1.0 in (each, shared) else 1 / ((1 - each) * (1 - shared)),
             EACH=each > 0,
             SHARED=shared > 0,
             BLOCK=BLOCK,
-            num_warps=2,
+            num_warps=BLOCK // 32,
             enable_fp_fusion=True,  # asked for: Triton's default is about to change
         )
     return out
