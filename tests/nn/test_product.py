@@ -114,3 +114,27 @@ def test_does_without(why: str, taken: list[int], monkeypatch: pytest.MonkeyPatc
     product._onednn_gains.cache_clear()
     x, weight = draw(5, 3, INPUTS), nn.Parameter(draw(ROWS, INPUTS))
     assert torch.equal(linear(x, weight), F.linear(x, weight)) and taken == [0]
+
+
+def test_weight_gradients_are_made_where_they_are_told() -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(5, 2, 3, requires_grad=True), torch.randn(4, 3, requires_grad=True)
+    towards, calls = torch.randn(5, 2, 4), []
+
+    def run(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        calls.append(tensors)
+        return function(*tensors)
+
+    out = product._Beside.apply(x, weight, run)
+    assert isinstance(out, Tensor)
+    expected = F.linear(x, weight)
+    torch.testing.assert_close(out, expected)
+    found = torch.autograd.grad(out, (x, weight), towards)
+    torch.testing.assert_close(found, torch.autograd.grad(expected, (x, weight), towards))
+    assert len(calls) == 1
+
+
+def test_weight_gradients_stay_where_they_are_without_a_gpu() -> None:
+    x, weight = torch.randn(5, 2, 3), torch.randn(4, 3, requires_grad=True)
+    with product.weight_gradients(lambda *_: pytest.fail("no other stream on a CPU")):
+        product.linear(x, weight).sum().backward()

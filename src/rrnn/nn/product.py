@@ -1,17 +1,24 @@
-"""The matrix product of a layer. In training on AMD's processors, torch's own (MKL) loses 5 to 25 % against oneDNN,
-which torch has on board, too: most where rows are no multiple of a vector, such as the paper's 650 units.
+"""The matrix product of a layer: `F.linear`, but for two cases.
 
-Used where it was measured to gain, else `F.linear`; results differ by rounding only.
+In training on AMD's processors, torch's own (MKL) loses 5 to 25 % against oneDNN, which torch has on board, too: most
+where rows are no multiple of a vector, such as the paper's 650 units. Used where it was measured to gain; results
+differ by rounding only.
+
+On a GPU a training loop can have weights' gradients made on another stream, see `weight_gradients`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from rrnn.backends.native.compiler import cpu
 
@@ -20,11 +27,28 @@ WORTH = 1 << 26
 MANY_ROWS = 2048
 """Beyond, the weight's gradient stays with MKL: oneDNN transposes a copy of the output's."""
 
+Run = Callable[..., Tensor]
+_RUN: ContextVar[Run | None] = ContextVar("weight_gradients", default=None)
+
+
+@contextmanager
+def weight_gradients(run: Run) -> Iterator[None]:
+    """Inside, products on a GPU have the gradient of a weight made by run(function, *tensors): function(*tensors), but
+    maybe on another stream. Who asks autograd for these gradients waits for that stream before reading them; each
+    weight must come into one product only, since autograd would add up others at once."""
+    token = _RUN.set(run)
+    try:
+        yield
+    finally:
+        _RUN.reset(token)
+
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """x (T, B, I) times weightᵀ (I, rows)."""
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return F.linear(x, weight)
+    if x.is_cuda and weight.is_leaf and weight.requires_grad and (run := _RUN.get()) is not None:
+        return _Beside.apply(x, weight, run)  # pyright: ignore[reportReturnType]
     if x.numel() * weight.shape[0] < WORTH or not _plain(x, weight) or not _onednn_gains():
         return F.linear(x, weight)
     return _Linear.apply(x, weight)  # pyright: ignore[reportReturnType]
@@ -84,3 +108,18 @@ class _Linear(torch.autograd.Function):
             many = rows.shape[0] > MANY_ROWS
             grad_weight = rows.T @ inputs if twice or many else _product(rows.T, inputs.T)
         return grad_x, grad_weight
+
+
+class _Beside(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, run: Run) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.run = run
+        return F.linear(x, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        x, weight = ctx.saved_tensors
+        grad_weight = ctx.run(lambda y, x: y.flatten(0, -2).T @ x.flatten(0, -2), grad, x)
+        return grad @ weight if ctx.needs_input_grad[0] else None, grad_weight, None

@@ -18,6 +18,7 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rrnn.errors import DataError, RunError
+from rrnn.nn.product import weight_gradients
 from rrnn.tasks.lm.averaging import Averages
 from rrnn.tasks.lm.config import LMConfig, recipe_rate
 from rrnn.tasks.lm.evaluate import evaluate
@@ -159,7 +160,8 @@ class LanguageTask:
         model, store = self.model, self.store
         table = store.working["embedding"].detach()
         embedded = F.embedding(words, table).requires_grad_()
-        seen, raw, end = self._read(embedded, words, self._state)
+        with weight_gradients(self.beside.run):
+            seen, raw, end = self._read(embedded, words, self._state)
         softmax = loss_and_gradients(
             seen.detach().flatten(0, 1),
             model.embedding.detach(),
