@@ -36,6 +36,7 @@ B = cell("B")
         ),
         (lambda: RationalRNN(B, 4, 3, dropout=True), "dropout is a probability"),
         (lambda: RationalRNN(B, 4, 3, recurrent_dropout=-1), "recurrent_dropout is a probability"),
+        (lambda: RationalRNN(B, 4, 3, input_dropout="0.1"), "input_dropout is a probability"),
         (
             lambda: RationalRNN(B, 4, 3, skip="dense"),
             """skip is None, "highway" or "residual"; got 'dense'""",

@@ -134,6 +134,21 @@ def test_dropout_between_layers() -> None:
     torch.testing.assert_close(seen[0], seen[1])
 
 
+def test_input_dropout() -> None:
+    """Of the first layer's input alone, seen by all that reads it: here a skip connection."""
+    torch.manual_seed(0)
+    layer = RationalRNN(cell("B"), 50, 50, 2, input_dropout=0.3, skip="residual")
+    seen: list[Tensor] = []
+    for each in layer.layers:
+        each.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    layer.layers[0].register_forward_hook(lambda _, __, result: seen.append(result[0]))
+    layer(torch.ones(6, 8, 50))
+    first, output, second = seen
+    assert set(first.unique().tolist()) == {0.0, torch.tensor(1 / 0.7).item()}
+    assert abs(float((first == 0).float().mean()) - 0.3) < 0.03 and not torch.equal(first[0], first[1])
+    assert torch.equal(second, output)
+
+
 def test_one_layer_cannot_drop_between_layers() -> None:
     with pytest.warns(UserWarning, match="dropout acts between layers, and there is one"):
         RationalRNN(cell("B"), 4, 3, dropout=0.5)
