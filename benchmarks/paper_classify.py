@@ -8,7 +8,8 @@ The paper's protocol: random settings (those of `rrnn classify search`, the same
 0 without looking at test; the best on dev is trained again, and each of these final trainings reads test once. Final
 trainings: sst and amazon, which have a published split, with --seeds seeds; all other data over --splits random splits,
 each with --seeds-per-split seeds (seed = split for the first, split + splits for the second, …), since there the split
-matters more than the seed. The setting was chosen on split 0's dev for all of them.
+matters more than the seed. The setting was chosen on split 0's dev for all of them. The paper does not say how texts
+become words: here with the cleaning `glove`, and as in its authors' code every word without a vector has a random one.
 
 MODEL-DATA[+LABEL].jsonl holds a line for the options they share, then one for each training, appended when it ends.
 What is there is not run again, so a long table is filled bit by bit, and whoever kills it loses the running trainings
@@ -123,7 +124,9 @@ def row_name(model: str, data: str, label: str) -> str:
 
 
 def base_of(args: argparse.Namespace, model: str, data: str) -> ClassifyConfig:
-    own = {"vectors": args.vectors or None, "device": args.device}
+    own: dict[str, Any] = {"device": args.device}
+    if args.vectors:
+        own |= {"vectors": args.vectors, "cleaning": args.cleaning or None, "unknown": args.unknown}
     return ClassifyConfig.for_data(data, **{**own, **args.changes, "cell": model})
 
 

@@ -70,6 +70,8 @@ def row_of(evidence: Evidence) -> Row:
         "setting": best["setting"] | head["pinned"],
         "setting_dev": round(best["dev"], 3),
         "vectors": head["config"]["vectors"],
+        "cleaning": head["config"]["cleaning"],
+        "unknown": head["config"]["unknown"],
         "vector_width": head["vector_width"],
         "paper": _paper(head["model"], head["dataset"]),
         "training_seconds": round(sum(line["seconds"] for line in trained)),
