@@ -40,6 +40,7 @@ from rrnn.tasks.classify.ranges import PAPER as SPACE
 from rrnn.tasks.classify.ranges import with_setting
 from rrnn.tasks.classify.table import PAPER
 from rrnn.tasks.classify.train import pick_device, train
+from rrnn.tasks.classify.trained import cell_of
 from rrnn.tasks.search_space import Setting, draw_setting
 from rrnn.tasks.search_workers import side_by_side
 
@@ -127,7 +128,10 @@ def base_of(args: argparse.Namespace, model: str, data: str) -> ClassifyConfig:
     own: dict[str, Any] = {"device": args.device}
     if args.vectors:
         own |= {"vectors": args.vectors, "cleaning": args.cleaning or None, "unknown": args.unknown}
-    return ClassifyConfig.for_data(data, **{**own, **args.changes, "cell": model})
+    base = ClassifyConfig.for_data(data, **own, cell=model)
+    config = base.replace(**args.changes)
+    cell_of(config)  # a mistake in its name is said before anything is trained
+    return config
 
 
 def open_row(args: argparse.Namespace, model: str, data: str) -> tuple[ClassifyConfig, Evidence]:
@@ -207,6 +211,8 @@ def main() -> None:
         "--seeds-per-split", type=int, default=1, help="final trainings on each (%(default)s)"
     )
     parser.add_argument("--vectors", default="glove", help='word vectors (glove); "" trains embeddings')
+    parser.add_argument("--cleaning", default="glove", help='with vectors (glove); "" is the data\'s own')
+    parser.add_argument("--unknown", default="own", help="words without a vector: own, or one for all")
     parser.add_argument(
         "--set",
         nargs="*",

@@ -149,6 +149,20 @@ def test_other_options_need_another_label(tmp_path: Path, fill: Fill) -> None:
         fill(tmp_path, changes=[*TINY, "pooling=max"])
     with pytest.raises(SystemExit):
         fill(tmp_path, "--label", "")
+    with pytest.raises(SystemExit, match="did you mean 'pooling'"):
+        fill(tmp_path, changes=["poolin=max"])
+    with pytest.raises(SystemExit, match="'G'"):
+        fill(tmp_path, "--models", "G")
+
+
+def test_vectors_are_told(tmp_path: Path, fill: Fill) -> None:
+    (tmp_path / "v.txt").write_text("good 1 0 0\nnot 0 1 0\n")
+    changes = ["epochs=1", "hidden_size=4"]
+    more = ["--models", "B", "--settings", "1", "--splits", "1", "--vectors", str(tmp_path / "v.txt")]
+    for config, _ in fill(tmp_path / "out", *more, changes=changes):
+        assert (config.vectors, config.cleaning, config.unknown) == (str(tmp_path / "v.txt"), "glove", "own")
+    (row,) = json.loads((tmp_path / "out" / "table.json").read_text())["rows"]
+    assert (row["vector_width"], row["unknown"]) == (3, "own")
 
 
 def test_papers_accuracies_stand_beside_its_own_data_alone(fill: Fill) -> None:
