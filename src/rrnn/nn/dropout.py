@@ -7,6 +7,9 @@ and with the reference backend, torch ops say the same thing with random numbers
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -25,13 +28,21 @@ class Drops:
     """The dropouts of one pass over a batch: `drops(x, each, shared)` for as many x as there are.
 
     `generator` is torch's default one if left out. On a GPU all masks of a pass come from one seed, drawn from it on
-    the device when the first mask is needed: inside a CUDA graph, every replay draws a new one.
+    the device when the first mask is needed: inside a CUDA graph, every replay draws a new one. Or `seed` is given: a
+    tensor of one int64 on the device, which its owner changes from pass to pass.
     """
 
-    def __init__(self, generator: torch.Generator | None = None) -> None:
+    def __init__(self, generator: torch.Generator | None = None, seed: Tensor | None = None) -> None:
         self.generator = generator
-        self._seeds: dict[torch.device, Tensor] = {}
+        self._seeds: dict[torch.device, Tensor] = {} if seed is None else {seed.device: seed}
         self._masks = 0
+
+    @staticmethod
+    def current() -> Drops:
+        """Those of the `dropping` that we are inside of, else new ones."""
+        if torch.compiler.is_compiling():
+            return Drops()
+        return _CURRENT.get() or Drops()
 
     def __call__(self, x: Tensor, each: float = 0.0, shared: float = 0.0) -> Tensor:
         """x (T, …) with elements dropped with probability `each`, and with probability `shared` all elements at a place
@@ -54,6 +65,19 @@ class Drops:
             seed = torch.empty(1, dtype=torch.int64, device=device)
             self._seeds[device] = seed.random_(generator=self.generator)
         return self._seeds[device]
+
+
+_CURRENT: ContextVar[Drops | None] = ContextVar("drops", default=None)
+
+
+@contextmanager
+def dropping(drops: Drops) -> Iterator[None]:
+    """Inside, all models drop with these: masks of one seed."""
+    token = _CURRENT.set(drops)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
 
 
 def _torch_dropout(x: Tensor, p: float, generator: torch.Generator | None) -> Tensor:

@@ -252,7 +252,7 @@ class RationalRNN(nn.Module):
         x, n = zero_padding(x, mask), self.num_directions
         given: Sequence[LayerState | None] = state or [None] * len(layers)
         finals: list[LayerState] = []
-        drops, shared = Drops(), self.recurrent_dropout if self.training else 0.0
+        drops, shared = Drops.current(), self.recurrent_dropout if self.training else 0.0
         for depth in range(self.num_layers):
             # Where nothing else reads a layer's input, both dropouts are done at once.
             at_once = n == 1 and layers[depth].only_projects

@@ -89,7 +89,8 @@ class TorchRNN(nn.Module):
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """(output (T, B, H), state) of x (T, B, I)."""
-        state, ends, drops = self.init_state(x.shape[1]) if state is None else state, [], Drops()
+        state, ends = self.init_state(x.shape[1]) if state is None else state, []
+        drops = Drops.current()
         for depth, layer in enumerate(self.layers):
             if self.training:
                 x = drops(x, self.dropout if depth else self.input_dropout, self.recurrent_dropout)

@@ -31,7 +31,8 @@ class Steps:
         self.capture = capture and device.type == "cuda"
         self._calls: dict[Hashable, int] = {}
         self._graphs: dict[Hashable, torch.cuda.CUDAGraph] = {}
-        self._stream = torch.cuda.Stream(device) if self.capture else None
+        # above all that is done beside it: what waits for a place on the GPU goes first if it is the step's own
+        self._stream = torch.cuda.Stream(device, priority=-1) if self.capture else None
 
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         if not self.capture:

@@ -153,7 +153,7 @@ class LanguageModel(nn.Module):
     ) -> tuple[Tensor, Tensor, Any]:
         """(what the softmax sees, the same before dropout, the next state) of words (T, B), embedded (T, B, d).
         `rnn` stands in for the layers, as when a training runs copies of their weights."""
-        word, drops = self.dropouts.word, Drops()
+        word, drops = self.dropouts.word, Drops.current()
         if self.training and word:
             kept = F.dropout(embedded.new_ones(len(self.bias)), word)
             embedded = embedded * kept[ids].unsqueeze(-1)
@@ -177,7 +177,7 @@ class LanguageModel(nn.Module):
 
     def step(self, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """(scores (B, vocabulary), state) after one more word (B)."""
-        drops = Drops()
+        drops = Drops.current()
         hidden, state = self.rnn.step(self._drop_embedded(self.embed(ids), drops), state)
         return self.scores(self._drop(hidden, self.dropouts.output, drops)), state
 

@@ -18,6 +18,7 @@ from torch.func import functional_call
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from rrnn.errors import DataError, RunError
+from rrnn.nn.dropout import Drops, dropping
 from rrnn.nn.product import weight_gradients
 from rrnn.tasks.lm.averaging import Averages
 from rrnn.tasks.lm.config import LMConfig, recipe_rate
@@ -73,7 +74,10 @@ class LanguageTask:
         self.steps, self.beside = Steps(device, capture=capture), Beside(device)
         self._stream = torch.zeros(self.length + 1, self.batch, dtype=torch.long, device=device)
         self._range = torch.arange(self.window + 1, device=device)
-        self._place = torch.zeros(1, dtype=torch.long, device=device)
+        # the place in the stream, and the seed of a step's dropouts, which thus cost no random numbers of torch's
+        self._counters = torch.zeros(2, dtype=torch.long, device=device)
+        self._place, self._seed = self._counters[:1], self._counters[1:]
+        self._advance: dict[int, Tensor] = {}
         # since the last `measure`, by their place in a window: added up over it there, not at every step
         self._losses = torch.zeros(self.window * self.batch, dtype=torch.float64, device=device)
         self._measured = 0  # steps of a stream that they are the losses of
@@ -93,10 +97,11 @@ class LanguageTask:
 
     def begin_epoch(self, epoch: int) -> int:
         self.epoch = epoch
-        torch.manual_seed(_mixed(self.config.seed, epoch, self.group.rank))
+        seed = _mixed(self.config.seed, epoch, self.group.rank)
+        torch.manual_seed(seed)
         self._lay_stream()
-        self._place.zero_()
-        self._carry(_tensors(self._first_state()))
+        self._counters.copy_(torch.tensor([0, seed]))
+        torch.cat([t.flatten() for t in _tensors(self._first_state())], out=self._carried)
         self._set_rate()
         if self.config.asgd_from and epoch >= self.config.asgd_from:
             self.averages.start_tail()
@@ -104,6 +109,8 @@ class LanguageTask:
 
     def step(self, index: int) -> None:
         size = min(self.window, self.length - index * self.window)
+        if size not in self._advance:
+            self._advance[size] = torch.tensor([size, 1], device=self.device)
         self.steps.run(size, lambda: self._step(size))
         self._measured += size
 
@@ -150,17 +157,22 @@ class LanguageTask:
         rows = self._stream.index_select(0, self._place + self._range[: size + 1])
         with products(self.config.precision):
             losses, gradients, end = self._gradients(rows[:-1], rows[1:])
+        self.beside.run(lambda: self._go_on(size, losses, end))
         self.updater.step(self._joined(self.store.gather(gradients)))
-        self._carry(end)
+        self.beside.join()
+
+    def _go_on(self, size: int, losses: Tensor, end: list[Tensor]) -> None:
+        """To the next window."""
+        torch.cat([t.flatten() for t in end], out=self._carried)
         self._losses[: len(losses)] += losses
-        self._place += size
+        self._counters += self._advance[size]
 
     def _gradients(self, words: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
         """(losses of its tokens, gradients by the weights' names, the carried state after) of a window."""
         model, store = self.model, self.store
         table = store.working["embedding"].detach()
         embedded = F.embedding(words, table).requires_grad_()
-        with weight_gradients(self.beside.run):
+        with weight_gradients(self.beside.run), dropping(Drops(seed=self._seed)):
             seen, raw, end = self._read(embedded, words, self._state)
         softmax = loss_and_gradients(
             seen.detach().flatten(0, 1),
@@ -198,9 +210,6 @@ class LanguageTask:
         prefix = "rnn."
         copies = {n.removeprefix(prefix): w for n, w in self.store.working.items() if n.startswith(prefix)}
         return model.read(embedded, words, state, lambda x, s: functional_call(model.rnn, copies, (x, s)))
-
-    def _carry(self, end: list[Tensor]) -> None:
-        torch.cat([t.flatten() for t in end], out=self._carried)
 
     def _penalties(self, seen: Tensor, raw: Tensor) -> Iterator[Tensor]:
         """Regularisation of the activations, as much as of a window's tokens."""
@@ -266,7 +275,7 @@ class LanguageTask:
         }
         out |= {f"carried.{i}": tensor for i, tensor in enumerate(_tensors(self._state))}
         out |= self.averages.tensors()
-        return out | {"control": self.updater.control, "place": self._place, "losses": self._losses}
+        return out | {"control": self.updater.control, "at": self._counters, "losses": self._losses}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {name: tensor.detach().clone() for name, tensor in self._changing().items()}
