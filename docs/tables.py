@@ -87,12 +87,22 @@ def gpu_layers() -> str:
     body = []
     for ours in rows("layers-h200"):
         graph = f"{ours['ms']:.2f}" if "ms" in ours else ""
-        ratio = f"{ours['ratio']:.1f}×" if "ratio" in ours else ""
+        ratio, in_graph = (f"{ours[key]:.1f}×" if key in ours else "" for key in ("ratio", "graph_ratio"))
         name = {"LSTM": "cuDNN LSTM", "GRU": "cuDNN GRU"}.get(ours["name"], ours["name"])
         body.append(
-            (name, size(ours["shape"]), dtype(ours["dtype"]), f"{ours['plain_ms']:.2f}", ratio, graph)
+            (
+                name,
+                size(ours["shape"]),
+                dtype(ours["dtype"]),
+                f"{ours['plain_ms']:.2f}",
+                ratio,
+                graph,
+                in_graph,
+            )
         )
-    return table("layer | T×B×D | | ms: | cuDNN LSTM / this: | ms in a CUDA graph:", body)
+    return table(
+        "layer | T×B×D | | ms: | cuDNN LSTM / this: | ms in a CUDA graph: | cuDNN LSTM / this:", body
+    )
 
 
 # ---- kernels and layers on a CPU -----------------------------------------------------------------------------------

@@ -273,7 +273,9 @@ class _Rational(torch.autograd.Function):
         cells: int,
         *rest: Tensor,
     ) -> tuple[Tensor, ...]:
-        params, states = rest[:cells], rest[cells:]
+        dtype = compute_dtype(x.dtype)
+        ctx.dtypes, states = [p.dtype for p in rest[:cells]], rest[cells:]
+        params = [_as(p, dtype) for p in rest[:cells]]  # once, for backward as well
         out, finals, saved = _forward(backend, x, params, states, mask, inp, programs, widths, every)
         ctx.set_materialize_grads(False)  # most often, nothing depends on the final states
         ctx.save_for_backward(x, inp, mask, *params, *saved)
@@ -293,6 +295,7 @@ class _Rational(torch.autograd.Function):
             gx, gp, gs, gi = _backward(
                 backend, x, params, mask, inp, saved, go, grad_finals, programs, widths, every
             )
+            gp = [_as(g, dtype) for g, dtype in zip(gp, ctx.dtypes, strict=True)]
         grads = (gx, gi, *gp, *gs)
         if twice:
             grads = _Once.apply(len(grads), *grads, x, inp, *params, *saved, go, *grad_finals)

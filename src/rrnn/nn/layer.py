@@ -189,9 +189,9 @@ class RationalLayer(nn.Module):
         """Per cell (P, units): what the kernel reads."""
         return [self.numbers(c).stack(like) for c in range(len(self.widths))]
 
-    def initial(self, batch: int) -> LayerState:
-        """λ of every cell, and a history of zeros."""
-        params = self.parameter_rows(self.weight)
+    def initial(self, batch: int, params: Sequence[Tensor] | None = None) -> LayerState:
+        """λ of every cell, and a history of zeros. `params` are the `parameter_rows`, where they are at hand."""
+        params = self.parameter_rows(self.weight) if params is None else params
         states = tuple(initial_state(p, v, batch) for p, v in zip(self.programs, params, strict=True))
         history = self.weight.new_zeros(self.window - 1, batch, self.input_size) if self.window > 1 else None
         return LayerState(states, history)
@@ -238,12 +238,13 @@ class RationalLayer(nn.Module):
     ) -> tuple[Tensor, LayerState, dict[str, Tensor]]:
         """The cells alone: (their output, the next state, pre-activations of the layer's own rows). `programs` stand in
         for the cells' own, to read other values than their output."""
-        state = self.initial(x.shape[1]) if state is None else state
+        params = self.parameter_rows(self.weight)
+        state = self.initial(x.shape[1], params) if state is None else state
         y, history = self.project(x, state.history, mask, prefix, drop)
         y = self._zone_out(y) if self.zoneout and self.training else y
         own = {r.name: y[..., r.start : r.stop] for r in self.own_rows}
         inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
-        cells, params = y[..., : self.columns] if own else y, self.parameter_rows(self.weight)
+        cells = y[..., : self.columns] if own else y
         out, finals = rational(cells, params, state.states, programs or self.programs, mask=mask, inp=inp)
         return out, LayerState(tuple(finals), history), own
 

@@ -109,8 +109,6 @@ class LanguageTask:
 
     def step(self, index: int) -> None:
         size = min(self.window, self.length - index * self.window)
-        if size not in self._advance:
-            self._advance[size] = torch.tensor([size, 1], device=self.device)
         self.steps.run(size, lambda: self._step(size))
         self._measured += size
 
@@ -165,6 +163,8 @@ class LanguageTask:
         """To the next window."""
         torch.cat([t.flatten() for t in end], out=self._carried)
         self._losses[: len(losses)] += losses
+        if size not in self._advance:  # made before a capture, which could not copy it from the host
+            self._advance[size] = torch.tensor([size, 1], device=self.device)
         self._counters += self._advance[size]
 
     def _gradients(self, words: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
