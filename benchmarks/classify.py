@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from cuda_timing import hardware
+from results import write
 
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.predict import predict_file
@@ -133,10 +135,7 @@ def main() -> None:
             rows.append(measure(base, args, threads, processes, capture))
             print(json.dumps(rows[-1]), flush=True)
     if args.json:
-        where = torch.cuda.get_device_name() if args.device == "cuda" else "cpu"
-        args.json.write_text(
-            json.dumps({"device": where, "torch": torch.__version__, "rows": rows}, indent=1) + "\n"
-        )
+        write(args.json, rows, **({"device": hardware()} if args.device == "cuda" else {}))
 
 
 if __name__ == "__main__":

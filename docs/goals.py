@@ -77,7 +77,7 @@ def missed() -> str:
 
 
 def _all() -> list[Goal]:
-    return [*_cpu(), *_gpu_kernels(), *_gpu_layers(), *_lm_speed(), *_ptb(), *_accuracy()]
+    return [*_cpu(), *_gpu_kernels(), *_gpu_layers(), *_lm_speed(), *_search_speed(), *_ptb(), *_accuracy()]
 
 
 def _cpu() -> Iterator[Goal]:
@@ -140,6 +140,12 @@ def _lm_speed() -> Iterator[Goal]:
                 f"{what}: an epoch of the Penn Treebank", seconds, found["seconds_per_epoch"], " s", True, 2
             )
             yield Goal(f"{what}: tokens/s against cuDNN's LSTM, equal parameters", 4, found["ratio"], "×")
+
+
+def _search_speed() -> Iterator[Goal]:
+    for found in rows("classify-h200", cell="F", data="sst"):
+        how = f"{found['trainings']} settings, {found['epochs']:,} epochs"
+        yield Goal(f"a search on sst for one model: {how}", 180, found["seconds"], " s", True, 0)
 
 
 def _ptb() -> Iterator[Goal]:

@@ -83,6 +83,31 @@ def gpu_fused() -> str:
 
 
 @named
+def gpu_counters() -> str:
+    body = []
+    for r in rows("counters-h200"):
+        if r["us"] < 20:  # fills and joins
+            continue
+        moved = f"{r['read_bytes'] / 1e6:.0f} + {r['written_bytes'] / 1e6:.0f}"
+        shares = (f"{r[key]:.0f} %" for key in ("memory_percent", "l2_percent", "issue_percent"))
+        what = f"{r['name'].removesuffix('+o').replace('B unfused', 'bare B')}, {r['kernel']}"
+        body.append(
+            (what, size(r["shape"]), dtype(r["dtype"]), us(r["us"] / 1e3), moved, *shares, f"{_waits(r)}")
+        )
+    head = (
+        "kernel | T×B×D | | µs: | MB read + written: | memory's peak: | L2's peak: | issue slots: | waits for"
+    )
+    return table(head, body)
+
+
+def _waits(counted: Row) -> str:
+    """What a warp mostly waits for."""
+    stalls = {key.removeprefix("stall_"): n for key, n in counted.items() if key.startswith("stall_")}
+    most = max(stalls, key=lambda name: stalls[name])
+    return {"long_scoreboard": "loads", "wait": "arithmetic"}.get(most, most)
+
+
+@named
 def gpu_layers() -> str:
     body = []
     for ours in rows("layers-h200"):
@@ -152,6 +177,23 @@ RIVALS = ("LSTM", "GRU", "LSTM, equal parameters", "GRU, equal parameters")
 # ---- language models and classifiers -------------------------------------------------------------------------------
 
 NOTHING = "*No results are committed yet.*\n"
+
+
+@named
+def search_speed() -> str:
+    found = rows("classify-h200")
+    body = (
+        (
+            r["cell"],
+            r["data"],
+            r["trainings"],
+            f"{r['epochs']:,}",
+            f"{r['seconds']:.0f}",
+            f"{r['ms_per_epoch']:.0f}",
+        )
+        for r in found
+    )
+    return table("cell | data | settings: | epochs: | s: | ms an epoch:", body)
 
 
 @named
