@@ -18,7 +18,10 @@ def test_trainings_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         sys, "argv", [str(SCRIPT), *args, "--device", "cpu", "--threads", "2", "--json", str(out)]
     )
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
     runpy.run_path(str(SCRIPT), run_name="__main__")
-    (row,) = json.loads(out.read_text())["rows"]
+    found = json.loads(out.read_text())
+    assert found["meta"]["versions"] and found["meta"]["commit"]
+    (row,) = found["rows"]
     assert row["trainings"] == 2 and row["failed"] == 0 and row["threads"] == 2 and row["epochs"] == 2
     assert row["trainings_per_minute"] == pytest.approx(60 * 2 / row["seconds"], rel=0.1)
