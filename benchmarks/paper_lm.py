@@ -50,11 +50,11 @@ def config_of(row: PaperRow, seed: int, changes: dict[str, Any]) -> LMConfig:
     )
 
 
-def run_row(folder: Path, config: LMConfig) -> dict[str, Any]:
+def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]:
     """Train in a temporary folder; what is kept arrives whole, or not at all."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch:
         began = time.monotonic()
-        result = train(config, Path(scratch) / "run")
+        result = train(config, Path(scratch) / "run", test=test)
         kept = Path(scratch) / "kept"
         kept.mkdir()
         for name in KEPT:
@@ -98,7 +98,10 @@ def show(rows: list[dict[str, Any]]) -> None:
     head = ["run", "params", "dev", "test", "paper dev", "paper test", "epochs", "seconds"]
     lines = [
         [row["run"], f"{row['params'] / M:.2f}M"]
-        + [f"{row[key]:.1f}" for key in ("dev_ppl", "test_ppl", "paper_dev", "paper_test")]
+        + [
+            f"{row[key]:.1f}" if row[key] else ""
+            for key in ("dev_ppl", "test_ppl", "paper_dev", "paper_test")
+        ]
         + [str(row["epochs"]), f"{row['seconds']:.0f}"]
         for row in rows
     ]
@@ -116,6 +119,7 @@ def main() -> None:
         "--set", nargs="*", default=[], metavar="KEY=VALUE", help="what differs from the preset"
     )
     parser.add_argument("--label", default="", help="of such a variant: the folder is ROW+LABEL-seed-N")
+    parser.add_argument("--no-test", action="store_true", help="settings to choose among: dev only")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no row after so many")
     parser.add_argument("--table", action="store_true", help="train nothing")
     arguments = parser.parse_args()
@@ -129,7 +133,8 @@ def main() -> None:
             if place.exists() or time.monotonic() - began > 60 * arguments.minutes:
                 continue
             try:
-                print(place.name, run_row(place, config_of(ROWS[name], seed, changes)), flush=True)
+                config = config_of(ROWS[name], seed, changes)
+                print(place.name, run_row(place, config, not arguments.no_test), flush=True)
             except RRNNError as error:
                 print(f"{place.name}: {error}", flush=True)
             write_table(arguments.folder)

@@ -45,6 +45,22 @@ def test_pieces_and_steps_agree(cell: str) -> None:
     assert model.training
 
 
+@pytest.mark.parametrize("cell", ["F", "QRNN2", "lstm"])
+@pytest.mark.parametrize("streams", [2, 5, 83, 1000])
+def test_streams_side_by_side_are_pieces_without_a_past(cell: str, streams: int) -> None:
+    model, ids = make(cell).eval(), torch.randint(WORDS, (83,))
+    before = torch.cat([torch.tensor([model.start]), ids[:-1]])
+    expected, length = 0.0, -(-83 // min(streams, 83))
+    for words, targets in zip(before.split(length), ids.split(length), strict=True):
+        with torch.no_grad():
+            hidden, _ = model(words.unsqueeze(1), model.rnn.init_state(1))
+            scores = model.scores(hidden.squeeze(1)).log_softmax(-1)
+        expected -= float(scores.gather(1, targets.unsqueeze(1)).sum())
+    for chunk in (1000, 3):
+        score = evaluate(model, ids, streams=streams, chunk=chunk)
+        assert score.tokens == 83 and math.isclose(score.loss, expected / 83, rel_tol=1e-5)
+
+
 def test_one_token_counts() -> None:
     model = make("F")
     assert evaluate(model, torch.tensor([7])).tokens == 1

@@ -77,6 +77,15 @@ def test_in_memory_the_same(folder: Path, corpus: Path) -> None:
         assert tensor.equal(loaded[name]), name
 
 
+def test_dev_in_pieces_while_training_and_whole_in_the_end(corpus: Path) -> None:
+    config = tiny_lm.tiny_config(corpus, dev_streams=4)
+    result = train(config, progress=Progress(), test=False)
+    assert result.summary.test_ppl is None
+    pieces = min(record["dev_ppl"] for record in result.history)
+    whole = result.model.perplexity(result.model.read_split("dev"))
+    assert result.summary.dev_ppl != pieces and math.isclose(result.summary.dev_ppl, whole, rel_tol=1e-5)
+
+
 def test_perplexity_of_a_text_by_hand(folder: Path) -> None:
     """The twin: one step after another, each token's probability by softmax."""
     model = rrnn.load(folder)

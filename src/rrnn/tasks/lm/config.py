@@ -16,8 +16,6 @@ from rrnn.tasks.configs import Config, option
 BASELINES = ("lstm", "gru")
 FACTS = "facts"
 """The key of a run's config.json that holds what was found rather than asked for."""
-KEPT_UNITS = 273
-"""Units that the recipe's dropout leaves in expectation: 0.7 at 910."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +46,13 @@ class LMConfig(Config):
     )
 
     embedding_dropout: float | None = option(
-        None, "of embedded words; left out: 273 units are kept", low=0, high=0.99
+        None, "of embedded words; left out: so that kept_units are kept", low=0, high=0.99
     )
     output_dropout: float | None = option(
-        None, "before the softmax; left out: 273 units are kept", low=0, high=0.99
+        None, "before the softmax; left out: so that kept_units are kept", low=0, high=0.99
+    )
+    kept_units: int = option(
+        273, "units that those two leave in expectation; the recipe's is 0.7 at 910", low=1
     )
     variational_dropout: float = option(
         0.2, "of layers' inputs, a mask per sequence and window", low=0, high=0.99
@@ -91,6 +92,12 @@ class LMConfig(Config):
     asgd_after: int | None = option(None, "the same, once so many epochs brought no gain on dev", low=1)
 
     epochs: int = option(300, "at most", low=1)
+    dev_streams: int = option(
+        1,
+        "while training, read dev as so many pieces side by side: quicker for an LSTM, and a little worse, since each "
+        "begins without a past; the result is of one stream in any case",
+        low=1,
+    )
     precision: Literal["fp32", "tf32", "bf16"] = option("fp32", "of matrix products; states stay fp32")
     seed: int = option(0, "of weights and dropout", low=0, high=2**31)
     device: str = option("auto", "cpu, cuda, or auto: a GPU if there is one")
@@ -118,7 +125,7 @@ class LMConfig(Config):
 
     def resolved(self, hidden: int) -> LMConfig:
         """With what this model's hidden size and cell decide filled in."""
-        keep = min(1.0, KEPT_UNITS / hidden)
+        keep = min(1.0, self.kept_units / hidden)
         drop = round(1 - keep, 4)
         return self.replace(
             hidden=hidden,

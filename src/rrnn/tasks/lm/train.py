@@ -58,8 +58,10 @@ def train(
     *,
     resume: bool = False,
     progress: Progress | None = None,
+    test: bool = True,
 ) -> Result:
-    """Trains, in a folder or (None) in memory alone; with `resume` the run that is in the folder goes on.
+    """Trains, in a folder or (None) in memory alone; with `resume` the run that is in the folder goes on. The best
+    weights are evaluated on the test set at the end, unless `test` is False: who compares settings should not look.
 
     Under torchrun every process calls this with the same arguments, and they share the batches.
     """
@@ -81,7 +83,7 @@ def train(
                 progress=progress,
                 group=group,
             )
-            summary = _summarise(work, model, outcome, group)
+            summary = _summarise(work, model, outcome, group, test)
             if run is not None and run.writable:
                 write_atomic(run.folder / RESULT, (json.dumps(asdict(summary), indent=2) + "\n").encode())
         finally:
@@ -185,14 +187,16 @@ def _open_run(work: Work, folder: str | Path | None, resume: bool, group: Group)
     return run or Run.open(folder)
 
 
-def _summarise(work: Work, model: Any, outcome: Outcome, group: Group) -> Summary:
+def _summarise(work: Work, model: Any, outcome: Outcome, group: Group, look: bool) -> Summary:
     """With the best weights in the model, which stay there."""
     best, history = outcome.best, outcome.history
     assert best is not None
     model.load_state_dict(best.weights)
-    test = None
-    if group.is_first and "test" in work.splits:
+    dev, test = best.value, None
+    if group.is_first and work.config.dev_streams > 1:
+        dev = evaluate(model, work.splits["dev"]).perplexity
+    if group.is_first and look and "test" in work.splits:
         test = evaluate(model, work.splits["test"]).perplexity
     speeds = sorted(record["tokens_per_s"] for record in history)
-    summary = Summary(work.parameters, len(history), best.epoch, best.value, test, speeds[len(speeds) // 2])
+    summary = Summary(work.parameters, len(history), best.epoch, dev, test, speeds[len(speeds) // 2])
     return Summary(**group.broadcast(asdict(summary) if group.is_first else None))

@@ -123,9 +123,10 @@ class LanguageTask:
         """On "dev", with every kind of weights there is; the best kind's figures count, here and on other splits."""
         precision: Precision = "fp32" if self.config.precision == "fp32" else "tf32"
         ready, scores = self.averages.ready, {}
+        streams = self.config.dev_streams if split == "dev" else 1
         for kind in ready if split == "dev" else [self.kind]:
             with self.store.averaged(ready[kind]):
-                scores[kind] = evaluate(self.model, self.splits[split], precision=precision)
+                scores[kind] = evaluate(self.model, self.splits[split], precision=precision, streams=streams)
         best = min(scores, key=lambda kind: scores[kind].loss)
         if split == "dev":
             self.kind = best
