@@ -62,6 +62,7 @@ def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]
         found = json.loads((kept / RESULT).read_text(encoding="utf-8"))
         device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
         found |= {"seconds": round(time.monotonic() - began, 1), "device": device}
+        found |= {key: value for key, value in meta().items() if key in ("commit", "versions")}
         (kept / RESULT).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
         kept.rename(folder)
     del result
@@ -75,10 +76,12 @@ def table(folder: Path) -> list[dict[str, Any]]:
         config, found = (
             json.loads((place / file).read_text(encoding="utf-8")) for file in ("config.json", RESULT)
         )
-        paper = ROWS[name.split("+")[0]]
+        row, _, label = name.partition("+")
+        paper = ROWS[row]
         rows.append(
             {
                 "model": paper.model,
+                "label": label,
                 "run": place.name,
                 "layers": config["layers"],
                 "params": config[FACTS]["parameters"],
@@ -87,6 +90,7 @@ def table(folder: Path) -> list[dict[str, Any]]:
                 "test_ppl": found["test_ppl"],
                 "epochs": found["epochs"],
                 "seconds": found["seconds"],
+                "device": found["device"],
                 "paper_dev": paper.dev,
                 "paper_test": paper.test,
             }
@@ -143,7 +147,9 @@ def main() -> None:
 
 
 def write_table(folder: Path) -> None:
-    text = json.dumps({"meta": meta(), "rows": table(folder)}, indent=1)
+    rows = table(folder)
+    trained = {"device": {"gpu": ", ".join(sorted({row["device"] for row in rows}))}} if rows else {}
+    text = json.dumps({"meta": meta() | trained, "rows": rows}, indent=1)
     (folder / "table.json").write_text(text + "\n", encoding="utf-8")
 
 

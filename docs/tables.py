@@ -3,7 +3,8 @@
     python docs/tables.py            # rewrites what stands between <!-- table: NAME --> and <!-- end -->
     python docs/tables.py --check    # says where a page is not what the files say, and exits with 1
 
-Pages are README.md and docs/results.md, or those named. So no figure on them can drift from its source.
+Pages are README.md, docs/results.md and docs/reproduce.md, or those named. So no figure on them can drift from its
+source.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from figures import BOTH, RESULTS, Row, dtype, results, row, rows, size, table, 
 from goals import goals, missed
 
 DOCS = Path(__file__).parent
-PAGES = [DOCS.parent / "README.md", DOCS / "results.md"]
+PAGES = [DOCS.parent / "README.md", DOCS / "results.md", DOCS / "reproduce.md"]
 MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
 TABLES: dict[str, Callable[[], str]] = {"goals": goals, "missed": missed}
@@ -176,6 +177,7 @@ RIVALS = ("LSTM", "GRU", "LSTM, equal parameters", "GRU, equal parameters")
 
 # ---- language models and classifiers -------------------------------------------------------------------------------
 
+CHOSEN = "F-10m+averaged-seed-0"
 NOTHING = "*No results are committed yet.*\n"
 
 
@@ -230,7 +232,7 @@ def lm_ptb() -> str:
         return NOTHING
     body = (
         (
-            r["model"],
+            f"{r['model']}, {r['label']}" if r.get("label") else r["model"],
             r["layers"],
             f"{r['params'] / 1e6:.1f}M",
             r.get("seed", ""),
@@ -242,6 +244,25 @@ def lm_ptb() -> str:
         for r in rows("lm-ptb/table")
     )
     return table("model | layers: | parameters: | seed: | dev: | test: | paper's dev: | paper's test:", body)
+
+
+@named
+def lm_tried() -> str:
+    """Settings of F, 10M, that the one for the table was chosen among."""
+    body = []
+    for place in [*sorted((RESULTS / "lm-ptb" / "tried").iterdir()), RESULTS / "lm-ptb" / CHOSEN]:
+        config, found = (
+            json.loads((place / name).read_text(encoding="utf-8")) for name in ("config.json", "result.json")
+        )
+        decay = f"{config['weight_decay'] * 1e5:g}·10⁻⁵"
+        rate = "constant" if config["lr_decay_from"] > config["epochs"] else "×0.98 from 175"
+        shrinks = ", as the rate" if config["scale_weight_decay"] and rate != "constant" else ""
+        more = [word for key, word in (("shift", "shifted"), ("locked_dropout", "locked")) if config[key]]
+        dropouts = f"{config['embedding_dropout']:.2f}", config["between_dropout"]
+        reached = found["best_epoch"], number(found["dev_ppl"])
+        body.append((*dropouts, decay + shrinks, rate, ", ".join(more), *reached))
+    body.sort(key=lambda line: -float(line[-1]))
+    return table("in/out dropout: | between: | weight decay | rate | more | best epoch: | dev:", body)
 
 
 @named

@@ -44,3 +44,17 @@ def test_sizes_are_close_to_the_budgets() -> None:
         hidden = paper_lm.hidden_of(row, 10_001)
         count = count_parameters(10_001, hidden, row.layers, cell=row.cell)
         assert hidden % 16 == 0 and abs(count / row.budget - 1) < 0.02, (row, hidden, count)
+
+
+def test_curves(tmp_path: Path) -> None:
+    import paper_curves
+
+    for name, ends in (("good", [9.0, 5.0]), ("bad", [9.0, 8.0])):
+        (tmp_path / name).mkdir()
+        lines = [json.dumps({"epoch": i + 1, "dev_ppl": ppl}) for i, ppl in enumerate(ends)]
+        (tmp_path / name / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    paper_curves.draw(tmp_path, tmp_path / "curves.svg")
+    text = (tmp_path / "curves.svg").read_text()
+    assert text.index("good: 5.0") < text.index("bad: 8.0")
+    with pytest.raises(SystemExit, match="no runs"):
+        paper_curves.draw(tmp_path / "good", tmp_path / "none.svg")

@@ -1,0 +1,54 @@
+"""Perplexity on dev over the epochs, of every run in a folder of `paper_lm.py`.
+
+    python benchmarks/paper_curves.py docs/results/lm-ptb -o docs/results/lm-ptb/curves.svg     (needs matplotlib)
+
+A run's line is that of its best weights at each epoch: the last ones or an average.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+WIDTH = 8.0  # perplexities above the best end that are shown
+
+
+def curve(run: Path) -> tuple[list[int], list[float]]:
+    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines]
+    return [r["epoch"] for r in records], [r["dev_ppl"] for r in records]
+
+
+def draw(folder: Path, path: Path) -> None:
+    try:
+        import matplotlib
+
+        matplotlib.use("svg")
+        from matplotlib import pyplot as plt
+    except ModuleNotFoundError:
+        raise SystemExit("plotting needs matplotlib: pip install matplotlib") from None
+    plt.rcParams |= {"svg.hashsalt": "rrnn", "svg.fonttype": "none", "font.size": 9}
+    runs = {place.parent.name: curve(place.parent) for place in sorted(folder.glob("*/metrics.jsonl"))}
+    if not runs:
+        raise SystemExit(f"there are no runs in {folder}")
+    figure, axis = plt.subplots(figsize=(7.5, 4.5))
+    for name, (epochs, values) in sorted(runs.items(), key=lambda item: min(item[1][1])):
+        axis.plot(epochs, values, linewidth=1.2, label=f"{name}: {min(values):.1f}")
+    ends = [min(values) for _, values in runs.values()]
+    axis.set_ylim(min(ends) - 0.5, max(ends) + WIDTH)
+    axis.set_xlabel("epoch")
+    axis.set_ylabel("perplexity on dev")
+    axis.grid(True, linewidth=0.3)
+    axis.legend(loc="upper right", frameon=False)
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("-o", type=Path, required=True)
+    arguments = parser.parse_args()
+    draw(arguments.folder, arguments.o)
