@@ -1,4 +1,4 @@
-"""A model's parameters, laid out for a fast step: a few flat buffers, each updated by one kernel.
+"""A model's parameters, laid out for a fast step: a few flat buffers, all updated by one kernel.
 
 Every large matrix has a buffer of its own, so that its gradient is used where the product wrote it; a layer of torch's
 own has one for all its parameters, as cuDNN wants them; all small ones share the last. With products in low precision

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# Every row of the paper's two tables, into docs/results. What is there is not run again, so it can be stopped and called
+# again until all is there:
+#
+#   RRNN_DATA=… benchmarks/run_paper.sh lm [minutes]          language models on the Penn Treebank, about half an hour
+#   RRNN_DATA=… benchmarks/run_paper.sh classify [minutes]    text classifiers, see paper_classify.py
+#   benchmarks/run_paper.sh table                             the tables and plots, of what is there
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+what="${1:?lm, classify or table}" minutes="${2:-100000}" folder="${FOLDER:-docs/results}"
+python="${PYTHON:-python3}"
+export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+deadline=$((SECONDS + minutes * 60))
+
+# What docs/reproduce.md calls "averaged". C needs a larger start; an LSTM's dev set is slow to read as one stream.
+averaged=(precision=bf16 'emas=[0.9995,0.9999,0.99997]' weight_decay=4e-5 kept_units=250 between_dropout=0 shift=true
+    lr_decay_from=1000)
+
+lm() { # row, seed, more settings: paper_lm.py begins nothing after the deadline
+    local row="$1" seed="$2"
+    shift 2
+    "$python" benchmarks/paper_lm.py "$folder/lm-ptb" --rows "$row" --seeds "$seed" --label averaged \
+        --minutes "$(((deadline - SECONDS) / 60))" --set "${averaged[@]}" "$@"
+}
+
+case "$what" in
+lm)
+    for seed in 0 1 2; do lm F-10m "$seed"; done
+    for size in 10m 24m; do
+        lm B-$size 0
+        lm B-max-plus-$size 0
+        lm C-$size 0 rnn_gain=4
+    done
+    lm F-24m 0
+    lm lstm-24m-2 0 dev_streams=16 stop_after=30
+    ;;
+classify)
+    "$python" benchmarks/paper_classify.py "$folder/classify" --minutes "$minutes" \
+        --set average=0.995 --label averaged
+    ;;
+table)
+    "$python" benchmarks/paper_lm.py "$folder/lm-ptb" --table
+    "$python" benchmarks/paper_curves.py "$folder/lm-ptb" -o "$folder/lm-ptb/curves.svg"
+    "$python" benchmarks/paper_curves.py "$folder/lm-ptb/tried" -o "$folder/lm-ptb/tried.svg"
+    if [ -d "$folder/classify" ]; then "$python" benchmarks/paper_classify.py "$folder/classify" --table; fi
+    "$python" docs/tables.py
+    ;;
+esac
