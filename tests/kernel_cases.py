@@ -54,7 +54,7 @@ class Case:
     shape: tuple[int, int, int]  # (T, B, D)
     mask: str  # "whole", "padded" (with NaN in the padding), or "dead": a sequence that is all padding
     schedule: Schedule
-    start: str  # "initial": λ; "given": random numbers
+    start: str  # "initial": λ; "given": random numbers; "own": λ unsaid, no gradient from or to states, params as x
     layout: str  # "dense", "strided": slices of wider tensors, batch first; "columns": not even units side by side
     device: str = "cpu"
     block: int = 16
@@ -114,11 +114,12 @@ class Arguments:
     program: Program
     x: Tensor
     params: Tensor
-    state: Tensor
+    state: Tensor | None
     mask: Tensor | None
     inp: Tensor | None
     grad_out: Tensor
-    grad_state: Tensor
+    grad_state: Tensor | None
+    wanted: bool = True
 
     def to(self, device: str, dtype: torch.dtype | None = None) -> Arguments:
         """Elsewhere; `dtype` for everything with a point."""
@@ -144,8 +145,9 @@ def arguments(case: Case, seed: int = 0) -> Arguments:
     params, state = draw(len(program.parameters), units), draw(len(program.states), batch, units)
     if program.semiring_name == "max-times":
         state = state.abs()
-    if case.start == "initial":
+    if case.start != "given":
         state = initial_state(program, params, batch)
+    own = case.start == "own" and None not in program.first_states
     inp = draw(steps, batch, units) if program.uses_input else None
     mask = None
     if case.mask != "whole":
@@ -159,12 +161,13 @@ def arguments(case: Case, seed: int = 0) -> Arguments:
     return Arguments(
         program,
         x.to(dtype),
-        params,
-        state,
+        params.to(dtype) if own else params,
+        None if own else state,
         mask,
         None if inp is None else inp.to(dtype),
         grad_out.to(dtype),
-        draw(*state.shape),
+        None if own else draw(*state.shape),
+        not own,
     )
 
 
@@ -214,6 +217,7 @@ def run(backend: Backend, a: Arguments, every: int, *, layout: str = "dense", **
         a.grad_state,
         grad_x,
         grad_inp,
+        a.wanted,
         **options,
     )
     if strided:
@@ -223,8 +227,9 @@ def run(backend: Backend, a: Arguments, every: int, *, layout: str = "dense", **
             assert around.isnan().all(), "a kernel wrote outside the view that it was given"
     if not backend.gives_parameter_gradients:
         grad_params = _epilogue(a.program, a.params, grad_params)
-    found = {"output": out, "final state": final, "dx": grad_x, "dparams": grad_params, "dstate": first}
-    return found if grad_inp is None else {**found, "dinput": grad_inp}
+    found = {"output": out, "final state": final, "dx": grad_x, "dparams": grad_params}
+    more = {"dstate": first, "dinput": grad_inp}
+    return found | {name: t for name, t in more.items() if t is not None}
 
 
 def expected(a: Arguments) -> Results:

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, compute_dtype
+from rrnn.backends.base import Backend, compute_dtype, first_state
 from rrnn.backends.reference import serial
 from rrnn.backends.reference.interpreter import interpret, leaves, per_unit_values
 from rrnn.backends.registry import chosen, resolve
@@ -36,10 +37,14 @@ class Result(NamedTuple):
     states: list[Tensor]  # per cell (S, B, D)
 
 
+Params = Tensor | Sequence[Tensor]
+"""A cell's parameters (P, D), or their P rows (D,)."""
+
+
 def rational(
     x: Tensor,
-    params: Sequence[Tensor],
-    states: Sequence[Tensor],
+    params: Sequence[Params],
+    states: Sequence[Tensor] | None,
     programs: Sequence[Program],
     *,
     mask: Tensor | None = None,
@@ -48,48 +53,67 @@ def rational(
 ) -> Result:
     """Run cells side by side over time.
 
-    x (T, B, Σ K·D) holds per cell its K projections of D units each; params[i] (P, D); states[i] (S, B, D);
-    mask (T, B) bool; inp (T, B, ΣD) for cells that read the layer's input."""
-    widths = [p.shape[-1] for p in params]
+    x (T, B, Σ K·D) holds per cell its K projections of D units each; params[i] (P, D), or its rows; states[i]
+    (S, B, D), None for the cells' own; mask (T, B) bool; inp (T, B, ΣD) for cells that read the layer's input."""
+    rows = [[p] if isinstance(p, Tensor) else p for p in params]
+    widths = [r[0].shape[-1] for r in rows]
     grad = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (x, inp, *params, *states)
+        t is not None and t.requires_grad for t in (x, inp, *chain(*rows), *(states or ()))
     )
     every = 0
     if grad and save_every is not None:
         every = save_every
     elif grad:
         every = min(gpu_interval(len(p.instructions)) for p in programs) if x.is_cuda else SAVE_EVERY
-    if torch.compiler.is_compiling():
-        texts = [p.text for p in programs]
-        out, final, _ = torch.ops.rrnn.forward(
-            x, list(params), list(states), mask, inp, texts, widths, every, chosen()
-        )
-        return Result(out, final)
     name = chosen()
+    if torch.compiler.is_compiling():
+        tables, texts = [_table(r) for r in rows], [p.text for p in programs]
+        first = list(initial_states(programs, tables, x.shape[1]) if states is None else states)
+        out, final, _ = torch.ops.rrnn.forward(x, tables, first, mask, inp, texts, widths, every, name)
+        return Result(out, final)
     if name == "auto" and torch._C._are_functorch_transforms_active():
         name = "reference"  # torch.func's transforms see through torch ops only
     backend = resolve(name, x.device, x.dtype, programs)
     if backend.name == "reference":
-        return _eager_reference(x, params, states, programs, widths, mask, inp)
+        tables = [_table(r) for r in rows]
+        first = initial_states(programs, tables, x.shape[1]) if states is None else states
+        return _eager_reference(x, tables, first, programs, widths, mask, inp)
+    if states is None:  # numbers are known to kernels
+        first = [
+            None if None not in p.first_states else initial_state(p, _table(r), x.shape[1])
+            for p, r in zip(programs, rows, strict=True)
+        ]
+    else:
+        first = [_as(s, compute_dtype(x.dtype)) for s in states]
     if not grad:
-        out, final, _ = _forward(backend, x, params, states, mask, inp, programs, widths, 0)
+        out, final, _ = _forward(backend, x, [_table(r) for r in rows], first, mask, inp, programs, widths, 0)
         return Result(out, final)
-    first = [_as(s, compute_dtype(x.dtype)) for s in states]
-    out, *final = _Rational.apply(
-        backend, programs, widths, every, mask, x, inp, len(params), *params, *first
-    )
+    call = (backend, programs, widths, every, [len(r) for r in rows])
+    out, *final = _Rational.apply(call, mask, x, inp, *chain(*rows), *first)
     return Result(out, final)
 
 
 def initial_state(program: Program, params: Tensor, batch: int) -> Tensor:
     """λ of every stored state: (S, batch, D), differentiable in the parameters."""
     dtype, shape = compute_dtype(params.dtype), (batch, params.shape[-1])
-    numbers = [program.instructions[i] for i in program.initial]
-    if all(number.op is Op.CONST and number.attr == numbers[0].attr for number in numbers):  # nearly always
-        value = float(numbers[0].attr or 0.0) if numbers else 0.0
-        return params.new_full((len(numbers), *shape), value, dtype=dtype)
+    if None not in program.first_states:  # nearly always
+        return first_state(program, batch, params, dtype)
     values = per_unit_values(program, params.to(dtype))
     return torch.stack([values[i].expand(shape) for i in program.initial])
+
+
+def initial_states(programs: Sequence[Program], params: Sequence[Params], batch: int) -> tuple[Tensor, ...]:
+    """`initial_state` of cells side by side."""
+    return tuple(initial_state(p, _table(v), batch) for p, v in zip(programs, params, strict=True))
+
+
+def _table(params: Params) -> Tensor:
+    """(P, D)."""
+    if isinstance(params, Tensor):
+        return params
+    if len(params) > 1:
+        return torch.stack(params)  # pyright: ignore[reportArgumentType]
+    return params[0] if params[0].dim() == 2 else params[0].unsqueeze(0)
 
 
 # ---- slices ----------------------------------------------------------------------------------------------------
@@ -148,14 +172,14 @@ def _forward(
     backend: Backend,
     x: Tensor,
     params: Sequence[Tensor],
-    states: Sequence[Tensor],
+    states: Sequence[Tensor | None],
     mask: Tensor | None,
     inp: Tensor | None,
     programs: Sequence[Program],
     widths: Sequence[int],
     every: int,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    dtype = compute_dtype(x.dtype)
+    """`states` in the compute dtype, None for a cell's own numbers."""
     out = x.new_empty((*x.shape[:2], sum(widths)))
     finals, saved = [], []
     rows = zip(
@@ -169,9 +193,7 @@ def _forward(
     )
     for program, a, p, s, i, o in rows:
         assert o is not None
-        end, kept = backend.forward(
-            program, a, _as(p, dtype), _as(s, dtype), mask, i if program.uses_input else None, every, o
-        )
+        end, kept = backend.forward(program, a, p, s, mask, i if program.uses_input else None, every, o)
         finals.append(end)
         saved += [kept] if kept is not None else []
     return out, finals, saved
@@ -189,7 +211,9 @@ def _backward(
     programs: Sequence[Program],
     widths: Sequence[int],
     every: int,
-) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor | None]:
+    wanted: Sequence[bool],
+) -> tuple[Tensor, list[Tensor], list[Tensor | None], Tensor | None]:
+    """`wanted`: per cell, whether the gradient of its first state is."""
     dtype = compute_dtype(x.dtype)
     grad_x = x.new_empty(x.shape)
     grad_inp = None if inp is None else inp.new_empty(inp.shape)
@@ -206,17 +230,18 @@ def _backward(
         _columns(inp, widths),
         _columns(grad_inp, widths),
         _columns(grad_out, widths),
+        wanted,
         strict=True,
     )
-    for program, a, ga, p, kept, gs, i, gi, go in rows:
+    for program, a, ga, p, kept, gs, i, gi, go, first in rows:
         assert go is not None
         i, gi = (i, gi) if program.uses_input else (None, None)
-        values, gs = _as(p, dtype), None if gs is None else _as(gs, dtype)
-        units, first = backend.backward(program, a, values, mask, i, every, kept, go, gs, ga, gi)
+        gs = None if gs is None else _as(gs, dtype)
+        units, to_first = backend.backward(program, a, p, mask, i, every, kept, go, gs, ga, gi, first)
         if not backend.gives_parameter_gradients:
-            units = _epilogue(program, values, units)
+            units = _epilogue(program, _as(p, dtype), units)
         grad_params.append(_as(units, p.dtype))
-        grad_states.append(first)
+        grad_states.append(to_first)
     return grad_x, grad_params, grad_states, grad_inp
 
 
@@ -263,44 +288,49 @@ class _Rational(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        backend: Backend,
-        programs: Sequence[Program],
-        widths: Sequence[int],
-        every: int,
+        call: tuple[Any, ...],
         mask: Tensor | None,
         x: Tensor,
         inp: Tensor | None,
-        cells: int,
-        *rest: Tensor,
+        *rest: Any,
     ) -> tuple[Tensor, ...]:
-        dtype = compute_dtype(x.dtype)
-        ctx.dtypes, states = [p.dtype for p in rest[:cells]], rest[cells:]
-        params = [_as(p, dtype) for p in rest[:cells]]  # once, for backward as well
-        out, finals, saved = _forward(backend, x, params, states, mask, inp, programs, widths, every)
+        """`rest`: all cells' rows of parameters, then their states. (Rows, so that no stack is in the graph.)"""
+        backend, programs, widths, every, counts = call
+        params, ctx.are_rows, at = [], [], 0
+        for count in counts:
+            rows = rest[at : at + count]
+            params.append(_table(rows))
+            ctx.are_rows.append(rows[0].dim() == 1)
+            at += count
+        out, finals, saved = _forward(backend, x, params, rest[at:], mask, inp, programs, widths, every)
         ctx.set_materialize_grads(False)  # most often, nothing depends on the final states
         ctx.save_for_backward(x, inp, mask, *params, *saved)
-        ctx.call = (backend, programs, widths, every)
+        ctx.call = call
         return out, *finals
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, grad_out: Tensor | None, *grad_finals: Tensor | None
     ) -> tuple[Any, ...]:
-        backend, programs, widths, every = ctx.call
+        backend, programs, widths, every, _ = ctx.call
         x, inp, mask, *rest = ctx.saved_tensors
         params, saved = rest[: len(programs)], rest[len(programs) :]
         go: Tensor = x.new_zeros((*x.shape[:2], sum(widths))) if grad_out is None else grad_out
         twice = torch.is_grad_enabled()  # create_graph=True
         with torch.no_grad() if twice else nullcontext():
+            wanted = ctx.needs_input_grad[-len(programs) :]
             gx, gp, gs, gi = _backward(
-                backend, x, params, mask, inp, saved, go, grad_finals, programs, widths, every
+                backend, x, params, mask, inp, saved, go, grad_finals, programs, widths, every, wanted
             )
-            gp = [_as(g, dtype) for g, dtype in zip(gp, ctx.dtypes, strict=True)]
+            gp = [
+                row
+                for g, is_row in zip(gp, ctx.are_rows, strict=True)
+                for row in (g.unbind() if is_row else [g])
+            ]
         grads = (gx, gi, *gp, *gs)
         if twice:
             grads = _Once.apply(len(grads), *grads, x, inp, *params, *saved, go, *grad_finals)
-        gx, gi, *rest = grads  # pyright: ignore[reportGeneralTypeIssues]
-        return None, None, None, None, None, gx, gi, None, *rest
+        return None, None, *grads  # pyright: ignore[reportGeneralTypeIssues]
 
 
 # ---- registered ops, for torch.compile and torch.export ------------------------------------------------------------
@@ -330,10 +360,9 @@ def _op_forward(
     backend: str,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     parsed = [Program.parse(text) for text in programs]
+    run, first = resolve(backend, x.device, x.dtype, parsed), [_as(s, compute_dtype(x.dtype)) for s in states]
     with torch.no_grad():
-        out, finals, saved = _forward(
-            resolve(backend, x.device, x.dtype, parsed), x, params, states, mask, inp, parsed, widths, every
-        )
+        out, finals, saved = _forward(run, x, params, first, mask, inp, parsed, widths, every)
     # Flat: as a dimension, ⌈T / every⌉ is 1 for short sequences, and a graph traced on one would refuse longer ones.
     return out, finals, [kept.reshape(-1) for kept in saved]
 
@@ -357,9 +386,20 @@ def _op_backward(
     run = resolve(backend, x.device, x.dtype, parsed)
     with torch.no_grad():
         gx, gp, gs, gi = _backward(
-            run, x, params, mask, inp, saved, grad_out, grad_finals, parsed, widths, every
+            run,
+            x,
+            params,
+            mask,
+            inp,
+            saved,
+            grad_out,
+            grad_finals,
+            parsed,
+            widths,
+            every,
+            [True] * len(parsed),
         )
-    return gx, gp, gs, x.new_empty(0) if gi is None else gi
+    return gx, gp, [g for g in gs if g is not None], x.new_empty(0) if gi is None else gi
 
 
 _LIB.impl("forward", _op_forward, "CompositeExplicitAutograd")

@@ -1,7 +1,7 @@
 """What a backend is: it runs a program over time, forwards and backwards. Shapes, the same for all:
 
     x      (T, B, K, D)  pre-activations, one per projection, without biases; any strides
-    params (P, D)        per-unit parameters, biases among them
+    params (P, D)        per-unit parameters, biases among them; of any dtype, which their gradients have as well
     state  (S, B, D)     stored states before the first step
     mask   (T, B) bool   False: a padded step, which keeps the state, outputs 0 and gets no gradient
     inp    (T, B, D)     the layer's own input, for programs that use it
@@ -39,14 +39,14 @@ class Backend(ABC):
         program: Program,
         x: Tensor,
         params: Tensor,
-        state: Tensor,
+        state: Tensor | None,
         mask: Tensor | None,
         inp: Tensor | None,
         every: int,
         out: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
         """Write the output into `out` (T, B, D), a possibly strided view; return (final state, saved).
-        `every = 0` saves nothing: inference."""
+        `every = 0` saves nothing: inference. `state = None`: the program's own, if they are all numbers."""
 
     @abstractmethod
     def backward(
@@ -62,14 +62,24 @@ class Backend(ABC):
         grad_state: Tensor | None,
         grad_x: Tensor,
         grad_inp: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+        wanted: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
         """Write dL/dx and dL/d inp into the given views; return (dL/d unit values (U, D), dL/d first state).
-        `grad_state = None`: nothing depends on the final state."""
+        `grad_state = None`: nothing depends on the final state. The first state's is None unless it is `wanted`."""
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """What states and arithmetic use: float64 stays, everything else computes in float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """The stored states before the first step, (S, B, D), where they are all numbers."""
+    values, shape = program.first_states, (len(program.states), batch, params.shape[-1])
+    assert None not in values
+    if len(set(values)) <= 1:  # nearly always
+        return params.new_full(shape, values[0] or 0.0 if values else 0.0, dtype=dtype)
+    return params.new_tensor(values, dtype=dtype).view(-1, 1, 1).expand(shape).contiguous()
 
 
 def rows(t: Tensor) -> Tensor:

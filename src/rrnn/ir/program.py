@@ -75,6 +75,12 @@ class Program:
     def uses_input(self) -> bool:
         return any(i.op is Op.INPUT for i in self.instructions)
 
+    @cached_property
+    def first_states(self) -> tuple[float | None, ...]:
+        """`initial` as numbers; None for one that depends on parameters."""
+        numbers = [self.instructions[n] for n in self.initial]
+        return tuple(float(n.attr or 0.0) if n.op is Op.CONST else None for n in numbers)
+
     def depending_on(self, *leaves: Op) -> frozenset[int]:
         """Instructions whose value depends on a leaf of these kinds."""
         found: set[int] = set()

@@ -19,7 +19,7 @@ from rrnn.nn.masks import Window, zero_padding
 from rrnn.nn.product import linear
 from rrnn.nn.rows import Rows, add_columns, count, rows_of
 from rrnn.nn.state import LayerState
-from rrnn.ops import initial_state, rational
+from rrnn.ops import Params, initial_states, rational
 
 Skip = Literal["highway", "residual"]
 Norm = Literal["layer"] | Callable[[int], nn.Module]
@@ -72,13 +72,13 @@ class CellParameters(nn.Module):
                 value = nn.Parameter(torch.empty(units, device=device, dtype=dtype))
                 (self.bias if is_bias else self.parameter).add(name, value)
 
-    def stack(self, like: Tensor) -> Tensor:
-        """(P, units), in the program's order; biases that the layer does not have are zeros."""
+    def rows(self, like: Tensor) -> list[Tensor] | Tensor:
+        """P rows (units,) in the program's order; biases that the layer does not have are zeros."""
         if not self.names:
             return like.new_zeros(0, self.units)
         biases, learned = self.bias, self.parameter  # once: attributes of modules are slow to look up
         rows = [biases.get(name) if is_bias else learned.get(name) for is_bias, name in self.names]
-        return torch.stack([like.new_zeros(self.units) if row is None else row for row in rows])
+        return [like.new_zeros(self.units) if row is None else row for row in rows]
 
     def of(self, name: str) -> Tensor | None:
         """A parameter by the program's name for it ("f.bias", "r"); None for a bias fixed at zero."""
@@ -185,16 +185,18 @@ class RationalLayer(nn.Module):
         assert isinstance(found, CellParameters)
         return found
 
-    def parameter_rows(self, like: Tensor) -> list[Tensor]:
+    def parameter_rows(self, like: Tensor) -> list[Params]:
         """Per cell (P, units): what the kernel reads."""
-        return [self.numbers(c).stack(like) for c in range(len(self.widths))]
+        return [cell.rows(like) for cell in self.cells]  # pyright: ignore[reportCallIssue]
 
-    def initial(self, batch: int, params: Sequence[Tensor] | None = None) -> LayerState:
-        """λ of every cell, and a history of zeros. `params` are the `parameter_rows`, where they are at hand."""
-        params = self.parameter_rows(self.weight) if params is None else params
-        states = tuple(initial_state(p, v, batch) for p, v in zip(self.programs, params, strict=True))
-        history = self.weight.new_zeros(self.window - 1, batch, self.input_size) if self.window > 1 else None
-        return LayerState(states, history)
+    def initial(self, batch: int) -> LayerState:
+        """λ of every cell, and a history of zeros."""
+        return LayerState(
+            initial_states(self.programs, self.parameter_rows(self.weight), batch), self._no_history(batch)
+        )
+
+    def _no_history(self, batch: int) -> Tensor | None:
+        return self.weight.new_zeros(self.window - 1, batch, self.input_size) if self.window > 1 else None
 
     def state_shapes(self, batch: tuple[int, ...]) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None]:
         """Shapes of the states and of the history; `batch` is () for an unbatched state."""
@@ -239,13 +241,13 @@ class RationalLayer(nn.Module):
         """The cells alone: (their output, the next state, pre-activations of the layer's own rows). `programs` stand in
         for the cells' own, to read other values than their output."""
         params = self.parameter_rows(self.weight)
-        state = self.initial(x.shape[1], params) if state is None else state
-        y, history = self.project(x, state.history, mask, prefix, drop)
+        states, history = (None, self._no_history(x.shape[1])) if state is None else state
+        y, history = self.project(x, history, mask, prefix, drop)
         y = self._zone_out(y) if self.zoneout and self.training else y
         own = {r.name: y[..., r.start : r.stop] for r in self.own_rows}
         inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
         cells = y[..., : self.columns] if own else y
-        out, finals = rational(cells, params, state.states, programs or self.programs, mask=mask, inp=inp)
+        out, finals = rational(cells, params, states, programs or self.programs, mask=mask, inp=inp)
         return out, LayerState(tuple(finals), history), own
 
     def forward(

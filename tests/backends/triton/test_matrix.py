@@ -25,7 +25,7 @@ COMMON: dict[str, Any] = {
     "cell": CELLS,
     "dtype": ("float32", "bfloat16", "float16"),
     "mask": ("whole", "padded", "dead"),
-    "start": ("given", "initial"),
+    "start": ("given", "initial", "own"),
     "layout": ("dense", "strided", "columns"),
 }
 TINY = COMMON | {
@@ -73,6 +73,6 @@ def compilable(case: Case) -> Case:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("case", map(compilable, cases(LARGER)), ids=str)
+@pytest.mark.parametrize("case", [compilable(case) for case in cases(LARGER)], ids=str)
 def test_on_the_gpu(case: Case) -> None:
     check(case)

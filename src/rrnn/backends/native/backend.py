@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, rows
+from rrnn.backends.base import Backend, compute_dtype, first_state, rows
 from rrnn.backends.native.compiler import find_compiler, load
 from rrnn.backends.native.render import TYPES, render_backward, render_forward
 from rrnn.backends.native.threads import parallel_address, threads_for
@@ -42,6 +42,11 @@ def _at2(t: Tensor | None) -> tuple[int, int, int]:
     return (0, 0, 0) if t is None else (t.data_ptr(), t.stride(0), t.stride(1))
 
 
+def _table(params: Tensor, dtype: torch.dtype) -> Tensor:
+    """Parameters as C reads them. (`to` takes its time even where there is nothing to do.)"""
+    return (params if params.dtype == dtype else params.to(dtype)).contiguous()
+
+
 class Native(Backend):
     name = "native"
     gives_parameter_gradients = True
@@ -69,7 +74,7 @@ class Native(Backend):
         program: Program,
         x: Tensor,
         params: Tensor,
-        state: Tensor,
+        state: Tensor | None,
         mask: Tensor | None,
         inp: Tensor | None,
         every: int,
@@ -77,7 +82,9 @@ class Native(Backend):
     ) -> tuple[Tensor, Tensor | None]:
         steps, batch, _, units = x.shape
         kernel = _forward_kernel(program, x.dtype)
-        x, params, state = rows(x), params.contiguous(), state.contiguous()
+        dtype = compute_dtype(x.dtype)
+        x, params = rows(x), _table(params, dtype)
+        state = first_state(program, batch, params, dtype) if state is None else state.contiguous()
         inp = None if inp is None else rows(inp.to(x.dtype))
         final = torch.empty_like(state)
         saved = state.new_empty(((steps + every - 1) // every, *state.shape)) if every else None
@@ -110,10 +117,11 @@ class Native(Backend):
         grad_state: Tensor | None,
         grad_x: Tensor,
         grad_inp: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+        wanted: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
         steps, batch, _, units = x.shape
         kernel = _backward_kernel(program, x.dtype)
-        x, params, saved = rows(x), params.contiguous(), saved.contiguous()
+        x, params, saved = rows(x), _table(params, saved.dtype), saved.contiguous()
         grad_out = rows(grad_out if grad_out.dtype == x.dtype else grad_out.to(x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
@@ -139,4 +147,4 @@ class Native(Backend):
             grad_x.copy_(into_x)
         if into_inp is not grad_inp and grad_inp is not None and into_inp is not None:
             grad_inp.copy_(into_inp)
-        return grad_params, first
+        return grad_params, first if wanted else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend
+from rrnn.backends.base import Backend, first_state
 from rrnn.backends.reference import serial
 from rrnn.backends.reference.serial import Inputs
 from rrnn.ir import Program
@@ -22,13 +22,15 @@ class Reference(Backend):
         program: Program,
         x: Tensor,
         params: Tensor,
-        state: Tensor,
+        state: Tensor | None,
         mask: Tensor | None,
         inp: Tensor | None,
         every: int,
         out: Tensor,
     ) -> tuple[Tensor, Tensor | None]:
-        output, end, before = serial.forward(program, Inputs.of(x, params, mask, inp), state)
+        inputs = Inputs.of(x, params, mask, inp)
+        state = first_state(program, x.shape[1], params, inputs.params.dtype) if state is None else state
+        output, end, before = serial.forward(program, inputs, state)
         out.copy_(output)
         return end, before[::every].contiguous() if every else None
 
@@ -45,7 +47,8 @@ class Reference(Backend):
         grad_state: Tensor | None,
         grad_x: Tensor,
         grad_inp: Tensor | None,
-    ) -> tuple[Tensor, Tensor]:
+        wanted: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
         inputs = Inputs.of(x, params, mask, inp)
         grad_state = saved.new_zeros(saved.shape[1:]) if grad_state is None else grad_state
         before = saved
@@ -56,4 +59,4 @@ class Reference(Backend):
         grad_x.copy_(dx)
         if grad_inp is not None:
             grad_inp.copy_(di if di is not None else torch.zeros_like(grad_inp))
-        return units, first_grad
+        return units, first_grad if wanted else None

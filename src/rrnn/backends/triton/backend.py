@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import os
 from functools import cache, lru_cache
 from types import ModuleType
@@ -11,14 +12,16 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, rows
+from rrnn.backends.base import Backend, first_state, rows
 from rrnn.backends.cache import cached
 from rrnn.backends.triton.chain import words
+from rrnn.backends.triton.launch import Kernels
 from rrnn.backends.triton.plan import Plan, plan, takes_logarithms
 from rrnn.backends.triton.render import render
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_HERE = contextlib.nullcontext()
 MANY = 64  # rows from which torch's reduction is quicker than the parameters' kernel
 
 
@@ -55,8 +58,14 @@ def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
     return [all_words, all_words[64:], all_words[64 + chunks * keys * lanes :]]
 
 
-def _strides(t: Tensor | None, *dims: int) -> list[int]:
-    return [0] * len(dims) if t is None else [t.stride(d) for d in dims]
+@lru_cache(maxsize=512)
+def _kernels(program: Program, unroll: int, every: int, stages: int) -> Kernels:
+    return Kernels(_module(program, unroll, every, stages))
+
+
+def _strides(t: Tensor | None, dims: int = 2) -> tuple[int, ...]:
+    """Of the first dimensions: time and batch, and projections."""
+    return (0,) * dims if t is None else t.stride()[:dims]
 
 
 class Triton(Backend):
@@ -77,7 +86,7 @@ class Triton(Backend):
         program: Program,
         x: Tensor,
         params: Tensor,
-        state: Tensor,
+        state: Tensor | None,
         mask: Tensor | None,
         inp: Tensor | None,
         every: int,
@@ -86,36 +95,33 @@ class Triton(Backend):
     ) -> tuple[Tensor, Tensor | None]:
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), False)
-        kernels = _module(program, how.unroll, every, how.stages)
-        x, params, state = rows(x), params.contiguous(), state.contiguous()
+        launch, shape = _kernels(program, how.unroll, every, how.stages), (len(program.states), batch, units)
+        x, params, state = rows(x), params.contiguous(), None if state is None else state.contiguous()
         inp = None if inp is None else rows(inp.to(x.dtype))
-        final = torch.empty_like(state)
-        saved = state.new_empty((steps + every - 1) // every, *state.shape) if every else None
+        final = x.new_empty(shape, dtype=torch.float32)
+        saved = final.new_empty(((steps + every - 1) // every, *shape)) if every else None
         if not x.numel() or not steps:
-            final.copy_(state)
-            return final, saved
+            return final.copy_(first_state(program, batch, params) if state is None else state), saved
         chunk, chunks = how.cut(steps, every, bool(program.states))
-        grid = (-(-units // how.block), batch, chunks)
-        common, sizes = how.options(MASKED=mask is not None), (steps, batch, units, chunk)
-        strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1)]
+        grid, sizes = (-(-units // how.block), batch, chunks), (steps, batch, units, chunk)
+        read, masked = (*_strides(x, 3), *_strides(mask), *_strides(inp)), mask is not None
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
-        kept, last = final if saved is None else saved, (*strides, *_strides(out, 0, 1), *sizes)
+        written, numbers = (final if saved is None else saved), (*read, *_strides(out), *sizes)
         keys = len(scan_form(program).carried) if chunks > 1 else 0
         with on_device(x.device):
             if chunks > 1 and how.chained:
-                line, many = _chain(keys, chunks, state), grid[0] * batch * chunks
-                kernels.chained[(many,)](
-                    x, params, state, bits, there, out, final, kept, *last, chunks, *line, **common
-                )
+                tensors = (x, params, state, bits, there, out, final, written, *_chain(keys, chunks, final))
+                launch("chained", (math.prod(grid), 1, 1), tensors, (*numbers, chunks), how, masked)
                 return final, saved
             starts = state
             if chunks > 1:
-                entries = state.new_empty(chunks, keys, batch, units)
-                starts = state.new_empty(chunks, *state.shape)
-                kernels.summary[grid](x, params, bits, there, entries, *strides, *sizes, **common)
-                joins = how.options(MASKED=None)
-                kernels.join[grid[:2]](state, entries, starts, final, batch, units, chunks, 1, **joins)
-            kernels.forward[grid](x, params, starts, bits, there, out, final, kept, *last, **common)
+                entries = final.new_empty((chunks, keys, batch, units))
+                starts = final.new_empty((chunks, *shape))
+                launch("summary", grid, (x, params, bits, there, entries), (*read, *sizes), how, masked)
+                joined = (*grid[:2], 1), (state, entries, starts, final), (batch, units, chunks, 1)
+                launch("join", *joined, how)
+            tensors = (x, params, starts, bits, there, out, final, written)
+            launch("forward", grid, tensors, numbers, how, masked)
         return final, saved
 
     def backward(
@@ -131,61 +137,61 @@ class Triton(Backend):
         grad_state: Tensor | None,
         grad_x: Tensor,
         grad_inp: Tensor | None,
+        wanted: bool = True,
         schedule: Plan | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor | None]:
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), True)
-        kernels = _module(program, how.unroll, every, how.stages)
-        x, params, saved, go = rows(x), params.contiguous(), saved.contiguous(), rows(grad_out.to(x.dtype))
+        launch, shape = _kernels(program, how.unroll, every, how.stages), (len(program.states), batch, units)
+        x, params, saved = rows(x), params.contiguous(), saved.contiguous()
+        go = rows(grad_out if grad_out.dtype == x.dtype else grad_out.to(x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))
-        grad_state = saved.new_zeros(saved.shape[1:]) if grad_state is None else grad_state.contiguous()
-        first = torch.empty_like(grad_state)
-        sums = len(adjoint(program).units)
+        grad_state = None if grad_state is None else grad_state.contiguous()
+        first = saved.new_empty(shape) if wanted else None
         if not x.numel():
             grad_x.zero_()
-            return torch.zeros_like(params), first.copy_(grad_state)
+            if first is not None:
+                first = first.zero_() if grad_state is None else first.copy_(grad_state)
+            return torch.zeros_like(params), first
         chunk, chunks = how.cut(steps, every, bool(program.states))
-        partial = first.new_empty(chunks, sums, batch, units)
-        grid = (-(-units // how.block), batch, chunks)
-        common, sizes = how.options(MASKED=mask is not None), (steps, batch, units, chunk)
+        partial = saved.new_empty((chunks, len(adjoint(program).units), batch, units))
+        grid, sizes = (-(-units // how.block), batch, chunks), (steps, batch, units, chunk)
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
-        strides = [*_strides(x, 0, 1, 2), *_strides(mask, 0, 1), *_strides(inp, 0, 1), *_strides(go, 0, 1)]
+        strides, masked = (*_strides(x, 3), *_strides(mask), *_strides(inp), *_strides(go)), mask is not None
         read, written = (x, params, bits, there, saved, go), (grad_x, x if grad_inp is None else grad_inp)
-        last = (*strides, *_strides(grad_x, 0, 1, 2), *_strides(grad_inp, 0, 1), *sizes)
+        numbers = (*strides, *_strides(grad_x, 3), *_strides(grad_inp), *sizes)
         keys = len(reverse_scan_form(program).carried) + len(program.states) if chunks > 1 else 0
         with on_device(x.device):
             if chunks > 1 and how.chained:
-                line, many = _chain(keys, chunks, first), grid[0] * batch * chunks
-                kernels.reverse_chained[(many,)](
-                    *read, grad_state, *written, first, partial, *last, chunks, *line, **common
-                )
-                return self._parameters(kernels, partial, params, how), first
+                line = _chain(keys, chunks, saved[0])
+                tensors = (*read, grad_state, *written, first, partial, *line)
+                launch("reverse_chained", (math.prod(grid), 1, 1), tensors, (*numbers, chunks), how, masked)
+                return _parameters(launch, partial, params, how), first
             ends = grad_state
             if chunks > 1:
-                entries = first.new_empty(chunks, keys, batch, units)
-                ends = first.new_empty(chunks, *grad_state.shape)
-                kernels.reverse_summary[grid](*read, entries, *strides, *sizes, **common)
-                joins = how.options(MASKED=None)
-                kernels.reverse_join[grid[:2]](
-                    grad_state, entries, ends, first, batch, units, chunks, -1, **joins
-                )
-            kernels.backward[grid](*read, ends, *written, first, partial, *last, **common)
-            return self._parameters(kernels, partial, params, how), first
+                entries = saved.new_empty((chunks, keys, batch, units))
+                ends = saved.new_empty((chunks, *shape))
+                launch("reverse_summary", grid, (*read, entries), (*strides, *sizes), how, masked)
+                joined = (*grid[:2], 1), (grad_state, entries, ends, first), (batch, units, chunks, -1)
+                launch("reverse_join", *joined, how)
+            launch("backward", grid, (*read, ends, *written, first, partial), numbers, how, masked)
+            return _parameters(launch, partial, params, how), first
 
-    def _parameters(self, kernels: ModuleType, partial: Tensor, params: Tensor, how: Plan) -> Tensor:
-        """Sums per chunk and sequence to gradients of parameters."""
-        chunks, _, batch, units = partial.shape
-        grad = torch.empty_like(params)
-        if not grad.numel():
-            return grad
-        if chunks > 1 or batch > MANY:
-            partial, batch = partial.sum((0, 2)), 1
-        kernels.parameters[(-(-units // how.block),)](
-            partial, params, grad, batch, units, **how.options(MASKED=None)
-        )
+
+def _parameters(launch: Kernels, partial: Tensor, params: Tensor, how: Plan) -> Tensor:
+    """Sums per chunk and sequence to gradients of parameters."""
+    chunks, _, batch, units = partial.shape
+    grad = torch.empty_like(params)
+    if not grad.numel():
         return grad
+    if chunks > 1 or batch > MANY:
+        partial, batch = partial.sum((0, 2)), 1
+    launch("parameters", (-(-units // how.block), 1, 1), (partial, params, grad), (batch, units), how)
+    return grad
 
 
 def on_device(device: torch.device) -> contextlib.AbstractContextManager[object]:
     """Triton launches on the current device, wherever the tensors are."""
-    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
+    if device.type != "cuda" or device.index == torch.cuda.current_device():
+        return _HERE
+    return torch.cuda.device(device)

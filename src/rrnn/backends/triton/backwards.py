@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rrnn.backends.triton.chain import CHAIN, PLACE, join
-from rrnn.backends.triton.kernel import Kernel, is_const, whole
+from rrnn.backends.triton.kernel import Kernel, is_const, parameter, whole
 from rrnn.backends.triton.walk import Walk
 from rrnn.ir import Op, Program, adjoint, reverse_scan_form
 from rrnn.ir.adjoint import unit_values
 
-_ARGUMENTS = """\
-x, theta, mask, inp, saved, go, ends, gx, gi, gfirst, partial, xt, xb, xk, mt, mb, it, ib, gt, gb,
-    gxt, gxb, gxk, git, gib, T, B, D, C,"""
+_POINTERS = "x, theta, mask, inp, saved, go, ends, gx, gi, gfirst, partial,"
+_NUMBERS = "xt, xb, xk, mt, mb, it, ib, gt, gb, gxt, gxb, gxk, git, gib, T, B, D, C,"
 _CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr,"
 
 
@@ -99,23 +98,16 @@ class Backwards(Walk):
             k(*(f"g{s} = h{s}" for s in results))
 
         self._backwards(k, p, step, store=True, again=again)
-        k("if c == 0:")
-        k(
-            *(f"    tl.store(gfirst + {s} * lanes + lane, g{s}, mask=ok)" for s in range(self.S)),
-            *([] if self.S else ["    pass"]),
-        )
+        if self.S:
+            k("if gfirst is not None:", "    if c == 0:")
+            k(*(f"        tl.store(gfirst + {s} * lanes + lane, g{s}, mask=ok)" for s in range(self.S)))
         k(*(f"tl.store(partial + (c * {len(sums)} + {u}) * lanes + lane, acc{u}, mask=ok)" for u in sums))
 
     def backward(self) -> str:
         k = Kernel()
-        k(
-            *(
-                f"g{s} = tl.load(ends + (c * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
-                for s in range(self.S)
-            )
-        )
+        k.first("g", "ends", lambda s: f"(c * {self.S} + {s}) * lanes + lane", [0.0] * self.S)
         self._recur(k)
-        return k.text("backward", f"{_ARGUMENTS} {_CONSTANTS}")
+        return k.text("backward", f"{_POINTERS}\n    {_NUMBERS} {_CONSTANTS}")
 
     def parameters(self) -> str:
         """Gradients of per-unit values, summed over the batch in its order, to gradients of parameters."""
@@ -132,12 +124,12 @@ class Backwards(Walk):
         k.depth -= 1
 
         def leaf(op: Op, index: int) -> str:
-            load = f"tl.load(theta + {index} * D + d, mask=ok, other=0.0)"
-            return load if op is Op.PARAM else f"a{index}"
+            return parameter(index) if op is Op.PARAM else f"a{index}"
 
         k.step(tail, results.values(), (), leaf, "e_")
         for p, n in results.items():
-            k(f"tl.store(grad + {p} * D + d, {whole(f'e_v{n}', is_const(tail, n))}, mask=ok)")
+            k(f"r = {whole(f'e_v{n}', is_const(tail, n))}")
+            k(f"tl.store(grad + {p} * D + d, r.to(grad.dtype.element_ty), mask=ok)")
         return k.text("parameters", "partial, theta, grad, B, D, BLOCK: tl.constexpr,")
 
     def _reverse_keys(self) -> list[tuple[int, int]]:
@@ -187,14 +179,14 @@ class Backwards(Walk):
         return k.text("reverse_summary", f"{arguments}\n    {_CONSTANTS}")
 
     def reverse_join(self) -> str:
-        return self._join("reverse_join", self._reverse_keys(), self._apply)
+        return self._join("reverse_join", self._reverse_keys(), self._apply, [0.0] * self.S)
 
     def reverse_chained(self) -> str:
         """All three in one kernel; the second walk reads from the L2 what the first has read."""
         k = Kernel()
         self._summarise(k)
-        join(k, self.S, self._reverse_keys(), self._apply, "ends")
+        join(k, [0.0] * self.S, self._reverse_keys(), self._apply, "ends")
         k(*(f"g{s} = z{s}" for s in range(self.S)))
         self._recur(k, again=True)
         place = PLACE.format(chunk="chunks - 1 - place")
-        return k.text("reverse_chained", f"{_ARGUMENTS}\n    {CHAIN} {_CONSTANTS}", place)
+        return k.text("reverse_chained", f"{_POINTERS} {CHAIN}\n    {_NUMBERS} chunks, {_CONSTANTS}", place)

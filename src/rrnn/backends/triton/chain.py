@@ -10,7 +10,7 @@ as another one), so a reader that sees other bits has the value, and needs neith
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from rrnn.backends.triton.kernel import Kernel
 
@@ -18,7 +18,7 @@ GROUP = 16  # chunks of a group: fewer make the chain of groups longer, more mak
 _BATCH = 8  # transitions asked for at once
 _NAN = 0x7FC00000
 
-CHAIN = "chunks, queue, entries, carry,"  # arguments: all int32 words that start as −1
+CHAIN = "queue, entries, carry,"  # pointers: all int32 words that start as −1
 
 PLACE = """\
     ticket = tl.atomic_add(queue, 1) + 1
@@ -37,11 +37,14 @@ def words(chunks: int, keys: int, states: int) -> int:
     return chunks * keys + (chunks // GROUP + 1) * states
 
 
-def join(k: Kernel, states: int, keys: list[tuple[int, int]], apply: Apply, first: str) -> None:
-    """z: the states before this chunk, whose transition is m_{i}_{j}. `first`: where the very first states are."""
+def join(
+    k: Kernel, values: Sequence[float | None], keys: list[tuple[int, int]], apply: Apply, first: str
+) -> None:
+    """z: the states before this chunk, whose transition is m_{i}_{j}. `first`: where the very first states are;
+    where it is None they are `values`."""
     _publish(k, "entries", "place", {e: f"m_{i}_{j}" for e, (i, j) in enumerate(keys)})
-    _gather(k, states, keys, apply, first)
-    _pass_on(k, states, apply)
+    _gather(k, values, keys, apply, first)
+    _pass_on(k, len(values), apply)
 
 
 def _publish(k: Kernel, where: str, row: str, values: dict[int, str]) -> None:
@@ -62,12 +65,17 @@ def _wait(k: Kernel, asked: dict[str, tuple[str, str]]) -> None:
     k.depth -= 1
 
 
-def _gather(k: Kernel, states: int, keys: list[tuple[int, int]], apply: Apply, first: str) -> None:
+def _gather(
+    k: Kernel, values: Sequence[float | None], keys: list[tuple[int, int]], apply: Apply, first: str
+) -> None:
     """z: the states before this chunk."""
+    states = len(values)
     k(f"group = place // {GROUP}", f"before = place % {GROUP}")
     k(*(f"z{s} = tl.zeros([BLOCK], tl.float32)" for s in range(states)))
     k("if group == 0:")
-    k(*(f"    z{s} = tl.load({first} + {s} * lanes + lane, mask=ok, other=0.0)" for s in range(states)))
+    k.depth += 1
+    k.first("z", first, lambda s: f"{s} * lanes + lane", values)
+    k.depth -= 1
     k("else:")
     k.depth += 1
     _wait(k, {f"k{s}": (f"carry + (group * {states} + {s}) * lanes + lane", "ok") for s in range(states)})

@@ -11,7 +11,8 @@ from rrnn.ir import Program, scan_form
 from rrnn.ir.adjoint import unit_values
 from rrnn.ir.ops import PLUS, TIMES
 
-_ARGUMENTS = "x, theta, starts, mask, inp, out, final, saved, xt, xb, xk, mt, mb, it, ib, ot, ob, T, B, D, C,"
+_POINTERS = "x, theta, starts, mask, inp, out, final, saved,"
+_NUMBERS = "xt, xb, xk, mt, mb, it, ib, ot, ob, T, B, D, C,"
 _CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr,"
 
 
@@ -76,14 +77,9 @@ class Forwards(Walk):
     def forward(self) -> str:
         k = Kernel()
         k.units(self.program, unit_values(self.program))
-        k(
-            *(
-                f"z{s} = tl.load(starts + (c * {self.S} + {s}) * lanes + lane, mask=ok, other=0.0)"
-                for s in range(self.S)
-            )
-        )
+        k.first("z", "starts", lambda s: f"(c * {self.S} + {s}) * lanes + lane", self.program.first_states)
         self._recur(k)
-        return k.text("forward", f"{_ARGUMENTS}\n    {_CONSTANTS}")
+        return k.text("forward", f"{_POINTERS} {_NUMBERS}\n    {_CONSTANTS}")
 
     def _summarise(self, k: Kernel) -> None:
         """Compose a chunk's transition: m_{i}_{j}."""
@@ -145,14 +141,14 @@ class Forwards(Walk):
 
     def join(self) -> str:
         """States at the start of every chunk, from the first state and the chunks' transitions."""
-        return self._join("join", self._keys(), self._apply)
+        return self._join("join", self._keys(), self._apply, self.program.first_states)
 
     def chained(self) -> str:
         """All three in one kernel; the second walk reads from the L2 what the first has read."""
         k = Kernel()
         self._summarise(k)
-        join(k, self.S, self._keys(), self._apply, "starts")
+        join(k, self.program.first_states, self._keys(), self._apply, "starts")
         k.units(self.program, unit_values(self.program))
         self._recur(k, again=True)
         place = PLACE.format(chunk="place")
-        return k.text("chained", f"{_ARGUMENTS}\n    {CHAIN} {_CONSTANTS}", place)
+        return k.text("chained", f"{_POINTERS} {CHAIN}\n    {_NUMBERS} chunks, {_CONSTANTS}", place)

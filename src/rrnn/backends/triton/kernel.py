@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from rrnn.ir import Op, Program
 
@@ -71,6 +71,24 @@ class Kernel:
     def __call__(self, *lines: str) -> None:
         self.lines += [("    " * self.depth + line) if line else "" for line in lines]
 
+    def first(
+        self, names: str, pointer: str, at: Callable[[int], str], values: Sequence[float | None]
+    ) -> None:
+        """The very first states, or gradients: from `pointer`, or these numbers where it is None. (A value that is None
+        is not known when kernels are written: there is always a pointer.)"""
+        loads = [f"{names}{s} = tl.load({pointer} + {at(s)}, mask=ok, other=0.0)" for s in range(len(values))]
+        if not values or None in values:
+            self(*loads)
+            return
+        self(f"if {pointer} is None:")
+        self(
+            *(
+                f"    {names}{s} = tl.full([BLOCK], {number(v or 0.0)}, tl.float32)"
+                for s, v in enumerate(values)
+            )
+        )
+        self("else:", *(f"    {load}" for load in loads))
+
     def units(self, program: Program, units: tuple[int, ...]) -> None:
         """Per-unit values, once."""
         for n in sorted(program.needed_for(units)):
@@ -78,7 +96,7 @@ class Kernel:
             if op is Op.CONST:
                 text = number(float(attr or 0.0))
             elif op is Op.PARAM:
-                text = f"tl.load(theta + {attr} * D + d, mask=ok, other=0.0)"
+                text = parameter(attr)
             else:
                 text = OPS[op].format(*(f"u{a}" for a in args))
             self(f"u{n} = {text}")
@@ -120,6 +138,11 @@ class Kernel:
 def whole(value: str, constant: bool) -> str:
     """A number as a block."""
     return f"tl.full([BLOCK], {value}, tl.float32)" if constant else value
+
+
+def parameter(index: object) -> str:
+    """A row of the parameters, which come in a dtype of their own."""
+    return f"tl.load(theta + {index} * D + d, mask=ok, other=0.0).to(tl.float32)"
 
 
 def is_const(program: Program, n: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from rrnn.backends.triton.kernel import Kernel
 from rrnn.ir import Op, Program
@@ -134,12 +134,13 @@ class Walk:
         name: str,
         keys: list[tuple[int, int]],
         renew: Callable[[Kernel, Callable[[int, int], str]], None],
+        values: Sequence[float | None],
     ) -> str:
         """Walk `chunks` chunks from the first (step 1) or the last (step −1); the state before each goes to `starts`,
-        the last to `final`."""
+        the last to `final`, if it is asked for. `values`: what `first` holds where it is None."""
         k, group = Kernel(), 8
         k("c = tl.cast(tl.where(step > 0, 0, chunks - 1), tl.int64)")
-        k(*(f"z{s} = tl.load(first + {s} * lanes + lane, mask=ok, other=0.0)" for s in range(self.S)))
+        k.first("z", "first", lambda s: f"{s} * lanes + lane", values)
 
         def body(steps: int) -> None:
             k.depth += 1
@@ -159,5 +160,6 @@ class Walk:
         body(group)
         k(f"for _ in range(0, chunks % {group}):")
         body(1)
-        k(*(f"tl.store(final + {s} * lanes + lane, z{s}, mask=ok)" for s in range(self.S)))
+        k("if final is not None:")
+        k(*(f"    tl.store(final + {s} * lanes + lane, z{s}, mask=ok)" for s in range(self.S)))
         return k.text(name, "first, entries, starts, final, B, D, chunks, step, BLOCK: tl.constexpr,")
