@@ -97,9 +97,13 @@ class ClassifyTask:
         (total / count).backward()
         torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
         self.optimiser.step()
-        for average, parameter in zip(self.averages, self.parameters, strict=False):  # or there are none
-            average.lerp_(parameter.detach(), 1 - self.config.average)
+        if self.averages:
+            self._average()
         self.totals.add_(torch.stack([total.detach(), count]))
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        torch._foreach_lerp_(self.averages, self.parameters, 1 - self.config.average)
 
     def measure(self) -> dict[str, float]:
         with self.graphs.on_stream():
