@@ -103,7 +103,8 @@ class ClassifyTask:
 
     @torch.no_grad()
     def _average(self) -> None:
-        torch._foreach_lerp_(self.averages, self.parameters, 1 - self.config.average)
+        share = 1 - self.config.average
+        torch._foreach_lerp_(self.averages, self.parameters, share)  # pyright: ignore[reportPrivateImportUsage]
 
     def measure(self) -> dict[str, float]:
         with self.graphs.on_stream():
