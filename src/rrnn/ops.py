@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.backends.base import Backend, compute_dtype, first_state
@@ -50,15 +51,18 @@ def rational(
     mask: Tensor | None = None,
     inp: Tensor | None = None,
     save_every: int | None = None,
+    weight: Tensor | None = None,
 ) -> Result:
     """Run cells side by side over time.
 
     x (T, B, Σ K·D) holds per cell its K projections of D units each; params[i] (P, D), or its rows; states[i]
-    (S, B, D), None for the cells' own; mask (T, B) bool; inp (T, B, ΣD) for cells that read the layer's input."""
+    (S, B, D), None for the cells' own; mask (T, B) bool; inp (T, B, ΣD) for cells that read the layer's input.
+    With a weight (Σ K·D, I), x (T, B, I) is what it projects: the product is part of the same node of autograd's graph,
+    which saves time on the host. (Not inside autocast, nor torch.compile.)"""
     rows = [[p] if isinstance(p, Tensor) else p for p in params]
     widths = [r[0].shape[-1] for r in rows]
     grad = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (x, inp, *chain(*rows), *(states or ()))
+        t is not None and t.requires_grad for t in (x, weight, inp, *chain(*rows), *(states or ()))
     )
     every = 0
     if grad and save_every is not None:
@@ -74,6 +78,8 @@ def rational(
     if name == "auto" and torch._C._are_functorch_transforms_active():
         name = "reference"  # torch.func's transforms see through torch ops only
     backend = resolve(name, x.device, x.dtype, programs)
+    if weight is not None and not (grad and backend.name != "reference"):
+        x = F.linear(x, weight)
     if backend.name == "reference":
         tables = [_table(r) for r in rows]
         first = initial_states(programs, tables, x.shape[1]) if states is None else states
@@ -89,7 +95,7 @@ def rational(
         out, final, _ = _forward(backend, x, [_table(r) for r in rows], first, mask, inp, programs, widths, 0)
         return Result(out, final)
     call = (backend, programs, widths, every, [len(r) for r in rows])
-    out, *final = _Rational.apply(call, mask, x, inp, *chain(*rows), *first)
+    out, *final = _Rational.apply(call, mask, x, weight, inp, *chain(*rows), *first)
     return Result(out, final)
 
 
@@ -284,6 +290,15 @@ class _Once(torch.autograd.Function):
         )
 
 
+def _through_product(
+    grad: Tensor, x: Tensor, weight: Tensor, wanted: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of x and of the weight, from that of their product."""
+    rows = grad.view(-1, grad.shape[-1])
+    to_x = rows.mm(weight).view(x.shape) if wanted[0] else None
+    return to_x, rows.t().mm(x.reshape(-1, x.shape[-1])) if wanted[1] else None
+
+
 class _Rational(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -291,6 +306,7 @@ class _Rational(torch.autograd.Function):
         call: tuple[Any, ...],
         mask: Tensor | None,
         x: Tensor,
+        weight: Tensor | None,
         inp: Tensor | None,
         *rest: Any,
     ) -> tuple[Tensor, ...]:
@@ -302,9 +318,10 @@ class _Rational(torch.autograd.Function):
             params.append(_table(rows))
             ctx.are_rows.append(rows[0].dim() == 1)
             at += count
-        out, finals, saved = _forward(backend, x, params, rest[at:], mask, inp, programs, widths, every)
+        y = x if weight is None else F.linear(x, weight)
+        out, finals, saved = _forward(backend, y, params, rest[at:], mask, inp, programs, widths, every)
         ctx.set_materialize_grads(False)  # most often, nothing depends on the final states
-        ctx.save_for_backward(x, inp, mask, *params, *saved)
+        ctx.save_for_backward(x, weight, y, inp, mask, *params, *saved)
         ctx.call = call
         return out, *finals
 
@@ -313,23 +330,26 @@ class _Rational(torch.autograd.Function):
         ctx: Any, grad_out: Tensor | None, *grad_finals: Tensor | None
     ) -> tuple[Any, ...]:
         backend, programs, widths, every, _ = ctx.call
-        x, inp, mask, *rest = ctx.saved_tensors
+        x, weight, y, inp, mask, *rest = ctx.saved_tensors
         params, saved = rest[: len(programs)], rest[len(programs) :]
         go: Tensor = x.new_zeros((*x.shape[:2], sum(widths))) if grad_out is None else grad_out
         twice = torch.is_grad_enabled()  # create_graph=True
         with torch.no_grad() if twice else nullcontext():
             wanted = ctx.needs_input_grad[-len(programs) :]
             gx, gp, gs, gi = _backward(
-                backend, x, params, mask, inp, saved, go, grad_finals, programs, widths, every, wanted
+                backend, y, params, mask, inp, saved, go, grad_finals, programs, widths, every, wanted
             )
+            gw = None
+            if weight is not None:
+                gx, gw = _through_product(gx, x, weight, ctx.needs_input_grad[2:4])
             gp = [
                 row
                 for g, is_row in zip(gp, ctx.are_rows, strict=True)
                 for row in (g.unbind() if is_row else [g])
             ]
-        grads = (gx, gi, *gp, *gs)
+        grads = (gx, gw, gi, *gp, *gs)
         if twice:
-            grads = _Once.apply(len(grads), *grads, x, inp, *params, *saved, go, *grad_finals)
+            grads = _Once.apply(len(grads), *grads, x, weight, inp, *params, *saved, go, *grad_finals)
         return None, None, *grads  # pyright: ignore[reportGeneralTypeIssues]
 
 

@@ -8,9 +8,11 @@ from dropout_twin import defined_mask
 from layer_cases import CASES, inputs, make_layer
 from torch import Tensor
 
+import rrnn.nn.layer
 from rrnn.backends import use_backend
 from rrnn.nn import detach
 from rrnn.nn.dropout import Drops
+from rrnn.nn.product import in_one_node, weight_gradients
 
 pytestmark = pytest.mark.gpu
 
@@ -43,6 +45,33 @@ def test_autocast(dtype: torch.dtype) -> None:
     assert out.dtype == dtype and all(s.dtype == torch.float32 for s in state[0].states)
     torch.testing.assert_close(out.float(), exact, rtol=0.1, atol=0.1)
     out.float().sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_product_in_the_cells_node(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And every launch after the first past Triton's launcher: three calls, the same bits."""
+    layer = make_layer("F", 64, 64, dtype=dtype).cuda()
+    x = inputs(20, 3, 64, dtype=dtype).cuda().requires_grad_()
+    assert in_one_node(x, layer.layers[0].weight)
+    with torch.no_grad():
+        assert not in_one_node(x, layer.layers[0].weight)
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        assert not in_one_node(x, layer.layers[0].weight)
+    with weight_gradients(lambda f, *tensors: f(*tensors)):
+        assert not in_one_node(x, layer.layers[0].weight)
+
+    def run() -> list[Tensor]:
+        out, state = layer(x)
+        return [
+            out,
+            *state[0].states,
+            *torch.autograd.grad(out.float().square().sum(), [x, *layer.parameters()]),
+        ]
+
+    first, second, third = run(), run(), run()
+    assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(first, second, third, strict=True))
+    monkeypatch.setattr(rrnn.nn.layer, "in_one_node", lambda *_: False)
+    torch.testing.assert_close(run(), first, rtol=1e-2, atol=1e-2)
 
 
 @torch.no_grad()

@@ -138,3 +138,7 @@ def test_weight_gradients_stay_where_they_are_without_a_gpu() -> None:
     x, weight = torch.randn(5, 2, 3), torch.randn(4, 3, requires_grad=True)
     with product.weight_gradients(lambda *_: pytest.fail("no other stream on a CPU")):
         product.linear(x, weight).sum().backward()
+
+
+def test_a_product_on_the_cpu_has_its_own_node() -> None:
+    assert not product.in_one_node(torch.randn(5, 2, 3), torch.randn(4, 3, requires_grad=True))

@@ -75,11 +75,10 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The stored states before the first step, (S, B, D), where they are all numbers."""
-    values, shape = program.first_states, (len(program.states), batch, params.shape[-1])
-    assert None not in values
-    if len(set(values)) <= 1:  # nearly always
-        return params.new_full(shape, values[0] or 0.0 if values else 0.0, dtype=dtype)
-    return params.new_tensor(values, dtype=dtype).view(-1, 1, 1).expand(shape).contiguous()
+    numbers, shape = [value or 0.0 for value in program.first_states], (batch, params.shape[-1])
+    if len(set(numbers)) <= 1:  # nearly always
+        return params.new_full((len(numbers), *shape), numbers[0] if numbers else 0.0, dtype=dtype)
+    return torch.stack([params.new_full(shape, number, dtype=dtype) for number in numbers])
 
 
 def rows(t: Tensor) -> Tensor:

@@ -68,6 +68,8 @@ def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Seque
     for candidate in TABLE:
         if candidate == "triton" and device.type != "cuda":
             continue  # its interpreter runs on the CPU, for tests: a thousand times slower, so by name only
+        if candidate == "native" and device.type != "cpu":
+            continue  # no news, at every call
         backend = get_backend(candidate)
         if not any(backend.why_not(device, dtype, program) for program in programs):
             return backend

@@ -16,7 +16,7 @@ from rrnn.errors import CellError
 from rrnn.ir import Program, lower
 from rrnn.nn.init import is_forget_gate, uniform_rows
 from rrnn.nn.masks import Window, zero_padding
-from rrnn.nn.product import linear
+from rrnn.nn.product import in_one_node, linear
 from rrnn.nn.rows import Rows, add_columns, count, rows_of
 from rrnn.nn.state import LayerState
 from rrnn.ops import Params, initial_states, rational
@@ -191,9 +191,8 @@ class RationalLayer(nn.Module):
 
     def initial(self, batch: int) -> LayerState:
         """λ of every cell, and a history of zeros."""
-        return LayerState(
-            initial_states(self.programs, self.parameter_rows(self.weight), batch), self._no_history(batch)
-        )
+        states = initial_states(self.programs, self.parameter_rows(self.weight), batch)
+        return LayerState(states, self._no_history(batch))
 
     def _no_history(self, batch: int) -> Tensor | None:
         return self.weight.new_zeros(self.window - 1, batch, self.input_size) if self.window > 1 else None
@@ -240,14 +239,18 @@ class RationalLayer(nn.Module):
     ) -> tuple[Tensor, LayerState, dict[str, Tensor]]:
         """The cells alone: (their output, the next state, pre-activations of the layer's own rows). `programs` stand in
         for the cells' own, to read other values than their output."""
-        params = self.parameter_rows(self.weight)
+        weight, zoneout, inside = self.weight, self.zoneout if self.training else 0.0, None
         states, history = (None, self._no_history(x.shape[1])) if state is None else state
-        y, history = self.project(x, history, mask, prefix, drop)
-        y = self._zone_out(y) if self.zoneout and self.training else y
+        if self.window == 1 and not (self.own_rows or zoneout) and in_one_node(x, weight):
+            y, inside = x if drop is None else drop(x), weight
+        else:
+            y, history = self.project(x, history, mask, prefix, drop)
+            y = self._zone_out(y) if zoneout else y
         own = {r.name: y[..., r.start : r.stop] for r in self.own_rows}
         inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
-        cells = y[..., : self.columns] if own else y
-        out, finals = rational(cells, params, states, programs or self.programs, mask=mask, inp=inp)
+        cells, params = y[..., : self.columns] if own else y, self.parameter_rows(weight)
+        programs = programs or self.programs
+        out, finals = rational(cells, params, states, programs, mask=mask, inp=inp, weight=inside)
         return out, LayerState(tuple(finals), history), own
 
     def forward(

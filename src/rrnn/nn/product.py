@@ -54,6 +54,22 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     return _Linear.apply(x, weight)  # pyright: ignore[reportReturnType]
 
 
+def in_one_node(x: Tensor, weight: Tensor) -> bool:
+    """Whether the product is left to `rrnn.ops.rational`, whose node of autograd's graph it is then part of: on a GPU,
+    where calls can take the host longer than the device, and where nothing else has a say in the product."""
+    return (
+        not torch.compiler.is_compiling()
+        and x.is_cuda
+        and torch.is_grad_enabled()
+        and x.dtype == weight.dtype
+        and type(x) in (Tensor, nn.Parameter)
+        and type(weight) in (Tensor, nn.Parameter)
+        and _RUN.get() is None
+        and not torch.is_autocast_enabled("cuda")
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
 def _plain(x: Tensor, weight: Tensor) -> bool:
     """Tensors that a foreign kernel may read: float32 on the CPU, no subclass, no transform or cast under way."""
     return (

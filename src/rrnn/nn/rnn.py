@@ -128,8 +128,10 @@ class RationalRNN(nn.Module):
 
     def _all_layers(self) -> list[RationalLayer]:
         """In the order of the state: layer by layer, forwards, then backwards."""
-        stacks = [self.layers, self.reverse_layers] if self.bidirectional else [self.layers]
-        return [layer for level in zip(*stacks, strict=True) for layer in level]  # pyright: ignore[reportReturnType]
+        if not self.bidirectional:
+            return list(self.layers)  # pyright: ignore[reportReturnType]
+        both = zip(self.layers, self.reverse_layers, strict=True)
+        return [layer for level in both for layer in level]  # pyright: ignore[reportReturnType]
 
     def reset_parameters(self) -> None:
         """Draw the default initialisation anew."""
