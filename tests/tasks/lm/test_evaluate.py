@@ -61,6 +61,17 @@ def test_streams_side_by_side_are_pieces_without_a_past(cell: str, streams: int)
         assert score.tokens == 83 and math.isclose(score.loss, expected / 83, rel_tol=1e-5)
 
 
+def test_as_much_at_a_time_in_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, sizes = make("F"), []
+    read = model.read
+    monkeypatch.setattr(
+        model, "read", lambda x, ids, state: (sizes.append(ids.numel()), read(x, ids, state))[1]
+    )
+    for streams in (1, 4, 20):
+        evaluate(model, torch.randint(WORDS, (83,)), streams=streams, chunk=12)
+    assert max(sizes) == 20 and sizes[:7] == [12] * 6 + [11]  # at least a step
+
+
 def test_one_token_counts() -> None:
     model = make("F")
     assert evaluate(model, torch.tensor([7])).tokens == 1

@@ -13,7 +13,7 @@ import torch
 
 import rrnn
 from rrnn.errors import DataError, RRNNError, RunError
-from rrnn.tasks.lm.config import LMConfig
+from rrnn.tasks.lm.config import LMConfig, preset
 from rrnn.tasks.lm.train import pick_device, prepare, train
 from rrnn.tasks.lm.trained import TrainedLanguageModel
 from rrnn.tasks.load import LOADERS
@@ -152,6 +152,16 @@ def test_names_of_files_hold_anywhere(corpus: Path, tmp_path: Path, monkeypatch:
     model = rrnn.load("run")
     assert model.perplexity(model.read_split("test")) > 1
     tiny_lm.train_tiny(tmp_path / "run", corpus, epochs=2, checkpoint_seconds=30.0)  # by its full name
+
+
+def test_kept_units_take_the_place_of_dropouts() -> None:
+    """Of a preset's, of a run's; what comes with them stays."""
+    for config in (preset("tiny", kept_units=16), preset("tiny").resolved(64).changed(kept_units=16)):
+        done = config.resolved(64)
+        assert (done.embedding_dropout, done.output_dropout) == (0.75, 0.75)
+    own = preset("tiny", kept_units=16, output_dropout=0.3).resolved(64)
+    assert (own.embedding_dropout, own.output_dropout) == (0.75, 0.3)
+    assert preset("tiny").resolved(64).output_dropout == 0.1
 
 
 def test_a_budget_decides_the_size(corpus: Path) -> None:

@@ -120,8 +120,8 @@ class LMConfig(Config):
         return cls.from_dict({key: value for key, value in values.items() if key not in (FACTS, "rrnn")})
 
     def changed(self, **changes: Any) -> LMConfig:
-        """`replace`, where a size of one kind takes the place of the other."""
-        return self.replace(**_one_size(changes))
+        """`replace`, where what is given takes the place of what says otherwise."""
+        return self.replace(**_alone(changes))
 
     def resolved(self, hidden: int) -> LMConfig:
         """With what this model's hidden size and cell decide filled in."""
@@ -166,14 +166,17 @@ def preset(name: str, **changes: Any) -> LMConfig:
     if name not in PRESETS:
         raise RunError(f"there is no preset {name!r}: the presets are {', '.join(PRESETS)}")
     LMConfig.check_names(changes)
-    return LMConfig(**{**PRESETS[name], **_one_size(changes)})
+    return LMConfig(**{**PRESETS[name], **_alone(changes)})
 
 
-def _one_size(changes: dict[str, Any]) -> dict[str, Any]:
+def _alone(changes: dict[str, Any]) -> dict[str, Any]:
+    """With what contradicts the changes taken back: a size of the other kind, dropouts in the way of kept_units."""
     sizes = {"hidden", "params"} & changes.keys()
     if len(sizes) == 2 and None not in (changes["hidden"], changes["params"]):
         came = f"hidden {changes['hidden']} and params {changes['params']}"
         raise RunError(f"a model has one size, but two came: {came}. Leave out one of them")
     if len(sizes) == 1:
         changes = {"hidden": None, "params": None, **changes}
+    if "kept_units" in changes:
+        changes = {"embedding_dropout": None, "output_dropout": None, **changes}
     return changes

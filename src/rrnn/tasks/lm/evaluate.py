@@ -14,7 +14,7 @@ from rrnn.tasks.lm.loss import token_losses
 from rrnn.tasks.lm.model import LanguageModel
 from rrnn.tasks.lm.precision import Precision, products
 
-CHUNK = 8192  # steps at a time: what is between them is carried, so it changes nothing but memory
+CHUNK = 8192  # tokens at a time: what is between them is carried, so it changes nothing but memory
 
 
 class Score(NamedTuple):
@@ -46,7 +46,8 @@ def evaluate(
     model.eval()
     try:
         with products(precision):
-            for words, targets, count in zip(*(t.split(chunk) for t in (inputs, aims, counted)), strict=True):
+            pieces = (t.split(max(1, chunk // streams)) for t in (inputs, aims, counted))
+            for words, targets, count in zip(*pieces, strict=True):
                 hidden, state = model(words, state)
                 losses = token_losses(
                     hidden.flatten(0, 1), model.embedding, model.bias, targets.flatten(), model.vocabulary
