@@ -179,6 +179,8 @@ def test_unseen_labels_of_a_file_to_evaluate(tmp_path: Path) -> None:
         ({"pooling": "sum"}, "one of last, mean, max, attention"),
         ({"batch_size": "64"}, "a whole number"),
         ({"fine_tune": True}, "name them with vectors"),
+        ({"unknown": "own"}, "unknown is about given word vectors, and there are none"),
+        ({"vector_length": 5.0}, "vector_length is about given word vectors"),
         ({"hiden_size": 3}, "did you mean 'hidden_size'"),
         ({"vertical_dropout": 1.0}, "between 0 and 0.95"),
     ],

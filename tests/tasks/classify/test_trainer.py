@@ -100,6 +100,17 @@ def test_averages_are_evaluated_and_the_weights_are_trained() -> None:
     assert task.evaluate("dev") == plain.evaluate("dev")
 
 
+def test_an_evaluation_that_fails_leaves_the_weights_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = ClassifyTask(tiny(tiny_config(average=0.8)))
+    task.begin_epoch(1)
+    task.step(0)
+    before = [parameter.detach().clone() for parameter in task.parameters]
+    monkeypatch.setattr(task, "_add_up", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        task.evaluate("dev")
+    assert all(torch.equal(a, b) for a, b in zip(before, task.parameters, strict=True))
+
+
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_a_resumed_training_is_the_same_training(average: float) -> None:
     """From the middle of an epoch, dropout included."""

@@ -104,7 +104,10 @@ class ClassifyConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.fine_tune and self.vectors is None:
-            raise RunError("fine_tune trains given word vectors, and there are none: name them with vectors")
+        for name in ("fine_tune", "unknown", "vector_length", "vector_words"):
+            if self.vectors is None and getattr(self, name) != getattr(type(self), name):
+                raise RunError(
+                    f"{name} is about given word vectors, and there are none: name them with vectors"
+                )
         if (self.dev or self.test) and self.data.startswith("synthetic:"):
             raise RunError(f"{self.data} has its own dev and test texts; leave out dev and test")

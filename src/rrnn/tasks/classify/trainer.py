@@ -140,9 +140,11 @@ class ClassifyTask:
         with self.graphs.on_stream():
             own = [parameter.clone() for parameter in self.parameters]
             _copy(self.averages, self.parameters)
-        yield
-        with self.graphs.on_stream():
-            _copy(own, self.parameters)
+        try:
+            yield
+        finally:
+            with self.graphs.on_stream():
+                _copy(own, self.parameters)
 
     def _add_up(self, texts: Texts, rows: Tensor, steps: int) -> None:
         ids, lengths, labels, weights = texts.gather(rows, steps)
