@@ -92,8 +92,10 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(6, 3, 17)
     whole, apart = dropped(x, 0.4, 0.3), dropped(LAYOUTS["sequences apart"](x), 0.4, 0.3)
     monkeypatch.setattr(dropout, "BLOCK", 16)
-    assert torch.equal(dropped(x, 0.4, 0.3), whole)
-    assert torch.equal(dropped(LAYOUTS["sequences apart"](x), 0.4, 0.3), apart)
+    for programs in (dropout.GRID, 2):  # of the grid's second axis: more blocks go on along the third
+        monkeypatch.setattr(dropout, "GRID", programs)
+        assert torch.equal(dropped(x, 0.4, 0.3), whole)
+        assert torch.equal(dropped(LAYOUTS["sequences apart"](x), 0.4, 0.3), apart)
 
 
 def test_rows_without_a_batch() -> None:
@@ -271,6 +273,14 @@ def test_apart_where_more_than_projections_read_the_input(options: dict, launche
     with use_backend("triton"):
         rnn(torch.randn(5, 2, 6))
     assert [how for _, *how in launches] == [[0.1, 0.0]] + [[0.0, 0.3]] * rnn.num_directions
+
+
+def test_a_cell_that_reads_its_input_sees_no_mask_of_the_projections() -> None:
+    """SRU's carry: with nothing projected, c stays 0, and the output is half of x."""
+    rnn, x = RationalRNN(cell("SRU"), 6, 6, recurrent_dropout=1.0), torch.randn(5, 2, 6)
+    for backend in ("triton", "reference"):
+        with use_backend(backend):
+            torch.testing.assert_close(rnn(x)[0], x / 2)
 
 
 def test_a_skip_connection_sees_no_mask_of_the_projections() -> None:
