@@ -99,6 +99,18 @@ def test_the_product_inside(frozen: str | None, layout: str) -> None:
         assert run(call, weight=weight)[0].shape == (5, 2, sum(p.shape[-1] for p in call.params))
 
 
+def test_a_product_without_rows() -> None:
+    cell = Cell("constant").loop("q0", one).arc("q0", "q1", sigmoid(parameter("a"))).loop("q1", 0.5)
+    program, a = (
+        lower(cell.initial("q0").final("q1").output(tanh(score))).program,
+        torch.randn(3, requires_grad=True),
+    )
+    x, weight = torch.randn(5, 2, 4, requires_grad=True), torch.zeros(0, 4, requires_grad=True)
+    out, _ = rational(x, [[a]], None, [program], weight=weight)
+    to_x, to_weight, to_a = torch.autograd.grad(out.sum(), [x, weight, a], materialize_grads=True)
+    assert not to_x.any() and to_weight.shape == (0, 4) and to_a.all()
+
+
 def test_second_gradients_through_the_product_are_refused(backend: str) -> None:
     call = make_call("B", dtype=torch.float64)
     x, weight = torch.randn(5, 2, 4, dtype=torch.float64), torch.randn(6, 4, dtype=torch.float64)

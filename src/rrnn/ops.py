@@ -294,9 +294,9 @@ def _through_product(
     grad: Tensor, x: Tensor, weight: Tensor, wanted: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of x and of the weight, from that of their product."""
-    rows = grad.view(-1, grad.shape[-1])
+    rows = grad.flatten(0, 1)
     to_x = rows.mm(weight).view(x.shape) if wanted[0] else None
-    return to_x, rows.t().mm(x.reshape(-1, x.shape[-1])) if wanted[1] else None
+    return to_x, rows.t().mm(x.flatten(0, 1)) if wanted[1] else None
 
 
 class _Rational(torch.autograd.Function):
