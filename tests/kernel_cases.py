@@ -18,8 +18,9 @@ from torch import Tensor
 
 from rrnn.automata import Cell, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
 from rrnn.backends import Backend, get_backend
+from rrnn.backends.cells import epilogue
 from rrnn.ir import Program, lower
-from rrnn.ops import _epilogue, initial_state
+from rrnn.ops import initial_state
 
 NAN = float("nan")
 
@@ -226,7 +227,7 @@ def run(backend: Backend, a: Arguments, every: int, *, layout: str = "dense", **
             around = torch.cat([t._base[..., :2], t._base[..., -3:]], -1)
             assert around.isnan().all(), "a kernel wrote outside the view that it was given"
     if not backend.gives_parameter_gradients:
-        grad_params = _epilogue(a.program, a.params, grad_params)
+        grad_params = epilogue(a.program, a.params, grad_params)
     found = {"output": out, "final state": final, "dx": grad_x, "dparams": grad_params}
     more = {"dstate": first, "dinput": grad_inp}
     return found | {name: t for name, t in more.items() if t is not None}

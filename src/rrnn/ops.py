@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -20,13 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends.base import Backend, compute_dtype, first_state
+from rrnn.backends.base import compute_dtype, first_state
+from rrnn.backends.cells import cast, columns, run_backward, run_forward, slices
 from rrnn.backends.reference import serial
-from rrnn.backends.reference.interpreter import interpret, leaves, per_unit_values
+from rrnn.backends.reference.interpreter import per_unit_values
 from rrnn.backends.registry import chosen, resolve
 from rrnn.backends.triton.plan import save_every as gpu_interval
 from rrnn.errors import BackendError
-from rrnn.ir import Op, Program, adjoint
+from rrnn.ir import Program
 
 SAVE_EVERY = 16
 """On the CPU, training saves the states before every SAVE_EVERY-th step and recomputes the others; 1 saves them all.
@@ -90,9 +90,11 @@ def rational(
             for p, r in zip(programs, rows, strict=True)
         ]
     else:
-        first = [_as(s, compute_dtype(x.dtype)) for s in states]
+        first = [cast(s, compute_dtype(x.dtype)) for s in states]
     if not grad:
-        out, final, _ = _forward(backend, x, [_table(r) for r in rows], first, mask, inp, programs, widths, 0)
+        out, final, _ = run_forward(
+            backend, x, [_table(r) for r in rows], first, mask, inp, programs, widths, 0
+        )
         return Result(out, final)
     call = (backend, programs, widths, every, [len(r) for r in rows])
     out, *final = _Rational.apply(call, mask, x, weight, inp, *chain(*rows), *first)
@@ -122,28 +124,7 @@ def _table(params: Params) -> Tensor:
     return params[0] if params[0].dim() == 2 else params[0].unsqueeze(0)
 
 
-# ---- slices ----------------------------------------------------------------------------------------------------
-
-
-def _slices(x: Tensor, programs: Sequence[Program], widths: Sequence[int]) -> list[Tensor]:
-    """Per cell a view (T, B, K, D) of the pre-activations."""
-    if len(programs) == 1 and (k := len(programs[0].projections)) * widths[0] == x.shape[2]:
-        return [
-            x.view(x.shape[0], x.shape[1], k, widths[0])
-        ]  # a tenth of the time below: it counts in `step`
-    views, start = [], 0
-    for program, width in zip(programs, widths, strict=True):
-        k = len(program.projections)
-        views.append(x[..., start : start + k * width].unflatten(-1, (k, width)))
-        start += k * width
-    return views
-
-
-def _columns(y: Tensor | None, widths: Sequence[int]) -> list[Tensor | None]:
-    """Per cell a view (T, B, D) of a tensor with ΣD columns."""
-    if y is None:
-        return [None] * len(widths)
-    return [y] if len(widths) == 1 else list(y.split(list(widths), -1))
+# ---- eager autograd ---------------------------------------------------------------------------------------------
 
 
 def _eager_reference(
@@ -157,120 +138,13 @@ def _eager_reference(
 ) -> Result:
     outputs, finals = [], []
     for program, a, p, s, i in zip(
-        programs, _slices(x, programs, widths), params, states, _columns(inp, widths), strict=True
+        programs, slices(x, programs, widths), params, states, columns(inp, widths), strict=True
     ):
         inputs = serial.Inputs.of(a, p, mask, i if program.uses_input else None)
         out, end, _ = serial.forward(program, inputs, s.to(inputs.params.dtype))
         outputs.append(out.to(x.dtype))
         finals.append(end)
     return Result(outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1), finals)
-
-
-# ---- kernels, without autograd -----------------------------------------------------------------------------------
-
-
-def _as(t: Tensor, dtype: torch.dtype) -> Tensor:
-    """t.to(dtype), which takes its time even where there is nothing to do."""
-    return t if t.dtype == dtype else t.to(dtype)
-
-
-def _forward(
-    backend: Backend,
-    x: Tensor,
-    params: Sequence[Tensor],
-    states: Sequence[Tensor | None],
-    mask: Tensor | None,
-    inp: Tensor | None,
-    programs: Sequence[Program],
-    widths: Sequence[int],
-    every: int,
-) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """`states` in the compute dtype, None for a cell's own numbers."""
-    out = x.new_empty((*x.shape[:2], sum(widths)))
-    finals, saved = [], []
-    rows = zip(
-        programs,
-        _slices(x, programs, widths),
-        params,
-        states,
-        _columns(inp, widths),
-        _columns(out, widths),
-        strict=True,
-    )
-    for program, a, p, s, i, o in rows:
-        assert o is not None
-        end, kept = backend.forward(program, a, p, s, mask, i if program.uses_input else None, every, o)
-        finals.append(end)
-        saved += [kept] if kept is not None else []
-    return out, finals, saved
-
-
-def _backward(
-    backend: Backend,
-    x: Tensor,
-    params: Sequence[Tensor],
-    mask: Tensor | None,
-    inp: Tensor | None,
-    saved: Sequence[Tensor],
-    grad_out: Tensor,
-    grad_finals: Sequence[Tensor | None],
-    programs: Sequence[Program],
-    widths: Sequence[int],
-    every: int,
-    wanted: Sequence[bool],
-) -> tuple[Tensor, list[Tensor], list[Tensor | None], Tensor | None]:
-    """`wanted`: per cell, whether the gradient of its first state is."""
-    dtype = compute_dtype(x.dtype)
-    grad_x = x.new_empty(x.shape)
-    grad_inp = None if inp is None else inp.new_empty(inp.shape)
-    if grad_inp is not None and not all(program.uses_input for program in programs):
-        grad_inp.zero_()  # columns that no kernel writes
-    grad_params, grad_states = [], []
-    rows = zip(
-        programs,
-        _slices(x, programs, widths),
-        _slices(grad_x, programs, widths),
-        params,
-        saved,
-        grad_finals,
-        _columns(inp, widths),
-        _columns(grad_inp, widths),
-        _columns(grad_out, widths),
-        wanted,
-        strict=True,
-    )
-    for program, a, ga, p, kept, gs, i, gi, go, first in rows:
-        assert go is not None
-        i, gi = (i, gi) if program.uses_input else (None, None)
-        gs = None if gs is None else _as(gs, dtype)
-        units, to_first = backend.backward(program, a, p, mask, i, every, kept, go, gs, ga, gi, first)
-        if not backend.gives_parameter_gradients:
-            units = _epilogue(program, _as(p, dtype), units)
-        grad_params.append(_as(units, p.dtype))
-        grad_states.append(to_first)
-    return grad_x, grad_params, grad_states, grad_inp
-
-
-def _epilogue(program: Program, params: Tensor, units: Tensor) -> Tensor:
-    """Gradients of per-unit values to gradients of parameters: a few (D,)-sized operations."""
-    tail = adjoint(program).epilogue
-    if _only_biases(tail):
-        return units
-    values = {n: params[p] for n, p in leaves(tail, Op.PARAM).items()}
-    values |= {n: units[j] for n, j in leaves(tail, Op.GRAD_UNIT).items()}
-    interpret(tail, range(len(tail.instructions)), values, params)
-    rows = [values[n].expand(params.shape[-1]) for n in tail.of_kind("grad_param").values()]
-    return torch.stack(rows) if rows else torch.zeros_like(params)
-
-
-@lru_cache(maxsize=256)
-def _only_biases(tail: Program) -> bool:
-    """Whether every parameter is read as it is: its gradient is that of the per-unit value."""
-    given = leaves(tail, Op.GRAD_UNIT)
-    return [given.get(n) for n in tail.of_kind("grad_param").values()] == list(range(len(given)))
-
-
-# ---- eager autograd ----------------------------------------------------------------------------------------------
 
 
 class _Once(torch.autograd.Function):
@@ -319,7 +193,7 @@ class _Rational(torch.autograd.Function):
             ctx.are_rows.append(rows[0].dim() == 1)
             at += count
         y = x if weight is None else F.linear(x, weight)
-        out, finals, saved = _forward(backend, y, params, rest[at:], mask, inp, programs, widths, every)
+        out, finals, saved = run_forward(backend, y, params, rest[at:], mask, inp, programs, widths, every)
         ctx.set_materialize_grads(False)  # most often, nothing depends on the final states
         ctx.save_for_backward(x, weight, y, inp, mask, *params, *saved)
         ctx.call = call
@@ -336,7 +210,7 @@ class _Rational(torch.autograd.Function):
         twice = torch.is_grad_enabled()  # create_graph=True
         with torch.no_grad() if twice else nullcontext():
             wanted = ctx.needs_input_grad[-len(programs) :]
-            gx, gp, gs, gi = _backward(
+            gx, gp, gs, gi = run_backward(
                 backend, y, params, mask, inp, saved, go, grad_finals, programs, widths, every, wanted
             )
             gw = None
@@ -380,9 +254,12 @@ def _op_forward(
     backend: str,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     parsed = [Program.parse(text) for text in programs]
-    run, first = resolve(backend, x.device, x.dtype, parsed), [_as(s, compute_dtype(x.dtype)) for s in states]
+    run, first = (
+        resolve(backend, x.device, x.dtype, parsed),
+        [cast(s, compute_dtype(x.dtype)) for s in states],
+    )
     with torch.no_grad():
-        out, finals, saved = _forward(run, x, params, first, mask, inp, parsed, widths, every)
+        out, finals, saved = run_forward(run, x, params, first, mask, inp, parsed, widths, every)
     # Flat: as a dimension, ⌈T / every⌉ is 1 for short sequences, and a graph traced on one would refuse longer ones.
     return out, finals, [kept.reshape(-1) for kept in saved]
 
@@ -405,7 +282,7 @@ def _op_backward(
     saved = [kept.view(shape) for kept, shape in zip(saved, shapes, strict=True)]
     run = resolve(backend, x.device, x.dtype, parsed)
     with torch.no_grad():
-        gx, gp, gs, gi = _backward(
+        gx, gp, gs, gi = run_backward(
             run,
             x,
             params,

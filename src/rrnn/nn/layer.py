@@ -76,8 +76,8 @@ class CellParameters(nn.Module):
         """P rows (units,) in the program's order; biases that the layer does not have are zeros."""
         if not self.names:
             return like.new_zeros(0, self.units)
-        biases, learned = self.bias, self.parameter  # once: attributes of modules are slow to look up
-        rows = [biases.get(name) if is_bias else learned.get(name) for is_bias, name in self.names]
+        biases, learned = self.bias.get, self.parameter.get  # once: attributes of modules are slow to look up
+        rows = [biases(name) if is_bias else learned(name) for is_bias, name in self.names]
         return [like.new_zeros(self.units) if row is None else row for row in rows]
 
     def of(self, name: str) -> Tensor | None:

@@ -1,10 +1,11 @@
-"""The matrix product of a layer: `F.linear`, but for two cases.
+"""The matrix product of a layer: `F.linear`, but for three cases.
 
 In training on AMD's processors, torch's own (MKL) loses 5 to 25 % against oneDNN, which torch has on board, too: most
 where rows are no multiple of a vector, such as the paper's 650 units. Used where it was measured to gain; results
 differ by rounding only.
 
-On a GPU a training loop can have weights' gradients made on another stream, see `weight_gradients`.
+On a GPU a training loop can have weights' gradients made on another stream, see `weight_gradients`; otherwise the
+product can be left to the cells' node of autograd's graph, see `in_one_node`.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ def in_one_node(x: Tensor, weight: Tensor) -> bool:
         not torch.compiler.is_compiling()
         and x.is_cuda
         and torch.is_grad_enabled()
+        and x.is_contiguous()  # F.linear keeps the copy that it makes of another layout
         and x.dtype == weight.dtype
         and type(x) in (Tensor, nn.Parameter)
         and type(weight) in (Tensor, nn.Parameter)

@@ -254,13 +254,15 @@ class RationalRNN(nn.Module):
         x, n = zero_padding(x, mask), self.num_directions
         given: Sequence[LayerState | None] = state or [None] * len(layers)
         finals: list[LayerState] = []
-        drops, shared = Drops.current(), self.recurrent_dropout if self.training else 0.0
+        rates = (self.input_dropout, self.dropout, self.recurrent_dropout)
+        drops, shared = Drops.current() if self.training and any(rates) else None, self.recurrent_dropout
         for depth in range(self.num_layers):
-            # Where nothing else reads a layer's input, both dropouts are done at once.
-            at_once = n == 1 and layers[depth].only_projects
-            each = (self.dropout if depth else self.input_dropout) if self.training else 0.0
-            x = drops(x, each, shared if at_once else 0.0)
-            drop = partial(drops, shared=shared) if shared and not at_once else None
+            drop = None
+            if drops is not None:
+                # Where nothing else reads a layer's input, both dropouts are done at once.
+                at_once = n == 1 and layers[depth].only_projects
+                x = drops(x, rates[depth > 0], shared if at_once else 0.0)
+                drop = partial(drops, shared=shared) if shared and not at_once else None
             outputs = []
             for i in range(depth * n, depth * n + n):
                 if i % n == 0:

@@ -77,7 +77,7 @@ def test_a_kernel_without_masks_has_one_constant() -> None:
         {"how": PLAN._replace(warps=2)},
         {"masked": True},
     ],
-    ids=str,
+    ids=["name", "address", "dtype", "nothing", "number", "block", "warps", "mask"],
 )
 def test_whatever_triton_may_compile_for_is_asked_of_it(changed: dict[str, Any]) -> None:
     launch, calls = kernels()

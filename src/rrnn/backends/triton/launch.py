@@ -45,14 +45,15 @@ class Kernels:
                 dtypes.append(t.dtype)
                 bits |= at
                 device = t.get_device()
-        key = (name, device, masked, how.block, how.warps, numbers, *dtypes)
-        kernel = None if bits & 15 else self._compiled.get(key)
-        if kernel is not None:
-            constants = (how.block,) if masked is None else (masked, how.block)
-            kernel[grid](*pointers, *numbers, *constants)
+        key = (name, device, grid, masked, how.block, how.warps, numbers, *dtypes)
+        known = None if bits & 15 else self._compiled.get(key)
+        if known is not None:
+            run, rest = known
+            run(*pointers, *rest)
             return
         kernel = getattr(self.module, name)[grid](*tensors, *numbers, **how.options(MASKED=masked))
         if kernel is not None and not bits & 15:  # (Triton's interpreter compiles nothing.)
             if len(self._compiled) >= REMEMBERED:
                 self._compiled.clear()
-            self._compiled[key] = kernel
+            constants = (how.block,) if masked is None else (masked, how.block)
+            self._compiled[key] = kernel[grid], (*numbers, *constants)
