@@ -24,6 +24,8 @@ from rrnn.tasks.search_space import Setting
 from rrnn.tasks.search_workers import side_by_side
 
 JOURNAL, BEST = "study.journal", "best.json"
+FREE = {"device", "checkpoint_seconds"}
+"""What does not matter to a training."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +57,23 @@ class Seeded:
         return train(config, folder, data=_data(self.base), resume=(folder / CONFIG).exists()).summary
 
     def _check_is_of(self, config: ClassifyConfig, folder: Path) -> None:
-        """More trials, or another seed of the search, may have found a better setting than the one trained here."""
-        was = read_config(classify_run(folder))
-        keys = [name for name in PAPER if getattr(was, name) != getattr(config, name)]
+        """More trials, another seed of the search, or another study may have found a better setting than this one's."""
+        run = read_config(classify_run(folder))
+        config = config.replace(
+            cleaning=config.cleaning or run.cleaning
+        )  # None: the data set's, which the run names
+        was, now = run.to_dict(), config.to_dict()
+        keys = [key for key in now if key not in FREE and was[key] != now[key]]
         if keys:
-            changes = ", ".join(
-                f"{key} {getattr(was, key):.3g}, not {getattr(config, key):.3g}" for key in keys
-            )
+            changes = ", ".join(f"{key} {_short(was[key])}, not {_short(now[key])}" for key in keys)
             raise RunError(
                 f"{folder} was trained with another setting than the study's best, which is in {BEST}: {changes}. Move "
                 f"the runs seed-0, … out of {self.folder}, and search again"
             )
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 @lru_cache(maxsize=2)
@@ -120,8 +128,7 @@ def search_classifier(
 
 def _common(base: ClassifyConfig) -> dict[str, Any]:
     """What all trials share: the rest is drawn, or does not matter."""
-    free = {*PAPER, "device", "checkpoint_seconds"}
-    return {key: value for key, value in base.to_dict().items() if key not in free}
+    return {key: value for key, value in base.to_dict().items() if key not in {*PAPER, *FREE}}
 
 
 def _final(
