@@ -143,6 +143,16 @@ def test_a_setting_that_diverges_counts_as_tried(
     assert (row["trials"], row["failed"], row["std"]) == (SETTINGS, 1, None)
 
 
+def test_finals_are_of_the_chosen_setting_alone(tmp_path: Path, fill: Fill) -> None:
+    """Those of a time when fewer settings had been tried are left out; of equal settings the first drawn is chosen."""
+    from evidence import Evidence
+
+    settings = [{"kind": "setting", "number": n, "dev": dev} for n, dev in ((2, 90.0), (0, 80.0), (1, 90.0))]
+    finals = [{"kind": "final", "number": n, "test": 70.0 + n} for n in (0, 1, 1, 2)]
+    evidence = Evidence(tmp_path, [{"kind": "row"}, *settings, *finals])
+    assert [line["test"] for line in evidence.finals()] == [71.0, 71.0]
+
+
 def test_other_options_need_another_label(tmp_path: Path, fill: Fill) -> None:
     fill(tmp_path, "--minutes", "-1")
     with pytest.raises(SystemExit, match=r"config\.pooling 'last', not 'max'.*--label"):

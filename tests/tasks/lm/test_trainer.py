@@ -298,6 +298,13 @@ def test_a_mean_that_dev_began_goes_on() -> None:
     assert resumed.averages.counters[1] == resumed.averages.counters[0] > 0
 
 
+def test_pieces_are_for_dev_alone() -> None:
+    whole, pieces = task_of(config_of()), task_of(config_of(dev_streams=5))
+    assert pieces.evaluate("test") == whole.evaluate("test") and pieces.evaluate("dev") != whole.evaluate(
+        "dev"
+    )
+
+
 def test_the_best_kind_of_weights_counts() -> None:
     task = task_of(config_of(lr=0.5, emas=(0.9, 0.5), asgd_after=1))
     run(task, 1)
