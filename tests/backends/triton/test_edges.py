@@ -22,9 +22,11 @@ from kernel_cases import (
     schedule_options,
 )
 
+from rrnn.automata import Cell, one, parameter, score, sigmoid, tanh
 from rrnn.backends import get_backend, resolve, use_backend
 from rrnn.backends.triton.chain import GROUP
 from rrnn.errors import BackendError
+from rrnn.nn import RationalRNN
 from rrnn.ops import rational
 
 pytestmark = [needs_interpreter, pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")]
@@ -139,3 +141,16 @@ def test_offsets_beyond_32_bits() -> None:
     )
     ours = {"output": out, "final state": final, "dx": grad_x, "dparams": grad_params, "dstate": first}
     compare(ours, theirs)
+
+
+def test_a_cell_that_projects_nothing() -> None:
+    """Its input is an empty tensor, and its output is not."""
+    cell = Cell("constant").loop("q0", one).arc("q0", "q1", sigmoid(parameter("a"))).loop("q1", 0.5)
+    layer = RationalRNN(cell.initial("q0").final("q1").output(tanh(score)), 3, 4)
+    found = []
+    for backend in ("reference", "triton"):
+        with use_backend(backend):
+            out, (state,) = layer(torch.randn(5, 2, 3))
+            (grad,) = torch.autograd.grad(out.square().sum(), [layer.layers[0].numbers(0).of("a")])
+            found.append([out, *state.states, grad])
+    torch.testing.assert_close(found[1], found[0])

@@ -100,7 +100,7 @@ class Triton(Backend):
         inp = None if inp is None else rows(inp.to(x.dtype))
         final = x.new_empty(shape, dtype=torch.float32)
         saved = final.new_empty(((steps + every - 1) // every, *shape)) if every else None
-        if not x.numel() or not steps:
+        if not (steps and batch and units):  # x itself is empty, too, where nothing is projected
             return final.copy_(first_state(program, batch, params) if state is None else state), saved
         chunk, chunks = how.cut(steps, every, bool(program.states))
         grid, sizes = (-(-units // how.block), batch, chunks), (steps, batch, units, chunk)
@@ -148,7 +148,7 @@ class Triton(Backend):
         inp = None if inp is None else rows(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
         first = saved.new_empty(shape) if wanted else None
-        if not x.numel():
+        if not (steps and batch and units):
             grad_x.zero_()
             if first is not None:
                 first = first.zero_() if grad_state is None else first.copy_(grad_state)
