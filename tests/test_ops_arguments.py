@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -76,6 +78,20 @@ def test_states_unsaid(name: str) -> None:
     equal(results(*run(call, states=None), call.leaves), results(*run(call, states=said), call.leaves))
     with torch.no_grad():
         equal([*run(call, states=None)[1]], [*run(call, states=said)[1]])
+
+
+def test_the_first_call_can_be_a_compiled_one() -> None:
+    """Nothing that a trace reads of a program is still to be computed. (Other tests call layers before.)"""
+    program = learned_start()
+    fresh = Program(**{f.name: getattr(program, f.name) for f in fields(program)})
+    x, params = torch.randn(5, 2, 6, requires_grad=True), torch.randn(len(program.parameters), 3)
+
+    def function(x: Tensor, *rows: Tensor) -> Tensor:
+        return rational(x, [rows], None, [fresh])[0]
+
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    out = compiled(x, *params)
+    torch.testing.assert_close(out, function(x, *params))
 
 
 @pytest.mark.parametrize("frozen", [None, "x", "weight"])

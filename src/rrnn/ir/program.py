@@ -61,7 +61,8 @@ class Program:
     outputs: tuple[Output, ...]
 
     def __post_init__(self) -> None:
-        _ = self.text  # now: torch.compile reads it, but cannot trace a property that is still to be computed
+        # Now: torch.compile reads them, but cannot trace a property that is still to be computed.
+        _ = self.text, self.first_states, self.per_unit
 
     @property
     def semiring(self) -> Semiring:
