@@ -79,8 +79,8 @@ class Program:
     @cached_property
     def first_states(self) -> tuple[float | None, ...]:
         """`initial` as numbers; None for one that depends on parameters."""
-        numbers = [self.instructions[n] for n in self.initial]
-        return tuple(float(n.attr or 0.0) if n.op is Op.CONST else None for n in numbers)
+        numbers = {n: float(i.attr or 0.0) for n, i in enumerate(self.instructions) if i.op is Op.CONST}
+        return tuple(numbers.get(n) for n in self.initial)
 
     def depending_on(self, *leaves: Op) -> frozenset[int]:
         """Instructions whose value depends on a leaf of these kinds."""
