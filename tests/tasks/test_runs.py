@@ -66,6 +66,17 @@ def test_resuming_with_another_configuration_says_what_differs(tmp_path: Path) -
     Run.create(tmp_path / "run", CONFIG, "cell F", WORDS, resume=True).close()  # the lock was let go
 
 
+def test_a_run_is_resumed_that_is_older_than_an_option(tmp_path: Path) -> None:
+    defaults, older = {"average": 0.0, "rates": (1, 2)}, {"task": "toy", "seed": 3}
+    with Run.create(tmp_path, older) as run:
+        run.save("last", {}, {"epoch": 1})
+    with pytest.raises(RunError, match=r"average: was \(not there\), now 0\.5\nResume"):
+        Run.create(tmp_path, older | defaults | {"average": 0.5}, resume=True, defaults=defaults)
+    with Run.create(tmp_path, older | defaults, resume=True, defaults=defaults) as run:
+        assert run.load("last") is not None
+    assert Run.open(tmp_path).load("last") is not None and "average" not in Run.open(tmp_path).config
+
+
 def test_resume_where_nothing_is_yet_begins(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()

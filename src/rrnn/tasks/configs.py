@@ -43,6 +43,10 @@ class Config:
         return {"task": self.task, **dataclasses.asdict(self)}
 
     @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        return {field.name: field.default for field in dataclasses.fields(cls)}
+
+    @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """What `to_dict` wrote. What is left out has its default; a key that is not known is an error."""
         given = dict(values)

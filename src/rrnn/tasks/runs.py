@@ -52,9 +52,11 @@ class Run:
         vocabulary: Saveable | None = None,
         *,
         resume: bool = False,
+        defaults: Mapping[str, Any] | None = None,
     ) -> Run:
         """A new run, locked for this process. With `resume` the run that is in the folder, if there is one; its
-        configuration, cell and vocabulary must be these (but for `FREE`)."""
+        configuration, cell and vocabulary must be these (but for `FREE`). It may be older than some options: those
+        stay out of its configuration where they have their `defaults`."""
         folder = Path(folder)
         as_read = json.loads(json.dumps({**config, "rrnn": __version__}))
         _check_foreign(folder)
@@ -66,6 +68,8 @@ class Run:
                     f"{folder} already holds a run, which is not overwritten: choose another folder, or resume it"
                 )
             _sweep(folder)
+            if (folder / CONFIG).exists():
+                run.config = _as_old_as(read_config(folder), as_read, defaults or {})
             run._write_identity(cell_text, vocabulary)
         except BaseException:
             run.close()
@@ -187,6 +191,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict) or "task" not in config:
         raise RunError(f'{path} is no configuration of a run: it is a JSON object with a "task"')
     return config
+
+
+def _as_old_as(old: Mapping[str, Any], new: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """`new` without what `old` does not know of and what is as it was before it could be said."""
+    plain = json.loads(json.dumps(dict(defaults)))
+    return {key: value for key, value in new.items() if key in old or key not in plain or plain[key] != value}
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

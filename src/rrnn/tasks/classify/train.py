@@ -151,7 +151,8 @@ def _describe(task: ClassifyTask) -> str:
 
 def _open_run(folder: str | Path, data: Prepared, cell: Cell | None, task: ClassifyTask, resume: bool) -> Run:
     values = data.config.to_dict() | {FACTS: _facts(data)}
-    run = Run.create(folder, values, None if cell is None else cell.to_text(), data.vocabulary, resume=resume)
+    text, defaults = None if cell is None else cell.to_text(), data.config.defaults()
+    run = Run.create(folder, values, text, data.vocabulary, resume=resume, defaults=defaults)
     if not task.model.trained and run.load(EMBEDDING) is None:  # fixed: once, not in every checkpoint
         run.save(EMBEDDING, {"embedding": task.model.embedding}, {})
     return run

@@ -176,9 +176,9 @@ def _open_run(work: Work, folder: str | Path | None, resume: bool, group: Group)
     run, problem = None, {}
     if group.is_first:
         config = {**work.config.to_dict(), FACTS: work.facts(group.size)}
-        text = None if work.cell is None else work.cell.to_text()
+        text, defaults = None if work.cell is None else work.cell.to_text(), LMConfig.defaults()
         try:
-            run = Run.create(folder, config, text, work.vocabulary, resume=resume)
+            run = Run.create(folder, config, text, work.vocabulary, resume=resume, defaults=defaults)
         except RunError as error:
             problem = {"problem": str(error)}
     problem = group.broadcast(problem if group.is_first else None)
