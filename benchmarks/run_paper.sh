@@ -48,4 +48,8 @@ table)
     if [ -d "$folder/classify" ]; then "$python" benchmarks/paper_classify.py "$folder/classify" --table; fi
     "$python" docs/tables.py
     ;;
+*)
+    echo "lm, classify or table; got $what" >&2
+    exit 2
+    ;;
 esac
