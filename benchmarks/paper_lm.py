@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from evidence import value_of
 from lm import closest_hidden
 from results import meta, print_table
 
@@ -54,7 +55,7 @@ def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]
     """Train in a temporary folder; what is kept arrives whole, or not at all."""
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch:
         began = time.monotonic()
-        result = train(config, Path(scratch) / "run", test=test)
+        train(config, Path(scratch) / "run", test=test)
         kept = Path(scratch) / "kept"
         kept.mkdir()
         for name in KEPT:
@@ -65,7 +66,6 @@ def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]
         found |= {key: value for key, value in meta().items() if key in ("commit", "versions")}
         (kept / RESULT).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
         kept.rename(folder)
-    del result
     return found
 
 
@@ -127,7 +127,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no row after so many")
     parser.add_argument("--table", action="store_true", help="train nothing")
     arguments = parser.parse_args()
-    changes = {key: _value(text) for key, _, text in (pair.partition("=") for pair in arguments.set)}
+    changes = {key: value_of(text) for key, _, text in (pair.partition("=") for pair in arguments.set)}
     arguments.folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     for seed in arguments.seeds:
@@ -151,14 +151,6 @@ def write_table(folder: Path) -> None:
     trained = {"device": {"gpu": ", ".join(sorted({row["device"] for row in rows}))}} if rows else {}
     text = json.dumps({"meta": meta() | trained, "rows": rows}, indent=1)
     (folder / "table.json").write_text(text + "\n", encoding="utf-8")
-
-
-def _value(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        return text
-    return tuple(value) if isinstance(value, list) else value
 
 
 if __name__ == "__main__":
