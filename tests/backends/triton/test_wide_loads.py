@@ -1,4 +1,5 @@
-"""Kernels compiled for a GPU, without one: two lanes a thread are read by one instruction, at every step of a turn."""
+"""Kernels compiled for a GPU, without one: two lanes a thread are read by one instruction, at every step of a turn;
+tensors that are not there; parameters in half precision."""
 
 from __future__ import annotations
 
@@ -28,17 +29,50 @@ code = compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 1
 print(sorted(set(re.findall(r"(?:ld|st)[.]global[.\\w]*", code.asm["ptx"]))))
 """
 
+WITHOUT = """
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from rrnn import get_cell
+from rrnn.backends.triton.backend import _module
+from rrnn.ir import lower
+
+module = _module(lower(get_cell("B")).program, 2, 2, 0)
+constants = {"MASKED": False, "BLOCK": 64}
+for name in ("forward", "join", "backward", "reverse_join", "parameters"):
+    kernel = getattr(module, name)
+    given = {n: v for n, v in constants.items() if n in kernel.arg_names}
+    given |= {n: None for n in ("first", "ends", "gfirst") if n in kernel.arg_names}
+    given |= {"starts": None} if name == "forward" else {"final": None} if name == "reverse_join" else {}
+    half, numbers = ("x", "theta", "inp", "out", "go", "gx", "gi", "grad"), ("chunks", "step")
+    signature = {
+        n: "constexpr" if n in given
+        else "*bf16" if n in half
+        else "*u8" if n == "mask"
+        else "*fp32" if len(n) > 3 and n not in numbers
+        else "i32"
+        for n in kernel.arg_names
+    }
+    compile(ASTSource(kernel, signature, given, {}), target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
+    print(name)
+"""
+
+
+def compiled_elsewhere(script: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    command = [sys.executable, "-W", "ignore", "-c", script]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+@needs_interpreter
+def test_tensors_that_are_not_there() -> None:
+    done = compiled_elsewhere(WITHOUT)
+    names = ["forward", "join", "backward", "reverse_join", "parameters"]
+    assert done.stdout.split() == names, done.stdout + done.stderr[-2000:]
+
 
 @needs_interpreter
 def test_two_lanes_are_read_together() -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
+    done = compiled_elsewhere(SCRIPT)
     assert done.stdout.strip() == "['ld.global.v2.b32', 'st.global.v2.b32']", (
         done.stdout + done.stderr[-2000:]
     )
