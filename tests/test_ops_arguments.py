@@ -127,6 +127,26 @@ def test_a_product_without_rows() -> None:
     assert not to_x.any() and to_weight.shape == (0, 4) and to_a.all()
 
 
+@pytest.mark.parametrize("shape", [(0, 2, 4), (5, 0, 4), (5, 2, 0)], ids=str)
+@pytest.mark.parametrize("projects", [True, False])
+def test_the_product_of_nothing(shape: tuple[int, int, int], projects: bool) -> None:
+    """Without steps, sequences or inputs; and of a cell without projections."""
+    still = Cell("constant").loop("q0", one).arc("q0", "q1", sigmoid(parameter("a"))).loop("q1", 0.5)
+    still = still.initial("q0").final("q1").output(tanh(score))
+    program = lower(get_cell("B") if projects else still).program
+    x, params = torch.randn(shape, requires_grad=True), torch.randn(1, 3, requires_grad=True)
+    weight = torch.randn(3 * len(program.projections), shape[2], requires_grad=True)
+
+    def both(inside: bool) -> list[Tensor]:
+        y, w = (x, weight) if inside else (F.linear(x, weight), None)
+        out, finals = rational(y, [params], None, [program], weight=w)
+        return results(
+            out, [*finals, params], [x, weight, params]
+        )  # params: so that something has a gradient
+
+    equal(both(True), both(False))
+
+
 def test_second_gradients_through_the_product_are_refused(backend: str) -> None:
     call = make_call("B", dtype=torch.float64)
     x, weight = torch.randn(5, 2, 4, dtype=torch.float64), torch.randn(6, 4, dtype=torch.float64)
