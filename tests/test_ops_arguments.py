@@ -94,6 +94,14 @@ def test_the_first_call_can_be_a_compiled_one() -> None:
     torch.testing.assert_close(out, function(x, *params))
 
 
+def test_states_that_want_gradients_beside_one_that_does_not() -> None:
+    call = make_call(*MIX, dtype=torch.float64)
+    call.states[1] = call.states[1].detach()
+    with use_backend("reference"):
+        expected = results(*run(call), call.leaves)
+    torch.testing.assert_close(results(*run(call), call.leaves), expected)
+
+
 @pytest.mark.parametrize("frozen", [None, "x", "weight"])
 @pytest.mark.parametrize("layout", ["dense", "batch first"])
 def test_the_product_inside(frozen: str | None, layout: str) -> None:

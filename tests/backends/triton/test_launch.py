@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,6 +45,7 @@ def aligned(count: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 PLAN = Plan(64, 1, 4, 0)
 X, Y = aligned(32), aligned(32)
+ELSEWHERE = SimpleNamespace(data_ptr=Y.data_ptr, dtype=Y.dtype, get_device=lambda: 1)
 
 
 def test_the_second_launch_is_the_compiled_kernels() -> None:
@@ -69,7 +70,10 @@ def test_a_kernel_without_masks_has_one_constant() -> None:
     "changed",
     [
         {"name": "join"},
+        {"grid": (3, 3, 1)},
         {"tensors": (X, X[1:])},  # an address that is no multiple of 16
+        {"tensors": (X, X[2:])},
+        {"tensors": (X, ELSEWHERE)},
         {"tensors": (X, aligned(32, torch.bfloat16))},
         {"tensors": (X, None)},
         {"numbers": (8, 1)},
@@ -77,7 +81,19 @@ def test_a_kernel_without_masks_has_one_constant() -> None:
         {"how": PLAN._replace(warps=2)},
         {"masked": True},
     ],
-    ids=["name", "address", "dtype", "nothing", "number", "block", "warps", "mask"],
+    ids=[
+        "name",
+        "grid",
+        "address",
+        "address of 8",
+        "device",
+        "dtype",
+        "nothing",
+        "number",
+        "block",
+        "warps",
+        "mask",
+    ],
 )
 def test_whatever_triton_may_compile_for_is_asked_of_it(changed: dict[str, Any]) -> None:
     launch, calls = kernels()
