@@ -180,3 +180,29 @@ def test_papers_accuracies_stand_beside_its_own_data_alone(fill: Fill) -> None:
 
     assert paper_classify_table._paper("F", "cr") == 85.1
     assert paper_classify_table._paper("F", "amazon") is None
+
+
+def test_what_is_paired_with_what(tmp_path: Path, fill: Fill) -> None:
+    """Splits, as means over their seeds; models of one label, and a model with and without a label."""
+    from evidence import Evidence
+    from paper_classify_table import differences, scores
+
+    def final(split: int, seed: int, test: float) -> dict[str, Any]:
+        return {"kind": "final", "number": 0, "split": split, "seed": seed, "test": test}
+
+    finals = [final(0, 0, 70.0), final(1, 1, 80.0), final(0, 2, 72.0), final(1, 3, 82.0)]
+    assert scores(finals) == {("split", 0): 71.0, ("split", 1): 81.0}
+    assert scores(finals[::2]) == {("seed", 0): 70.0, ("seed", 2): 72.0}
+    file = Evidence(tmp_path, [{"kind": "setting", "number": 0, "dev": 1.0}, *finals])
+    rows = [(model, label) for label in ("", "max", "mean") for model in ("F", "B")]
+    found = differences([({"dataset": "cr", "model": m, "label": name}, file) for m, name in rows])
+    names = [(d["model"], d["label"], d["reference"], d["to_label"]) for d in found]
+    assert names == [
+        ("B", "", "F", ""),
+        ("F", "max", "F", ""),
+        ("F", "mean", "F", ""),
+        ("B", "max", "B", ""),
+        ("B", "mean", "B", ""),
+        ("B", "max", "F", "max"),
+        ("B", "mean", "F", "mean"),
+    ]
