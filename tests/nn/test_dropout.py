@@ -103,6 +103,14 @@ def test_rows_without_a_batch() -> None:
     assert torch.equal(dropped(x, 0.4, 0.3), dropped(x.unsqueeze(1), 0.4, 0.3).squeeze(1))
 
 
+@pytest.mark.parametrize("shape", [(40,), (6, 3, 4, 5)], ids=str)
+def test_other_dimensions_are_torchs(shape: tuple[int, ...]) -> None:
+    with use_backend("triton"):
+        mask = Drops(torch.Generator().manual_seed(1))(torch.ones(shape), 0.5)
+    assert torch.equal(mask, Drops(torch.Generator().manual_seed(1))(torch.ones(shape), 0.5))
+    assert set(mask.unique().tolist()) == {0.0, 2.0}
+
+
 def test_second_derivatives() -> None:
     x = torch.randn(4, 2, 9, requires_grad=True)
     mask = dropped(torch.ones(4, 2, 9), 0.4, 0.3)
