@@ -58,6 +58,7 @@ class ClassifyTask:
         )
         kept = self.parameters if self.config.average else []
         self.averages = [parameter.detach().clone() for parameter in kept]
+        self._averaged_steps = torch.zeros((), device=self.device)
         self.totals = torch.zeros(2, device=self.device)  # loss, examples
         self.rows = torch.empty(self.config.batch_size, dtype=torch.int64, device=self.device)
         self._evaluation_totals = torch.zeros(2, device=self.device)  # loss, right answers
@@ -103,8 +104,12 @@ class ClassifyTask:
 
     @torch.no_grad()
     def _average(self) -> None:
-        share = 1 - self.config.average
-        torch._foreach_lerp_(self.averages, self.parameters, share)  # pyright: ignore[reportPrivateImportUsage]
+        """As a language model's: the n-th step moves it by max(1 − average, 1/n), so that it begins as a plain mean and
+        no trace of the first weights is left."""
+        share = (1 / self._averaged_steps.add_(1)).clamp_(min=1 - self.config.average)
+        moves = torch._foreach_sub(self.parameters, self.averages)  # pyright: ignore[reportPrivateImportUsage]
+        torch._foreach_mul_(moves, share)  # pyright: ignore[reportPrivateImportUsage]
+        torch._foreach_add_(self.averages, moves)  # pyright: ignore[reportPrivateImportUsage]
 
     def measure(self) -> dict[str, float]:
         with self.graphs.on_stream():
@@ -190,6 +195,8 @@ class ClassifyTask:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {_MODEL + name: tensor for name, tensor in self._copies().items()}
         tensors |= {f"{_AVERAGE}{i}": tensor for i, tensor in enumerate(self.averages)}
+        if self.averages:
+            tensors[f"{_AVERAGE}steps"] = self._averaged_steps
         for i, parameter in enumerate(self.parameters):
             for name, value in self.optimiser.state.get(parameter, {}).items():
                 tensors[f"{_OPTIMISER}{i}.{name}"] = value
@@ -205,6 +212,8 @@ class ClassifyTask:
                 self.model.load_state_dict(own)
                 for i, average in enumerate(self.averages):
                     average.copy_(tensors[f"{_AVERAGE}{i}"])
+                if self.averages:
+                    self._averaged_steps.copy_(tensors[f"{_AVERAGE}steps"])
                 self._load_optimiser(tensors)
                 self.totals.copy_(tensors["totals"])
                 self.lr.copy_(tensors["lr"])
