@@ -95,9 +95,7 @@ def gpu_counters() -> str:
         body.append(
             (what, size(r["shape"]), dtype(r["dtype"]), us(r["us"] / 1e3), moved, *shares, f"{_waits(r)}")
         )
-    head = (
-        "kernel | T×B×D | | µs: | MB read + written: | memory's peak: | L2's peak: | issue slots: | waits for"
-    )
+    head = "kernel | T×B×D | | µs: | MB in + out: | memory: | L2: | issue: | waits for"
     return table(head, body)
 
 
