@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rrnn.tasks.averaging import Averages
 from rrnn.tasks.lm import update as module
 from rrnn.tasks.lm import weights as layout
-from rrnn.tasks.lm.averaging import Averages
 from rrnn.tasks.lm.update import Updater
 from rrnn.tasks.lm.weights import Weights
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rrnn.automata import Cell
 from rrnn.errors import RunError
+from rrnn.tasks.averaging import Averages
 from rrnn.tasks.classify.batches import Texts
 from rrnn.tasks.classify.graphs import Graphs
 from rrnn.tasks.classify.model import TextClassifier
@@ -58,7 +59,7 @@ class ClassifyTask:
         )
         kept = self.parameters if self.config.average else []
         self.averages = [parameter.detach().clone() for parameter in kept]
-        self._averaged_steps = torch.zeros((), device=self.device)
+        self.averaging = Averages([self.config.average] * bool(kept), False, self.device)
         self.totals = torch.zeros(2, device=self.device)  # loss, examples
         self.rows = torch.empty(self.config.batch_size, dtype=torch.int64, device=self.device)
         self._evaluation_totals = torch.zeros(2, device=self.device)  # loss, right answers
@@ -104,9 +105,8 @@ class ClassifyTask:
 
     @torch.no_grad()
     def _average(self) -> None:
-        """As a language model's: the n-th step moves it by max(1 − average, 1/n), so that it begins as a plain mean and
-        no trace of the first weights is left."""
-        share = (1 / self._averaged_steps.add_(1)).clamp_(min=1 - self.config.average)
+        self.averaging.count()
+        share = self.averaging.shares()[0]
         moves = torch._foreach_sub(self.parameters, self.averages)  # pyright: ignore[reportPrivateImportUsage]
         torch._foreach_mul_(moves, share)  # pyright: ignore[reportPrivateImportUsage]
         torch._foreach_add_(self.averages, moves)  # pyright: ignore[reportPrivateImportUsage]
@@ -192,11 +192,14 @@ class ClassifyTask:
                 _copy(self.parameters, self.averages)
         self.graphs.wait()
 
+    def _averaged_state(self) -> dict[str, Tensor]:
+        """All of it that a step changes: nothing, where there are no averages."""
+        kept = {str(i): tensor for i, tensor in enumerate(self.averages)}
+        return kept | self.averaging.tensors() if kept else {}
+
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         tensors = {_MODEL + name: tensor for name, tensor in self._copies().items()}
-        tensors |= {f"{_AVERAGE}{i}": tensor for i, tensor in enumerate(self.averages)}
-        if self.averages:
-            tensors[f"{_AVERAGE}steps"] = self._averaged_steps
+        tensors |= {_AVERAGE + name: tensor for name, tensor in self._averaged_state().items()}
         for i, parameter in enumerate(self.parameters):
             for name, value in self.optimiser.state.get(parameter, {}).items():
                 tensors[f"{_OPTIMISER}{i}.{name}"] = value
@@ -210,10 +213,8 @@ class ClassifyTask:
         try:
             with self.graphs.on_stream():
                 self.model.load_state_dict(own)
-                for i, average in enumerate(self.averages):
-                    average.copy_(tensors[f"{_AVERAGE}{i}"])
-                if self.averages:
-                    self._averaged_steps.copy_(tensors[f"{_AVERAGE}steps"])
+                for name, tensor in self._averaged_state().items():
+                    tensor.copy_(tensors[_AVERAGE + name])
                 self._load_optimiser(tensors)
                 self.totals.copy_(tensors["totals"])
                 self.lr.copy_(tensors["lr"])

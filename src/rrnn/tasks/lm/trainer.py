@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from rrnn.errors import DataError, RunError
 from rrnn.nn.dropout import Drops, dropping
 from rrnn.nn.product import weight_gradients
-from rrnn.tasks.lm.averaging import Averages
+from rrnn.tasks.averaging import Averages
 from rrnn.tasks.lm.config import LMConfig, recipe_rate
 from rrnn.tasks.lm.evaluate import evaluate
 from rrnn.tasks.lm.graph import Beside, Steps

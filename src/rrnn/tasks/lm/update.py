@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rrnn.backends.triton.backend import on_device
-from rrnn.tasks.lm.averaging import Averages
+from rrnn.tasks.averaging import Averages
 from rrnn.tasks.lm.graph import has_kernels
 from rrnn.tasks.lm.weights import Weights
 
