@@ -336,7 +336,8 @@ def test_the_best_kind_of_weights_counts() -> None:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("cell", ["F", "B-max-plus", "lstm", "gru"])
 def test_a_captured_step_is_the_step(cell: str, precision: str) -> None:
-    config = config_of(cell, layers=2, hidden=48, precision=precision, emas=(0.9,), **QUIET)
+    # At a rate of 1, max-plus diverges on so little text, and then rounding alone makes a difference.
+    config = config_of(cell, layers=2, hidden=48, precision=precision, emas=(0.9,), lr=0.1, **QUIET)
     tasks = [task_of(config, capture=capture, device="cuda") for capture in (True, False)]
     for epoch in (1, 2, 3):  # the shorter window is captured in the third
         a, b = (run(task, epoch)["loss"] for task in tasks)
