@@ -2,7 +2,8 @@
 
 Both follow one rule: before its start an average is the weights themselves; its n-th step moves it by max(1 − decay,
 1/n) towards them. So an exponential one begins as a plain mean, without a trace of the first weights, and a tail is
-one whose decay is 1.
+one whose decay is 1. Averages that look at the weights in every m-th step only follow the same rule, counted in looks:
+a decay of a step is decayᵐ of a look.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ TAIL = "tail"
 
 
 class Averages:
-    """Which averages are kept, and how far they are. `counters` holds the number of steps, then each average's."""
+    """Which averages are kept, and how far they are. `counters` holds the number of steps, then each average's; in
+    every `every`-th step they look at the weights."""
 
-    def __init__(self, emas: Sequence[float], tail: bool, device: torch.device) -> None:
-        self.names = [f"ema{decay:g}" for decay in emas] + [TAIL] * tail
-        self.decays = torch.tensor([*emas, *[1.0] * tail], device=device)
+    def __init__(self, emas: Sequence[float], tail: bool, device: torch.device, every: int = 1) -> None:
+        self.names, self.every = [f"ema{decay:g}" for decay in emas] + [TAIL] * tail, every
+        self.decays = torch.tensor([decay**every for decay in (*emas, *[1.0] * tail)], device=device)
         self.counters = torch.zeros(1 + len(self.names), device=device)
         self._active = torch.ones_like(self.counters)
         if tail:
@@ -39,7 +41,8 @@ class Averages:
 
     def shares(self) -> Tensor:
         """(K,): how far the averages move towards the weights in this step."""
-        return torch.maximum(1 - self.decays, 1 / self.counters[1:].clamp(min=1.0))
+        looks = self.counters[1:].div(self.every, rounding_mode="floor")
+        return torch.maximum(1 - self.decays, 1 / looks.clamp(min=1.0)) * (self.counters[0] % self.every == 0)
 
     @property
     def ready(self) -> dict[str, int | None]:

@@ -54,7 +54,7 @@ print(json.dumps({
         "squares", {"grads": ("*fp32", "*bf16"), "sizes": sizes}, {"BLOCK": 4096}, num_warps=8, maxnreg=80),
     "update": built(
         "update", segments | numbers | {"sizes": sizes},
-        {"PARTIALS": 512, "AVERAGES": 1, "ADAM": False, "BLOCK": 1024}, num_warps=4, maxnreg=80),
+        {"PARTIALS": 512, "AVERAGES": 1, "EVERY": 5, "ADAM": False, "BLOCK": 1024}, num_warps=4, maxnreg=80),
 }))
 """
 

@@ -130,23 +130,25 @@ def test_blocks_are_dealt_out_once(
         torch.testing.assert_close(y.flat, x.flat, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("kernels", [False, True], ids=["torch", "kernels"])
-def test_averages_follow_their_rule(kernels: bool) -> None:
-    """Against the weights of each step, kept."""
+def test_averages_follow_their_rule(kernels: bool, every: int) -> None:
+    """Against the weights of each step that they look at, kept."""
     model, seen = Small(), []
-    averages = Averages((0.6,), True, CPU)
+    averages = Averages((0.6,), True, CPU, every)
     weights = Weights(model, averages=2)
     updater = Updater(weights, averages, device=CPU, kernels=kernels)
     updater.set_rate(0.1, 0.0)
-    for step in range(6):
-        if step == 3:
+    for step in range(6 * every + every // 2):  # the last steps are none that they look at
+        if step == 3 * every:
             averages.start_tail()
         updater.step([torch.randn_like(s.flat) for s in weights.segments])
-        seen.append(weights.segments[0].flat.clone())
+        if (step + 1) % every == 0:
+            seen.append(weights.segments[0].flat.clone())
     ema, tail = weights.segments[0].averages
     expected = seen[0]
     for n, value in enumerate(seen[1:], 2):
-        share = max(1 - 0.6, 1 / n)
+        share = max(1 - 0.6**every, 1 / n)
         expected = expected + share * (value - expected)
     torch.testing.assert_close(ema, expected)
     torch.testing.assert_close(tail, torch.stack(seen[3:]).mean(0))

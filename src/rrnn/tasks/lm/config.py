@@ -90,6 +90,9 @@ class LMConfig(Config):
     )
     asgd_from: int | None = option(None, "evaluate the mean of the weights from this epoch on, too", low=1)
     asgd_after: int | None = option(None, "the same, once so many epochs brought no gain on dev", low=1)
+    average_every: int = option(
+        1, "averages look at the weights in every so many steps: less memory to move", low=1, high=1000
+    )
 
     epochs: int = option(300, "at most", low=1)
     dev_streams: int = option(

@@ -160,6 +160,7 @@ def update(
     epsilon,
     PARTIALS: tl.constexpr,
     AVERAGES: tl.constexpr,
+    EVERY: tl.constexpr,
     ADAM: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -173,8 +174,9 @@ def update(
     factor = tl.minimum(clip / (tl.sqrt(squared) + 1e-6), 1.0)
     rate = tl.load(control)
     keep = tl.load(control + 1)
+    steps = tl.load(counters)
+    look = steps.to(tl.int32) % EVERY == 0
     if ADAM:
-        steps = tl.load(counters)
         unbias1 = 1.0 - tl.exp(steps * tl.log(beta1))
         unbias2 = 1.0 - tl.exp(steps * tl.log(beta2))
     programs = tl.num_programs(0)
@@ -185,6 +187,7 @@ def update(
             # Four numbers a thread in every dtype: what is read as eight bf16 comes to fp32's stores by shared memory.
             j = start + tl.max_contiguous(tl.arange(0, BLOCK), 4)
             ok = j < n
+            seen = j < tl.where(look, n, 0)  # where nothing is, nothing is moved
             w = tl.load(weights[i] + j, mask=ok, other=0.0, eviction_policy="evict_first")
             g = tl.load(grads[i] + j, mask=ok, other=0.0, eviction_policy="evict_first").to(tl.float32)
             g *= factor
@@ -196,13 +199,12 @@ def update(
                 g = (m / unbias1) / (tl.sqrt(v / unbias2) + epsilon)
             w = w * keep - rate * g
             for k in tl.static_range(AVERAGES):  # before the stores: no load is moved up past one
-                share = tl.maximum(
-                    1.0 - tl.load(decays + k), 1.0 / tl.maximum(tl.load(counters + 1 + k), 1.0)
-                )
-                a = tl.load(averages[i] + k * n + j, mask=ok, other=0.0, eviction_policy="evict_first")
+                looks = tl.maximum(tl.floor(tl.load(counters + 1 + k) / EVERY), 1.0)
+                share = tl.maximum(1.0 - tl.load(decays + k), 1.0 / looks)
+                a = tl.load(averages[i] + k * n + j, mask=seen, other=0.0, eviction_policy="evict_first")
                 # as torch.lerp: exact at both ends
                 a = tl.where(share < 0.5, a + share * (w - a), w - (w - a) * (1.0 - share))
-                tl.store(averages[i] + k * n + j, a, mask=ok, eviction_policy="evict_first")
+                tl.store(averages[i] + k * n + j, a, mask=seen, eviction_policy="evict_first")
             if ADAM:
                 tl.store(moments[i] + j, m, mask=ok, eviction_policy="evict_first")
                 tl.store(moments[i] + n + j, v, mask=ok, eviction_policy="evict_first")

@@ -66,7 +66,8 @@ class LanguageTask:
                 f"the training text has {tokens} tokens, too few for a batch of {config.batch} streams: take a "
                 "smaller batch, or more text"
             )
-        self.averages = Averages(config.emas, bool(config.asgd_from or config.asgd_after), device)
+        tail = bool(config.asgd_from or config.asgd_after)
+        self.averages = Averages(config.emas, tail, device, config.average_every)
         self.low = low_dtype(config.precision)
         adam = config.optimiser == "adam"
         self.store = Weights(model, low=self.low, averages=len(self.averages), adam=adam)

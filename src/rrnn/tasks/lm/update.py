@@ -104,6 +104,7 @@ class Updater:
             self.epsilon,
             PARTIALS=len(self._partial),
             AVERAGES=len(self.averages),
+            EVERY=self.averages.every,
             ADAM=self.adam,
             BLOCK=BLOCK,
             num_warps=4,
