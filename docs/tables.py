@@ -13,8 +13,9 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from figures import BOTH, RESULTS, Row, dtype, results, row, rows, size, table, unique, us
 from goals import goals, missed
@@ -175,7 +176,6 @@ RIVALS = ("LSTM", "GRU", "LSTM, equal parameters", "GRU, equal parameters")
 
 # ---- language models and classifiers -------------------------------------------------------------------------------
 
-CHOSEN = "F-10m+averaged-seed-0"
 NOTHING = "*No results are committed yet.*\n"
 
 
@@ -244,23 +244,42 @@ def lm_ptb() -> str:
     return table("model | layers: | parameters: | seed: | dev: | test: | paper's dev: | paper's test:", body)
 
 
-@named
-def lm_tried() -> str:
-    """Settings of F, 10M, that the one for the table was chosen among."""
-    body = []
-    for place in [*sorted((RESULTS / "lm-ptb" / "tried").iterdir()), RESULTS / "lm-ptb" / CHOSEN]:
+def lm_runs(*places: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Folders of runs: model and size, configuration, result."""
+    for place in places:
         config, found = (
             json.loads((place / name).read_text(encoding="utf-8")) for name in ("config.json", "result.json")
         )
+        yield f"{config['cell']}, {found['parameters'] / 1e6:.0f}M", config, found
+
+
+@named
+def lm_tried() -> str:
+    """Settings that those of the table were chosen among, one seed each."""
+    folder, body = RESULTS / "lm-ptb", []
+    chosen = sorted(folder.glob("*-seed-0"))
+    for place in [*sorted((folder / "tried").iterdir()), *chosen]:
+        ((model, config, found),) = lm_runs(place)
         decay = f"{config['weight_decay'] * 1e5:g}·10⁻⁵"
         rate = "constant" if config["lr_decay_from"] > config["epochs"] else "×0.98 from 175"
         shrinks = ", as the rate" if config["scale_weight_decay"] and rate != "constant" else ""
         more = [word for key, word in (("shift", "shifted"), ("locked_dropout", "locked")) if config[key]]
         dropouts = f"{config['embedding_dropout']:.2f}", config["between_dropout"]
-        reached = found["best_epoch"], number(found["dev_ppl"])
-        body.append((*dropouts, decay + shrinks, rate, ", ".join(more), *reached))
-    body.sort(key=lambda line: -float(line[-1]))
-    return table("in/out dropout: | between: | weight decay | rate | more | best epoch: | dev:", body)
+        reached = found["best_epoch"], number(found["dev_ppl"]), "yes" if place in chosen else ""
+        body.append((model, *dropouts, decay + shrinks, rate, ", ".join(more), *reached))
+    body.sort(key=lambda line: (line[0], -float(line[-2])))
+    head = "model | in/out dropout: | between: | weight decay | rate | more | best epoch: | dev: | in the table"
+    return table(head, body)
+
+
+@named
+def lm_gains() -> str:
+    """What C needs to begin."""
+    found = sorted(
+        (model, config["rnn_gain"], run["epochs"], number(run["dev_ppl"]))
+        for model, config, run in lm_runs(*(RESULTS / "lm-ptb" / "gains").iterdir())
+    )
+    return table("model | `rnn_gain`: | epochs: | dev:", found)
 
 
 @named
