@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from kernel_cases import needs_interpreter
 
 from rrnn.tasks.classify.batches import Batch, Texts, pad_length
 
@@ -16,6 +17,18 @@ def texts() -> Texts:
 
 def numbers(batches: list[Batch]) -> list[list[int]]:
     return [batch.rows.tolist() for batch in batches]
+
+
+@needs_interpreter
+@pytest.mark.parametrize(
+    "rows", [[3, -1, 0, 149, 7, 7], [-1], list(range(100))], ids=["some", "none", "many"]
+)
+@pytest.mark.parametrize("steps", [8, 64])
+def test_the_kernel_gathers_the_same(texts: Texts, rows: list[int], steps: int) -> None:
+    """Also texts that are longer than the batch's steps, which are cut, and several blocks."""
+    expected = texts.gather(torch.tensor(rows), steps, kernels=False)
+    for ours, theirs in zip(texts.gather(torch.tensor(rows), steps, kernels=True), expected, strict=True):
+        assert ours.dtype == theirs.dtype and torch.equal(ours, theirs)
 
 
 def test_an_epoch_has_every_text_once(texts: Texts) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from kernel_cases import needs_interpreter
 from tiny_texts import tiny, tiny_config
 
 from rrnn.errors import RunError
@@ -18,12 +19,17 @@ STILL: dict[str, Any] = {
 }
 
 
+WAYS = pytest.mark.parametrize("kernels", [False, pytest.param(True, marks=needs_interpreter)])
+
+
+@WAYS
+@pytest.mark.parametrize("cell", ["F", "LSTM"])
 @pytest.mark.parametrize("clip", [0.05, 1e3])  # always, never: what is clipped has lost the loss's scale
-def test_a_step_is_adam_on_the_mean_loss_of_its_texts(clip: float) -> None:
+def test_a_step_is_adam_on_the_mean_loss_of_its_texts(clip: float, cell: str, kernels: bool) -> None:
     """Against one text after another, without padding, and an Adam written out."""
-    config = tiny_config(**STILL, l2=1e-2, clip=clip, batch_size=7)
+    config = tiny_config(**STILL, cell=cell, l2=1e-2, clip=clip, batch_size=7)
     data = tiny(config)
-    task, twin = ClassifyTask(data), ClassifyTask(data)
+    task, twin = ClassifyTask(data, kernels=kernels), ClassifyTask(data)
     parameters = list(twin.model.parameters())
     m, v = ([torch.zeros_like(p) for p in parameters] for _ in range(2))
     texts, labels = data.splits["train"]
@@ -80,9 +86,11 @@ def test_the_rate_is_halved_and_training_stops() -> None:
     assert task.end_epoch(7, {"accuracy": 51.0}) is False and task.waited == 0
 
 
-def test_averages_are_evaluated_and_the_weights_are_trained() -> None:
+@WAYS
+def test_averages_are_evaluated_and_the_weights_are_trained(kernels: bool) -> None:
     data = tiny(tiny_config(average=0.8))
-    task, plain = ClassifyTask(data), ClassifyTask(data.of(data.config.replace(average=0.0)))
+    plain_data = data.of(data.config.replace(average=0.0))
+    task, plain = ClassifyTask(data, kernels=kernels), ClassifyTask(plain_data, kernels=kernels)
     averages = [parameter.detach().clone() for parameter in plain.parameters]
     for index in range(plain.begin_epoch(1)):
         plain.step(index)
@@ -105,6 +113,27 @@ def test_averages_are_evaluated_and_the_weights_are_trained() -> None:
     task.load_weights(kept)  # the best are evaluated once more, at the end
     assert all(torch.equal(task.weights()[name], tensor) for name, tensor in kept.items())
     assert task.evaluate("dev") == plain.evaluate("dev")
+
+
+@needs_interpreter
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("cell", ["F", "LSTM"])
+def test_either_way_of_updating_goes_on_with_the_others_checkpoint(cell: str, first: bool) -> None:
+    data = tiny(tiny_config(**STILL, cell=cell, average=0.8))
+    whole, begun, resumed = (ClassifyTask(data, kernels=kernels) for kernels in (first, first, not first))
+    for task in (whole, begun):
+        task.begin_epoch(1)
+        for index in range(3):
+            task.step(index)
+    resumed.load_state(*begun.state())
+    resumed.begin_epoch(1)
+    for index in range(3, 6):
+        whole.step(index)
+        resumed.step(index)
+    for ours, theirs in zip(resumed.parameters, whole.parameters, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    for name, ours in resumed.weights().items():
+        torch.testing.assert_close(ours, whole.weights()[name], rtol=1e-4, atol=1e-5)
 
 
 def test_an_evaluation_that_fails_leaves_the_weights_alone(monkeypatch: pytest.MonkeyPatch) -> None:

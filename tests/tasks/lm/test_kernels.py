@@ -19,10 +19,11 @@ import json, re, subprocess, tempfile
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
+from rrnn.tasks import update_kernels
 from rrnn.tasks.lm import kernels
 
-def built(name, types, constants, **options):
-    kernel, signature, known = getattr(kernels, name), {}, {}
+def built(kernel, types, constants, **options):
+    signature, known = {}, {}
     for i, argument in enumerate(kernel.arg_names):
         type = signature[argument] = "constexpr" if argument in constants else types.get(argument, "*fp32")
         for k, each in enumerate(type if isinstance(type, tuple) else [type]):
@@ -39,21 +40,22 @@ def built(name, types, constants, **options):
     registers, stack = re.search(r"REG:(\\d+) STACK:(\\d+)", usage).groups()
     return {"registers": int(registers), "stack": int(stack), "accesses": accesses}
 
-numbers = dict.fromkeys(["clip", "beta1", "beta2", "epsilon"], "fp32")
+numbers = dict.fromkeys(["clip", "l2", "beta1", "beta2", "epsilon"], "fp32")
 pair, sizes = ("*fp32", "*fp32"), ("i32", "i32")
 segments = dict(weights=pair, grads=("*fp32", "*bf16"), lows=("*bf16", "*bf16"), averages=pair, moments=pair)
 print(json.dumps({
     "softmax": built(
-        "softmax_rows",
+        kernels.softmax_rows,
         {"logits": "*bf16", "targets": "*i64", "words": "i32", "padded": "i32", "scale": "fp32"},
         {"WRITE": True, "HEAD": 4, "TAIL": 1, "INSIDE": True, "CHUNK": 2048}, num_warps=8, maxnreg=128),
     "columns": built(
-        "column_sums", {"matrix": "*bf16", "rows": "i32", "width": "i32"},
+        kernels.column_sums, {"matrix": "*bf16", "rows": "i32", "width": "i32"},
         {"ROWS": 64, "COLUMNS": 32, "UNROLL": 8}, num_warps=8, maxnreg=80),
     "squares": built(
-        "squares", {"grads": ("*fp32", "*bf16"), "sizes": sizes}, {"BLOCK": 4096}, num_warps=8, maxnreg=80),
+        update_kernels.squares, {"grads": ("*fp32", "*bf16"), "sizes": sizes}, {"BLOCK": 4096},
+        num_warps=8, maxnreg=80),
     "update": built(
-        "update", segments | numbers | {"sizes": sizes},
+        update_kernels.update, segments | numbers | {"sizes": sizes},
         {"PARTIALS": 512, "AVERAGES": 1, "EVERY": 5, "ADAM": False, "BLOCK": 1024}, num_warps=4, maxnreg=80),
 }))
 """

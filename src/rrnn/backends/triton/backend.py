@@ -31,6 +31,11 @@ def installed() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
+def has_kernels(device: torch.device) -> bool:
+    """Whether Triton's kernels run there; torch ops stand in for them."""
+    return device.type == "cuda" and installed()
+
+
 @lru_cache(maxsize=1024)
 def _plan(program: Program, steps: int, lanes: int, size: int, backward: bool) -> Plan:
     logs = takes_logarithms(program)

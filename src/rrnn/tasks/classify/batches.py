@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from rrnn.backends.triton.backend import has_kernels, on_device
+
+BLOCK = 512  # of texts and steps in one program of a kernel
 
 
 class Batch(NamedTuple):
@@ -35,8 +39,12 @@ class Texts:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def gather(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def gather(
+        self, rows: Tensor, steps: int, kernels: bool | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """(ids (T, B), lengths (B), labels (B), weights (B): 0 where a row is −1). Only device work."""
+        if has_kernels(rows.device) if kernels is None else kernels:
+            return self._gather_at_once(rows, steps)
         there = rows >= 0
         rows = rows.clamp_min(0)
         lengths = torch.where(there, self.sizes[rows], 0)
@@ -44,6 +52,18 @@ class Texts:
         where = (self.starts[rows] + time).clamp_max(len(self.tokens) - 1)
         ids = torch.where(time < lengths, self.tokens[where], 0)
         return ids, lengths, self.labels[rows], there.to(torch.float32)
+
+    def _gather_at_once(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        from rrnn.tasks.classify.kernels import gather
+
+        batch = len(rows)
+        ids, (lengths, labels) = rows.new_empty(steps, batch), rows.new_empty(2, batch)
+        weights = torch.empty(batch, device=rows.device)
+        run: Any = gather[(-(-max(steps, 1) * batch // BLOCK),)]
+        given = (rows, self.tokens, self.starts, self.sizes, self.labels)
+        with on_device(rows.device):
+            run(*given, ids, lengths, labels, weights, steps, batch, BLOCK=BLOCK, enable_fp_fusion=True)
+        return ids, lengths, labels, weights
 
     def epoch(self, batch: int, seed: int, epoch: int) -> list[Batch]:
         """A shuffled epoch, the same for the same (seed, epoch): texts of about equal length share a batch, batches

@@ -79,11 +79,13 @@ class TextClassifier(nn.Module):
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, classes) of ids (T, B), whose first `lengths` (B) are text and whose other steps are padding, id 0."""
-        mask = torch.arange(ids.shape[0], device=ids.device).unsqueeze(1) < lengths
+        c, mask = self.config, None
+        if c.bidirectional or c.pooling != "last":
+            mask = torch.arange(ids.shape[0], device=ids.device).unsqueeze(1) < lengths
         return self.readout(self.pool(self.outputs(ids, mask), mask, lengths))
 
-    def outputs(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """(T, B, H) of the last layer."""
+    def outputs(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """(T, B, H) of the last layer. `mask` (T, B), where there is text, is for layers of two directions."""
         c, drops = self.config, Drops(self.generator)
         x = F.embedding(ids, self.embedding)
         # Padding comes last: what reads from left to right has seen no padding where there is text.
@@ -94,16 +96,21 @@ class TextClassifier(nn.Module):
             x, _ = layer(x, **padding)
         return drops(x, c.vertical_dropout) if self.training else x
 
-    def pool(self, h: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
-        """(B, H) of outputs (T, B, H): one vector a text."""
-        here, how = mask.unsqueeze(-1), self.config.pooling
+    def pool(self, h: Tensor, mask: Tensor | None, lengths: Tensor) -> Tensor:
+        """(B, H) of outputs (T, B, H): one vector a text. The last one needs no mask."""
+        how = self.config.pooling
+        if how == "last":
+            return self._last(h, lengths)
+        assert mask is not None
+        here = mask.unsqueeze(-1)
         if how == "mean":
             return torch.where(here, h, 0.0).sum(0) / lengths.clamp_min(1).unsqueeze(-1)
         if how == "max":
             return torch.where(here | ~mask.any(0).view(1, -1, 1), h, -torch.inf).amax(0)
-        if how == "attention":
-            scores = torch.where(here, self.attention(h), torch.finfo(h.dtype).min)
-            return (scores.softmax(0) * torch.where(here, h, 0.0)).sum(0)
+        scores = torch.where(here, self.attention(h), torch.finfo(h.dtype).min)
+        return (scores.softmax(0) * torch.where(here, h, 0.0)).sum(0)
+
+    def _last(self, h: Tensor, lengths: Tensor) -> Tensor:
         last = (lengths - 1).clamp_min(0).view(1, -1, 1).expand(1, -1, h.shape[-1])
         if not self.config.bidirectional:
             return h.gather(0, last).squeeze(0)

@@ -11,9 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.automata import Cell
+from rrnn.backends.triton.backend import has_kernels
 from rrnn.errors import RunError
 from rrnn.tasks.averaging import Averages
 from rrnn.tasks.classify.batches import Texts
+from rrnn.tasks.classify.fused import FusedAdam
 from rrnn.tasks.classify.graphs import Graphs
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.prepare import Prepared
@@ -36,8 +38,10 @@ class ClassifyTask:
         cell: Cell | None = None,
         device: torch.device | str = "cpu",
         capture: bool = True,
+        kernels: bool | None = None,
     ) -> None:
-        """`capture`: on a GPU, training steps become CUDA graphs, one for each padded length."""
+        """`capture`: on a GPU, training steps become CUDA graphs, one for each padded length. `kernels`: of Triton, for
+        updates; left out: on a GPU."""
         self.config, self.device = data.config, torch.device(device)
         self.model = TextClassifier(
             self.config,
@@ -49,7 +53,8 @@ class ClassifyTask:
         )
         self.splits = {name: Texts(*split, self.device) for name, split in data.splits.items()}
         self.parameters: list[Tensor] = list(self.model.parameters())
-        self.lr = torch.tensor(self.config.lr, device=self.device)  # a tensor, so that graphs see its changes
+        control = torch.tensor([self.config.lr, 1.0], device=self.device)
+        self.lr = control[0]  # a tensor, so that graphs see its changes
         self.optimiser = torch.optim.Adam(
             self.parameters,
             lr=self.lr,
@@ -57,9 +62,15 @@ class ClassifyTask:
             fused=True,
             capturable=self.device.type == "cuda",
         )
-        kept = self.parameters if self.config.average else []
-        self.averages = [parameter.detach().clone() for parameter in kept]
-        self.averaging = Averages([self.config.average] * bool(kept), False, self.device)
+        kept = [self.config.average] if self.config.average else []
+        self.averaging = Averages(kept, False, self.device)
+        self._fused = None
+        if has_kernels(self.device) if kernels is None else kernels:
+            fused = {"control": control, "clip": self.config.clip, "kernels": True}
+            self._fused = FusedAdam(self.model, self.optimiser, self.averaging, **fused)
+            self.averages = self._fused.averages
+        else:
+            self.averages = [parameter.detach().clone() for parameter in self.parameters if kept]
         self.totals = torch.zeros(2, device=self.device)  # loss, examples
         self.rows = torch.empty(self.config.batch_size, dtype=torch.int64, device=self.device)
         self._evaluation_totals = torch.zeros(2, device=self.device)  # loss, right answers
@@ -97,10 +108,13 @@ class ClassifyTask:
         losses = F.cross_entropy(self.model(ids, lengths), labels, reduction="none") * weights
         total, count = losses.sum(), weights.sum()
         (total / count).backward()
-        torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
-        self.optimiser.step()
-        if self.averages:
-            self._average()
+        if self._fused is not None:
+            self._fused.step()
+        else:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+            self.optimiser.step()
+            if self.averages:
+                self._average()
         self.totals.add_(torch.stack([total.detach(), count]))
 
     @torch.no_grad()
@@ -229,9 +243,12 @@ class ClassifyTask:
         for i, parameter in enumerate(self.parameters):
             mine = f"{_OPTIMISER}{i}."
             found = {name.removeprefix(mine): t for name, t in tensors.items() if name.startswith(mine)}
-            self.optimiser.state[parameter] = {
-                name: t.to(self.device, copy=True) for name, t in found.items()
-            }
+            state = self.optimiser.state[parameter]
+            for name, value in found.items():
+                if name in state:  # where kernels look for it
+                    state[name].copy_(value)
+                else:
+                    state[name] = value.to(self.device, copy=True)
 
 
 def _copy(sources: list[Tensor], targets: list[Tensor]) -> None:

@@ -8,15 +8,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from rrnn.backends.triton.backend import installed, on_device
+from rrnn.backends.triton.backend import on_device
 
 T = TypeVar("T")
 WARM_UP = 1  # calls before a capture: kernels are compiled, libraries have their workspaces
-
-
-def has_kernels(device: torch.device) -> bool:
-    """Whether `rrnn.tasks.lm.kernels` run there; torch ops stand in for them."""
-    return device.type == "cuda" and installed()
 
 
 class Steps:

@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends.triton.backend import on_device
-from rrnn.tasks.lm.graph import Beside, has_kernels
+from rrnn.backends.triton.backend import has_kernels, on_device
+from rrnn.tasks.lm.graph import Beside
 
 CHUNK = 1 << 19  # numbers that a CPU's core keeps close
 AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of it on a CPU

@@ -27,9 +27,9 @@ from rrnn.tasks.lm.graph import Beside, Steps
 from rrnn.tasks.lm.loss import add_rows, loss_and_gradients
 from rrnn.tasks.lm.model import LanguageModel
 from rrnn.tasks.lm.precision import Precision, low_dtype, products
-from rrnn.tasks.lm.update import Updater
 from rrnn.tasks.lm.weights import Weights
 from rrnn.tasks.parallel import ALONE, Group
+from rrnn.tasks.update import Updater
 
 
 class LanguageTask:
@@ -71,7 +71,7 @@ class LanguageTask:
         self.low = low_dtype(config.precision)
         adam = config.optimiser == "adam"
         self.store = Weights(model, low=self.low, averages=len(self.averages), adam=adam)
-        self.updater = Updater(self.store, self.averages, adam=adam, clip=config.clip, device=device)
+        self.updater = Updater(self.store.segments, self.averages, adam=adam, clip=config.clip, device=device)
         self.steps, self.beside = Steps(device, capture=capture), Beside(device)
         self._stream = torch.zeros(self.length + 1, self.batch, dtype=torch.long, device=device)
         self._range = torch.arange(self.window + 1, device=device)

@@ -14,31 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from rrnn.tasks.lm.baselines import TorchLayer
+from rrnn.tasks.update import Segment
 
 SMALL = 1 << 15
-
-
-class Segment:
-    """Some parameters side by side: `flat` fp32, `low` the copy, `averages` (K, n), `moments` (2, n) of Adam."""
-
-    def __init__(
-        self, parameters: dict[str, nn.Parameter], low: torch.dtype | None, averages: int, adam: bool
-    ) -> None:
-        self.shapes = {name: p.shape for name, p in parameters.items()}
-        self.flat = torch.cat([p.detach().reshape(-1) for p in parameters.values()])
-        self.low = None if low is None else self.flat.to(low)
-        self.averages = self.flat.repeat(averages, 1)
-        self.moments = self.flat.new_zeros(2 if adam else 0, len(self.flat))
-        for name, view in self.views(self.flat).items():
-            parameters[name].data = view
-
-    def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """The parameters in a buffer laid out as `flat`."""
-        out, start = {}, 0
-        for name, shape in self.shapes.items():
-            out[name] = flat[start : start + shape.numel()].view(shape)
-            start += shape.numel()
-        return out
 
 
 class Weights:

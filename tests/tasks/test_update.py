@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rrnn.tasks import update as module
 from rrnn.tasks.averaging import Averages
-from rrnn.tasks.lm import update as module
 from rrnn.tasks.lm import weights as layout
-from rrnn.tasks.lm.update import Updater
 from rrnn.tasks.lm.weights import Weights
+from rrnn.tasks.update import Updater
 
 CPU = torch.device("cpu")
 
@@ -46,11 +46,13 @@ def train(
     adam: bool = False,
     low: torch.dtype | None = None,
     emas: tuple[float, ...] = (),
+    decay: float = 0.02,
+    l2: float = 0.0,
 ) -> Updater:
     averages = Averages(emas, bool(emas), CPU)
     weights = Weights(model, low=low, averages=len(averages), adam=adam)
-    updater = Updater(weights, averages, adam=adam, clip=5.0, device=CPU, kernels=kernels)
-    updater.set_rate(0.3, 0.3 * 0.02)
+    updater = Updater(weights.segments, averages, adam=adam, clip=5.0, l2=l2, device=CPU, kernels=kernels)
+    updater.set_rate(0.3, 0.3 * decay)
     names = [name for name, _ in model.named_parameters()]
     for step in range(4):
         updater.step(weights.gather(dict(zip(names, gradients(step, model, size), strict=True))))
@@ -81,11 +83,24 @@ def test_against_torchs_optimisers(adam: bool, size: float, kernels: bool) -> No
         torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("kernels", [False, True], ids=["torch", "kernels"])
+def test_l2_is_adams(kernels: bool) -> None:
+    ours, theirs = Small(), Small()
+    optimiser = torch.optim.Adam(theirs.parameters(), lr=0.3, weight_decay=0.5)
+    train(ours, kernels, 10.0, adam=True, decay=0.0, l2=0.5)
+    for step in range(4):
+        for parameter, gradient in zip(theirs.parameters(), gradients(step, theirs, 10.0), strict=True):
+            parameter.grad = gradient
+        nn.utils.clip_grad_norm_(theirs.parameters(), 5.0)
+        optimiser.step()
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("adam", [False, True], ids=["sgd", "adam"])
 def test_kernels_against_torch_ops(adam: bool) -> None:
     a, b = (
-        train(Small(), kernels, 1.0, adam, torch.bfloat16, (0.9, 0.5)).weights.segments
-        for kernels in (False, True)
+        train(Small(), kernels, 1.0, adam, torch.bfloat16, (0.9, 0.5)).segments for kernels in (False, True)
     )
     assert [s.low is None for s in a] == [False, False, True]  # vectors are never rounded
     for x, y in zip(a, b, strict=True):
@@ -119,7 +134,7 @@ def test_blocks_are_dealt_out_once(
     for kernels in (False, True):
         weights = Weights(Sizes(sizes))
         assert [len(segment.flat) for segment in weights.segments] == list(sizes)
-        updater = Updater(weights, Averages((), False, CPU), clip=0.5, device=CPU, kernels=kernels)
+        updater = Updater(weights.segments, Averages((), False, CPU), clip=0.5, device=CPU, kernels=kernels)
         updater.set_rate(0.1, 0.01)
         updater.step([g.clone() for g in grads])
         done.append((weights, updater))
@@ -137,7 +152,7 @@ def test_averages_follow_their_rule(kernels: bool, every: int) -> None:
     model, seen = Small(), []
     averages = Averages((0.6,), True, CPU, every)
     weights = Weights(model, averages=2)
-    updater = Updater(weights, averages, device=CPU, kernels=kernels)
+    updater = Updater(weights.segments, averages, device=CPU, kernels=kernels)
     updater.set_rate(0.1, 0.0)
     for step in range(6 * every + every // 2):  # the last steps are none that they look at
         if step == 3 * every:

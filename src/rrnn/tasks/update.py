@@ -6,16 +6,14 @@ CPU torch ops, which say the same thing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from rrnn.backends.triton.backend import on_device
+from rrnn.backends.triton.backend import has_kernels, on_device
 from rrnn.tasks.averaging import Averages
-from rrnn.tasks.lm.graph import has_kernels
-from rrnn.tasks.lm.weights import Weights
 
 PARTIALS = 512  # programs that share the norm: each of an update adds theirs up, a power of two
 PROGRAMS = 1024  # that share an update: about as many as an H100 or H200 holds at once
@@ -25,21 +23,57 @@ BLOCK = 1024
 OPTIONS: dict[str, Any] = {"enable_fp_fusion": True, "maxnreg": 80}
 
 
-class Updater:
+class Segment:
+    """Some parameters side by side: `flat` fp32, `low` the copy, `averages` (K, n), `moments` (2, n) of Adam."""
+
     def __init__(
         self,
-        weights: Weights,
+        parameters: Mapping[str, nn.Parameter],
+        low: torch.dtype | None,
+        averages: int,
+        adam: bool,
+        move: bool = True,
+    ) -> None:
+        """`move=False` leaves a single parameter where it is."""
+        self.shapes = {name: p.shape for name, p in parameters.items()}
+        if move:
+            self.flat = torch.cat([p.detach().reshape(-1) for p in parameters.values()])
+        else:
+            (parameter,) = parameters.values()
+            self.flat = parameter.detach().view(-1)
+        self.low = None if low is None else self.flat.to(low)
+        self.averages = self.flat.repeat(averages, 1)
+        self.moments = self.flat.new_zeros(2 if adam else 0, len(self.flat))
+        for name, view in self.views(self.flat).items():
+            parameters[name].data = view
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """The parameters in a buffer laid out as `flat`."""
+        out, start = {}, 0
+        for name, shape in self.shapes.items():
+            out[name] = flat[start : start + shape.numel()].view(shape)
+            start += shape.numel()
+        return out
+
+
+class Updater:
+    """`l2` is Adam's own weight decay, as torch's: a part of the gradient, after clipping."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
         averages: Averages,
         *,
         adam: bool = False,
         clip: float = 5.0,
+        l2: float = 0.0,
         betas: tuple[float, float] = (0.9, 0.999),
         epsilon: float = 1e-8,
         device: torch.device,
         kernels: bool | None = None,
     ) -> None:
-        self.weights, self.averages = weights, averages
-        self.adam, self.clip, self.betas, self.epsilon = adam, clip, betas, epsilon
+        self.segments, self.averages = segments, averages
+        self.adam, self.clip, self.l2, self.betas, self.epsilon = adam, clip, l2, betas, epsilon
         self.kernels = has_kernels(device) if kernels is None else kernels
         self.control = torch.zeros(2, device=device)  # the rate, and what the weights keep: 1 − decay
         self._partial = torch.zeros(PARTIALS, device=device)
@@ -50,7 +84,7 @@ class Updater:
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
-        """`gradients` are flat, one a segment (`Weights.gather`); they may be overwritten."""
+        """`gradients` are flat, one a segment; they may be overwritten."""
         self.averages.count()
         if self.kernels:
             with on_device(self.control.device):
@@ -63,8 +97,8 @@ class Updater:
         factor = (self.clip / (torch.stack(norms).norm() + 1e-6)).clamp(max=1.0)
         rate, keep = self.control
         shares = self.averages.shares()
-        for segment, gradient in zip(self.weights.segments, gradients, strict=True):
-            g = gradient.float().mul_(factor)
+        for segment, gradient in zip(self.segments, gradients, strict=True):
+            g = gradient.float().mul_(factor).add_(segment.flat, alpha=self.l2)
             if self.adam:
                 g = self._moved(segment.moments, g)
             segment.flat.mul_(keep).sub_(g.mul_(rate))
@@ -82,9 +116,9 @@ class Updater:
         return (first / (1 - beta1**steps)) / ((second / (1 - beta2**steps)).sqrt_() + self.epsilon)
 
     def _with_kernels(self, gradients: Sequence[Tensor]) -> None:
-        from rrnn.tasks.lm import kernels
+        from rrnn.tasks import update_kernels as kernels
 
-        segments, sizes = self.weights.segments, tuple(g.numel() for g in gradients)
+        segments, sizes = self.segments, tuple(g.numel() for g in gradients)
         run: Any = kernels.squares[(len(self._partial),)]
         run(tuple(gradients), sizes, self._partial, BLOCK=4 * BLOCK, num_warps=8, **OPTIONS)
         run = kernels.update[(min(sum(-(-n // BLOCK) for n in sizes), PROGRAMS),)]
@@ -100,6 +134,7 @@ class Updater:
             self.averages.decays,
             self.averages.counters,
             self.clip,
+            self.l2,
             *self.betas,
             self.epsilon,
             PARTIALS=len(self._partial),

@@ -1,0 +1,79 @@
+"""A step of Adam on a GPU as a few kernels: clipping, L2, the step itself, the average of the weights.
+
+What they read and write is the optimiser's own state, and averages like the parameters, so that checkpoints are the
+same whoever made the step.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from rrnn.tasks.averaging import Averages
+from rrnn.tasks.update import Segment, Updater
+
+
+class FusedAdam:
+    """`clip_grad_norm_`, `optimiser.step()` and the averages' step at once. All parameters move into one buffer, but
+    for those of torch's own layers, which lie as cuDNN wants them.
+
+    `averages` are the parameters' averages, if there are some. control: the learning rate, and 1, which weights keep.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimiser: torch.optim.Adam,
+        averaging: Averages,
+        *,
+        control: Tensor,
+        clip: float,
+        kernels: bool | None = None,
+    ) -> None:
+        (group,) = optimiser.param_groups
+        rnns = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
+        fixed = {id(parameter) for rnn in rnns for parameter in rnn.parameters()}
+        named = dict(model.named_parameters())
+        groups = [[name] for name, p in named.items() if id(p) in fixed]
+        others = [name for name, p in named.items() if id(p) not in fixed]
+        groups.append(
+            sorted(others, key=lambda name: -named[name].dim())
+        )  # matrices first: products want them aligned
+        kept = len(averaging)
+        segments = [
+            Segment(
+                {name: named[name] for name in names}, None, kept, True, move=id(named[names[0]]) not in fixed
+            )
+            for names in groups
+        ]
+        self.parameters = [[named[name] for name in names] for names in groups]
+        averages: dict[str, Tensor] = {}
+        for segment in segments:
+            first, second = (segment.views(moment) for moment in segment.moments)
+            for name in segment.shapes:
+                state = {"step": averaging.counters[0], "exp_avg": first[name], "exp_avg_sq": second[name]}
+                optimiser.state[named[name]] = state
+            if kept:
+                averages |= segment.views(segment.averages[0])
+        self.averages = [averages[name] for name in named] if kept else []
+        self.updater = Updater(
+            segments,
+            averaging,
+            adam=True,
+            clip=clip,
+            l2=group["weight_decay"],
+            betas=group["betas"],
+            epsilon=group["eps"],
+            device=control.device,
+            kernels=kernels,
+        )
+        self.updater.control = control
+
+    def step(self) -> None:
+        """With the parameters' gradients."""
+        gradients = []
+        for parameters in self.parameters:
+            each = [p.grad.reshape(-1) for p in parameters if p.grad is not None]
+            assert len(each) == len(parameters)
+            gradients.append(each[0] if len(each) == 1 else torch.cat(each))
+        self.updater.step(gradients)
