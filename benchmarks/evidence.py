@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,10 +70,24 @@ class Evidence:
     def settings(self) -> list[Line]:
         return [line for line in self.lines if line["kind"] == "setting"]
 
-    def chosen(self) -> Line | None:
-        """The setting that is best on dev; of equal ones the first drawn."""
+    def best(self, count: int) -> list[Line]:
+        """So many settings, the best on dev first; of equal ones the first drawn."""
         tried = sorted(self.settings(), key=lambda line: line["number"])
-        return max((line for line in tried if "dev" in line), key=lambda line: line["dev"], default=None)
+        return sorted((line for line in tried if "dev" in line), key=lambda line: -line["dev"])[:count]
+
+    def chosen(self) -> Line | None:
+        """The setting that is best on dev; if some were trained again, the one of them that is best on average."""
+        again: dict[int, list[float]] = {}
+        for line in self.lines:
+            if line["kind"] == "again":  # one whose loss became NaN is out
+                again.setdefault(line["number"], []).append(line.get("dev", -math.inf))
+        best = self.best(len(self.lines))
+        twice = [line for line in best if line["number"] in again]
+        return max(
+            twice or best[:1],
+            key=lambda line: statistics.fmean([line["dev"], *again.get(line["number"], [])]),
+            default=None,
+        )
 
     def finals(self) -> list[Line]:
         """The final trainings of the chosen setting: others are of a time when fewer settings had been tried."""

@@ -14,7 +14,7 @@ import pytest
 MODELS, SETTINGS, SPLITS = ("B", "F"), 3, 2
 TINY = ["epochs=2", "hidden_size=8", "embedding_size=8"]
 OPTIONS = ["--models", *MODELS, "--datasets", "synthetic:not-good", "--vectors", "", "--device", "cpu"]
-OPTIONS += ["--settings", str(SETTINGS), "--splits", str(SPLITS), "--label", "tiny"]
+OPTIONS += ["--settings", str(SETTINGS), "--splits", str(SPLITS), "--label", "tiny", "--again", "0"]
 
 Fill = Callable[..., list[Any]]
 
@@ -89,6 +89,39 @@ def test_choose_on_dev_then_read_test_once(
     assert difference["low"] <= difference["mean"] <= difference["high"]
     out = capsys.readouterr().out
     assert "RRNN(F) + tiny" in out and "95 % interval" in out
+
+
+def test_the_best_are_trained_again_without_test(tmp_path: Path, fill: Fill) -> None:
+    trained = fill(tmp_path, "--models", "F", "--best", "2", "--again", "3")
+    assert [final for _, final in trained] == [False] * (SETTINGS + 2 * 3) + [True] * SPLITS
+    _, *rest = lines(tmp_path, "F")
+    settings = sorted(rest[:SETTINGS], key=lambda line: -line["dev"])
+    again, finals = rest[SETTINGS:-SPLITS], rest[-SPLITS:]
+    assert [line["kind"] for line in again] == ["again"] * 6 and not any("test" in line for line in again)
+    assert {line["number"] for line in again} == {line["number"] for line in settings[:2]}
+    assert {(line["split"], line["seed"]) for line in again} == {(1, 101), (2, 102), (3, 103)}
+    means = {
+        line["number"]: statistics.fmean(
+            [line["dev"], *(other["dev"] for other in again if other["number"] == line["number"])]
+        )
+        for line in settings[:2]
+    }
+    assert {line["number"] for line in finals} == {max(means, key=lambda n: means[n])}
+    assert not fill(tmp_path, "--models", "F", "--best", "2", "--again", "3")
+
+
+def test_the_best_on_average_is_chosen(tmp_path: Path, fill: Fill) -> None:
+    from evidence import Evidence
+
+    devs = {0: 90.0, 1: 89.0, 2: 95.0, 3: 88.0}
+    settings = [{"kind": "setting", "number": n, "dev": dev} for n, dev in devs.items()]
+    evidence = Evidence(tmp_path, [{"kind": "row"}, *settings])
+    assert [line["number"] for line in evidence.best(3)] == [2, 0, 1]
+    for number, dev in ((2, 80.0), (0, 85.0), (1, 87.0), (2, 81.0), (0, 86.0), (1, 87.0)):
+        evidence.lines.append({"kind": "again", "number": number, "dev": dev})
+    assert (evidence.chosen() or {})["number"] == 1
+    evidence.lines.append({"kind": "again", "number": 1, "error": "the training loss became nan in epoch 1"})
+    assert (evidence.chosen() or {})["number"] == 0
 
 
 def test_goes_on_where_it_was_killed(tmp_path: Path, fill: Fill) -> None:
