@@ -268,7 +268,9 @@ def lm_tried() -> str:
         reached = found["best_epoch"], number(found["dev_ppl"]), "yes" if place in chosen else ""
         body.append((model, *dropouts, decay + shrinks, rate, ", ".join(more), *reached))
     body.sort(key=lambda line: (line[0], -float(line[-2])))
-    head = "model | in/out dropout: | between: | weight decay | rate | more | best epoch: | dev: | in the table"
+    head = (
+        "model | in/out dropout: | between: | weight decay | rate | more | best epoch: | dev: | in the table"
+    )
     return table(head, body)
 
 
