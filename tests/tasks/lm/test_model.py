@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from rrnn.errors import CellError
+from rrnn.errors import CellError, RunError
 from rrnn.tasks.lm.baselines import TorchRNN
 from rrnn.tasks.lm.model import MULTIPLE, Dropouts, LanguageModel, language_cell
 from rrnn.zoo import get_cell
@@ -69,6 +69,17 @@ def test_a_gain_leaves_biases_alone(cell: str) -> None:
     model = LanguageModel(WORDS, 8, 2, cell=cell, forget_bias=1.5, rnn_gain=3.0)
     largest = {float(p.detach().max()) for p in model.rnn.parameters() if p.dim() == 1}
     assert largest == {0.0, 1.5}
+
+
+def test_output_gates_may_begin_open() -> None:
+    model = LanguageModel(WORDS, 8, 2, cell="B-max-plus", output_bias=4.0)
+    found = {name: set(p.tolist()) for name, p in model.rnn.named_parameters() if p.dim() == 1}
+    assert found == {
+        f"layers.{n}.cells.0.bias.{gate}": {first} for n in (0, 1) for gate, first in (("f", 0.0), ("o", 4.0))
+    }
+    for cell in ("lstm", "minGRU"):
+        with pytest.raises(RunError, match=r"output_bias=4\.0 is for output gates"):
+            LanguageModel(WORDS, 8, cell=cell, output_bias=4.0)
 
 
 def test_output_gate() -> None:

@@ -40,6 +40,9 @@ class LMConfig(Config):
     hidden: int | None = option(None, "units a layer, and numbers a word; without it, params decides", low=1)
     params: int | None = option(None, "the hidden size is the largest within so many parameters", low=1)
     forget_bias: float = option(0.0, "first value of the forget gates' biases")
+    output_bias: float = option(
+        0.0, "first value of the output gates' biases: max-plus needs them open, or all outputs begin at −0.6"
+    )
     scale_rnn: bool = option(False, "begin with the layers' matrices scaled by √(1 − variational_dropout)")
     rnn_gain: float = option(
         1.0, "begin with the layers' matrices so many times as large: C, a product of two, needs it", low=1e-3

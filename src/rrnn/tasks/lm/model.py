@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
-from rrnn.errors import CellError
+from rrnn.errors import CellError, RunError
 from rrnn.nn import RationalRNN
 from rrnn.nn.dropout import Drops
 from rrnn.tasks.lm.baselines import GATES, TorchRNN
@@ -62,6 +62,7 @@ def model_of(
             locked=config.locked_dropout,
         ),
         forget_bias=config.forget_bias,
+        output_bias=config.output_bias,
         scale_rnn=config.scale_rnn,
         rnn_gain=config.rnn_gain,
         device=device,
@@ -85,8 +86,9 @@ class LanguageModel(nn.Module):
     """Words in, the scores of the next word out.
 
     `cell` is a cell (or its name), or "lstm" or "gru" for torch's own layers. Initialisation of the recipe: every
-    matrix uniform in ±√(3 / d), biases 0. `scale_rnn` multiplies the layers' matrices by √(1 − variational dropout),
-    `rnn_gain` by itself.
+    matrix uniform in ±√(3 / d), biases 0, but for those of forget and output gates (`forget_bias`, `output_bias`: a
+    max-plus automaton's output begins with the logarithm of its gate). `scale_rnn` multiplies the layers' matrices by
+    √(1 − variational dropout), `rnn_gain` by itself.
     Rows of `embedding` and `bias` beyond `vocabulary` are padding: zeros, never predicted, not counted as parameters.
     """
 
@@ -101,6 +103,7 @@ class LanguageModel(nn.Module):
         start: int = 0,
         dropouts: Dropouts | None = None,
         forget_bias: float = 0.0,
+        output_bias: float = 0.0,
         scale_rnn: bool = False,
         rnn_gain: float = 1.0,
         device: Any = None,
@@ -108,7 +111,7 @@ class LanguageModel(nn.Module):
     ) -> None:
         super().__init__()
         self.vocabulary, self.hidden, self.start = vocabulary, hidden, start
-        self.dropouts = dropouts or Dropouts()
+        self.dropouts, self.output_bias = dropouts or Dropouts(), output_bias
         self.gain = rnn_gain * ((1 - self.dropouts.variational) ** 0.5 if scale_rnn else 1.0)
         padded = -(-vocabulary // MULTIPLE) * MULTIPLE
         self.embedding = nn.Parameter(torch.empty(padded, hidden, device=device, dtype=dtype))
@@ -134,9 +137,15 @@ class LanguageModel(nn.Module):
         self.embedding.zero_()[: self.vocabulary].uniform_(-bound, bound)
         self.bias.zero_()
         self.rnn.reset_parameters()
-        for value in self.rnn.parameters():
+        gates = 0
+        for name, value in self.rnn.named_parameters():
             if value.dim() > 1:
                 value.mul_(self.gain)
+            elif name.endswith(".bias.o"):
+                value.fill_(self.output_bias)
+                gates += 1
+        if self.output_bias and not gates:
+            raise RunError(f"output_bias={self.output_bias} is for output gates, which this cell has none of")
 
     def count_parameters(self) -> int:
         """Without the padding."""
