@@ -155,7 +155,7 @@ def test_averages_follow_their_rule(kernels: bool, every: int) -> None:
     updater = Updater(weights.segments, averages, device=CPU, kernels=kernels)
     updater.set_rate(0.1, 0.0)
     for step in range(6 * every + every // 2):  # the last steps are none that they look at
-        if step == 3 * every:
+        if step == 3 * every + every // 2:  # between two looks
             averages.start_tail()
         updater.step([torch.randn_like(s.flat) for s in weights.segments])
         if (step + 1) % every == 0:

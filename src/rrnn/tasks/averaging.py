@@ -41,7 +41,8 @@ class Averages:
 
     def shares(self) -> Tensor:
         """(K,): how far the averages move towards the weights in this step."""
-        looks = self.counters[1:].div(self.every, rounding_mode="floor")
+        # the first look counts whole, however late before it the average began
+        looks = (self.counters[1:] + (self.every - 1)).div(self.every, rounding_mode="floor")
         return torch.maximum(1 - self.decays, 1 / looks.clamp(min=1.0)) * (self.counters[0] % self.every == 0)
 
     @property

@@ -83,7 +83,8 @@ def update(
                 g = (m / unbias1) / (tl.sqrt(v / unbias2) + epsilon)
             w = w * keep - rate * g
             for k in tl.static_range(AVERAGES):  # before the stores: no load is moved up past one
-                looks = tl.maximum(tl.floor(tl.load(counters + 1 + k) / EVERY), 1.0)
+                # whole numbers: a GPU's quotient of floats may lie just beside the one that it is
+                looks = tl.maximum(tl.cdiv(tl.load(counters + 1 + k).to(tl.int32), EVERY), 1)
                 share = tl.maximum(1.0 - tl.load(decays + k), 1.0 / looks)
                 a = tl.load(averages[i] + k * n + j, mask=seen, other=0.0, eviction_policy="evict_first")
                 # as torch.lerp: exact at both ends
