@@ -136,6 +136,23 @@ def test_either_way_of_updating_goes_on_with_the_others_checkpoint(cell: str, fi
         torch.testing.assert_close(ours, whole.weights()[name], rtol=1e-4, atol=1e-5)
 
 
+@WAYS
+def test_a_checkpoint_from_before_the_first_step_begins_anew(kernels: bool) -> None:
+    """Saved by torch's optimiser, which has no moments yet; loaded where there are some."""
+    data = tiny(tiny_config(**STILL, average=0.8))
+    fresh, used = ClassifyTask(data, kernels=False), ClassifyTask(data, kernels=kernels)
+    state = fresh.state()
+    used.begin_epoch(1)
+    used.step(0)
+    used.load_state(*state)
+    for task in (fresh, used):
+        task.begin_epoch(1)
+        for index in range(2):
+            task.step(index)
+    for ours, theirs in zip(used.parameters, fresh.parameters, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
 def test_an_evaluation_that_fails_leaves_the_weights_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     task = ClassifyTask(tiny(tiny_config(average=0.8)))
     task.begin_epoch(1)

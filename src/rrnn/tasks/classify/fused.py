@@ -36,9 +36,8 @@ class FusedAdam:
         named = dict(model.named_parameters())
         groups = [[name] for name, p in named.items() if id(p) in fixed]
         others = [name for name, p in named.items() if id(p) not in fixed]
-        groups.append(
-            sorted(others, key=lambda name: -named[name].dim())
-        )  # matrices first: products want them aligned
+        # Those of whole sixteen bytes first, so that each begins at a multiple of them, as products want matrices to.
+        groups.append(sorted(others, key=lambda name: (named[name].numel() % 4 > 0, -named[name].dim())))
         kept = len(averaging)
         segments = [
             Segment(
@@ -70,10 +69,9 @@ class FusedAdam:
         self.updater.control = control
 
     def step(self) -> None:
-        """With the parameters' gradients."""
+        """With the parameters' gradients; what nothing depends on has none, which is zero."""
         gradients = []
         for parameters in self.parameters:
-            each = [p.grad.reshape(-1) for p in parameters if p.grad is not None]
-            assert len(each) == len(parameters)
+            each = [(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in parameters]
             gradients.append(each[0] if len(each) == 1 else torch.cat(each))
         self.updater.step(gradients)

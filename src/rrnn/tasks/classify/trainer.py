@@ -240,6 +240,9 @@ class ClassifyTask:
         self.best, self.waited = meta["best"], meta["waited"]
 
     def _load_optimiser(self, tensors: dict[str, Tensor]) -> None:
+        for state in self.optimiser.state.values():  # a checkpoint from before the first step may hold none
+            for value in state.values():
+                value.zero_()
         for i, parameter in enumerate(self.parameters):
             mine = f"{_OPTIMISER}{i}."
             found = {name.removeprefix(mine): t for name, t in tensors.items() if name.startswith(mine)}
