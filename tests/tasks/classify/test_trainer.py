@@ -9,6 +9,7 @@ from kernel_cases import needs_interpreter
 from tiny_texts import tiny, tiny_config
 
 from rrnn.errors import RunError
+from rrnn.tasks import update
 from rrnn.tasks.classify.trainer import ClassifyTask
 from rrnn.tasks.training import fit
 
@@ -17,6 +18,11 @@ STILL: dict[str, Any] = {
     "recurrent_dropout": 0.0,
     "vertical_dropout": 0.0,
 }
+
+
+@pytest.fixture(autouse=True)
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "PARTIALS", 2)  # the interpreter runs one after another
 
 
 WAYS = pytest.mark.parametrize("kernels", [False, pytest.param(True, marks=needs_interpreter)])
@@ -84,6 +90,19 @@ def test_the_rate_is_halved_and_training_stops() -> None:
     assert stops == [False, False, False, False, False, True]
     assert float(task.lr) == 0.5 / 4  # after two and after four epochs without a gain
     assert task.end_epoch(7, {"accuracy": 51.0}) is False and task.waited == 0
+
+
+@WAYS
+def test_steps_follow_the_rate(kernels: bool) -> None:
+    """Adam's first step is the rate in every direction."""
+    task = ClassifyTask(tiny(tiny_config(**STILL, l2=0.0, halve_after=1, lr=1e-2)), kernels=kernels)
+    task.best = 60.0
+    task.end_epoch(1, {"accuracy": 50.0})
+    before = task.model.readout[0].weight.detach().clone()
+    task.begin_epoch(2)
+    task.step(0)
+    moved = (task.model.readout[0].weight.detach() - before).abs()
+    torch.testing.assert_close(moved.max(), torch.tensor(5e-3), rtol=1e-3, atol=0)
 
 
 @WAYS
