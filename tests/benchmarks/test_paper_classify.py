@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -117,11 +118,41 @@ def test_the_best_on_average_is_chosen(tmp_path: Path, fill: Fill) -> None:
     settings = [{"kind": "setting", "number": n, "dev": dev} for n, dev in devs.items()]
     evidence = Evidence(tmp_path, [{"kind": "row"}, *settings])
     assert [line["number"] for line in evidence.best(3)] == [2, 0, 1]
-    for number, dev in ((2, 80.0), (0, 85.0), (1, 87.0), (2, 81.0), (0, 86.0), (1, 87.0)):
+    for number, dev in ((2, 80.0), (0, 86.0), (1, 86.0), (2, 81.0), (0, 86.0), (1, 86.5)):
         evidence.lines.append({"kind": "again", "number": number, "dev": dev})
+    assert (evidence.chosen() or {})["number"] == 0  # the first dev counts, too: else it were 1
+    assert evidence.finals() == []
+    evidence.lines.append({"kind": "again", "number": 0, "error": "the training loss became nan in epoch 1"})
     assert (evidence.chosen() or {})["number"] == 1
-    evidence.lines.append({"kind": "again", "number": 1, "error": "the training loss became nan in epoch 1"})
-    assert (evidence.chosen() or {})["number"] == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "places"), [("cr", [(1, 101), (2, 102)]), ("sst", [(0, 101), (0, 102)])], ids=["cr", "sst"]
+)
+def test_each_stage_waits_for_the_one_before(
+    tmp_path: Path, fill: Fill, data: str, places: list[tuple[int, int]]
+) -> None:
+    from evidence import Evidence
+    from paper_classify import again_of, finals_of
+
+    from rrnn.tasks.classify.config import ClassifyConfig
+
+    base = ClassifyConfig(data=data)
+    args = argparse.Namespace(settings=3, best=2, again=2, seeds=1, splits=1, seeds_per_split=1)
+    devs = enumerate((70.0, 90.0, 80.0))
+    tried = [{"kind": "setting", "number": n, "dev": dev, "setting": {}} for n, dev in devs]
+    evidence = Evidence(tmp_path / "x", [{"kind": "row"}, *tried[:2]])
+    assert not again_of(args, "x", base, evidence) and not finals_of(args, "x", base, evidence)
+    evidence.append(tried[2])
+    jobs = again_of(args, "x", base, evidence)
+    assert [(job.number, job.base.split_seed, job.base.seed) for job in jobs] == [
+        (number, *place) for number in (1, 2) for place in places
+    ]
+    for job in jobs:
+        assert not finals_of(args, "x", base, evidence)
+        evidence.append(job.key | {"dev": 75.0})
+    (final,) = finals_of(args, "x", base, evidence)
+    assert (final.number, final.base.split_seed, final.base.seed, final.kind) == (1, 0, 0, "final")
 
 
 def test_goes_on_where_it_was_killed(tmp_path: Path, fill: Fill) -> None:

@@ -271,14 +271,16 @@ def test_stopping() -> None:
     assert stops == [False, False, False, False, True, False, False, False, True]
 
 
+@pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("first", [1, 2])
-def test_the_mean_from_an_epoch_on(first: int) -> None:
-    task = task_of(config_of(asgd_from=first, embedding_dropout=0.0, bptt=30))
-    seen = []
+def test_the_mean_from_an_epoch_on(first: int, every: int) -> None:
+    task = task_of(config_of(asgd_from=first, average_every=every, embedding_dropout=0.0, bptt=30))
+    seen, steps = [], 0
     for epoch in (1, 2):
         for index in range(task.begin_epoch(epoch)):
             task.step(index)
-            seen += [weights(task)["bias"]] * (epoch >= first)
+            steps += 1
+            seen += [weights(task)["bias"]] * (epoch >= first and steps % every == 0)
         dev = task.evaluate("dev")
         assert ("ppl_tail" in dev) == (epoch >= first)
         task.end_epoch(epoch, dev)
