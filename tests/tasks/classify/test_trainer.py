@@ -155,6 +155,16 @@ def test_either_way_of_updating_goes_on_with_the_others_checkpoint(cell: str, fi
         torch.testing.assert_close(ours, whole.weights()[name], rtol=1e-4, atol=1e-5)
 
 
+def test_a_run_may_change_its_device() -> None:
+    """Generators' states are of one kind of device: on another, masks are those of the seed."""
+    first, second = (ClassifyTask(tiny(tiny_config())) for _ in range(2))
+    first.begin_epoch(1)
+    first.step(0)
+    tensors, meta = first.state()
+    second.load_state(tensors | {"generator": torch.zeros(16, dtype=torch.uint8)}, meta)  # as a GPU's
+    assert all(torch.equal(p, q) for p, q in zip(second.parameters, first.parameters, strict=True))
+
+
 @WAYS
 def test_a_checkpoint_from_before_the_first_step_begins_anew(kernels: bool) -> None:
     """Saved by torch's optimiser, which has no moments yet; loaded where there are some."""

@@ -20,6 +20,7 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from rrnn.tasks import update_kernels
+from rrnn.tasks.classify.kernels import gather
 from rrnn.tasks.lm import kernels
 
 def built(kernel, types, constants, **options):
@@ -43,6 +44,7 @@ def built(kernel, types, constants, **options):
 numbers = dict.fromkeys(["clip", "l2", "beta1", "beta2", "epsilon"], "fp32")
 pair, sizes = ("*fp32", "*fp32"), ("i32", "i32")
 segments = dict(weights=pair, grads=("*fp32", "*bf16"), lows=("*bf16", "*bf16"), averages=pair, moments=pair)
+texts = dict.fromkeys(["rows", "tokens", "starts", "sizes", "labels", "ids", "lengths", "answers"], "*i64")
 print(json.dumps({
     "softmax": built(
         kernels.softmax_rows,
@@ -57,6 +59,11 @@ print(json.dumps({
     "update": built(
         update_kernels.update, segments | numbers | {"sizes": sizes},
         {"PARTIALS": 512, "AVERAGES": 1, "EVERY": 5, "ADAM": False, "BLOCK": 1024}, num_warps=4, maxnreg=80),
+    "adam": built(  # a classifier's: without copies
+        update_kernels.update, segments | numbers | {"sizes": sizes, "grads": pair, "lows": ("constexpr",) * 2},
+        {"PARTIALS": 512, "AVERAGES": 1, "EVERY": 1, "ADAM": True, "BLOCK": 1024, (2, 0): None, (2, 1): None},
+        num_warps=4, maxnreg=80),
+    "gather": built(gather, texts | {"steps": "i32", "batch": "i32"}, {"BLOCK": 512}),
 }))
 """
 
@@ -72,7 +79,8 @@ def compiled() -> dict[str, Any]:
 
 @needs_interpreter
 @pytest.mark.parametrize(
-    ("name", "registers"), [("softmax", 80), ("columns", 80), ("squares", 64), ("update", 64)]
+    ("name", "registers"),
+    [("softmax", 80), ("columns", 80), ("squares", 64), ("update", 64), ("adam", 80), ("gather", 64)],
 )
 def test_registers_leave_room_for_several_programs(
     compiled: dict[str, Any], name: str, registers: int

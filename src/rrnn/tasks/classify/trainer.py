@@ -232,7 +232,9 @@ class ClassifyTask:
                 self._load_optimiser(tensors)
                 self.totals.copy_(tensors["totals"])
                 self.lr.copy_(tensors["lr"])
-            self.model.generator.set_state(tensors["generator"].cpu())
+            drawn = tensors["generator"].cpu()
+            if len(drawn) == len(self.model.generator.get_state()):  # a GPU's means nothing to a CPU
+                self.model.generator.set_state(drawn)
         except (KeyError, RuntimeError) as error:
             raise RunError(
                 f"the checkpoint is not of this model: {error}. Was the configuration changed?"
