@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends.base import compute_dtype, first_state
-from rrnn.backends.cells import cast, columns, run_backward, run_forward, slices
+from rrnn.backends.base import cast, compute_dtype, first_state
+from rrnn.backends.cells import columns, run_backward, run_forward, slices
 from rrnn.backends.reference import serial
 from rrnn.backends.reference.interpreter import per_unit_values
 from rrnn.backends.registry import chosen, resolve
@@ -254,10 +254,8 @@ def _op_forward(
     backend: str,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     parsed = [Program.parse(text) for text in programs]
-    run, first = (
-        resolve(backend, x.device, x.dtype, parsed),
-        [cast(s, compute_dtype(x.dtype)) for s in states],
-    )
+    run = resolve(backend, x.device, x.dtype, parsed)
+    first = [cast(s, compute_dtype(x.dtype)) for s in states]
     with torch.no_grad():
         out, finals, saved = run_forward(run, x, params, first, mask, inp, parsed, widths, every)
     # Flat: as a dimension, ⌈T / every⌉ is 1 for short sequences, and a graph traced on one would refuse longer ones.

@@ -73,6 +73,11 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def cast(t: Tensor, dtype: torch.dtype) -> Tensor:
+    """t.to(dtype), which takes its time even where there is nothing to do."""
+    return t if t.dtype == dtype else t.to(dtype)
+
+
 def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The stored states before the first step, (S, B, D), where they are all numbers."""
     numbers, shape = [value or 0.0 for value in program.first_states], (batch, params.shape[-1])

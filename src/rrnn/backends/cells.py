@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, compute_dtype
+from rrnn.backends.base import Backend, cast, compute_dtype
 from rrnn.backends.reference.interpreter import interpret, leaves
 from rrnn.ir import Op, Program, adjoint
 
@@ -33,11 +33,6 @@ def columns(y: Tensor | None, widths: Sequence[int]) -> list[Tensor | None]:
     if y is None:
         return [None] * len(widths)
     return [y] if len(widths) == 1 else list(y.split(list(widths), -1))
-
-
-def cast(t: Tensor, dtype: torch.dtype) -> Tensor:
-    """t.to(dtype), which takes its time even where there is nothing to do."""
-    return t if t.dtype == dtype else t.to(dtype)
 
 
 def run_forward(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, compute_dtype, first_state, rows
+from rrnn.backends.base import Backend, cast, compute_dtype, first_state, rows
 from rrnn.backends.native.compiler import find_compiler, load
 from rrnn.backends.native.render import TYPES, render_backward, render_forward
 from rrnn.backends.native.threads import parallel_address, threads_for
@@ -40,11 +40,6 @@ def _backward_kernel(program: Program, dtype: torch.dtype) -> Any:
 def _at2(t: Tensor | None) -> tuple[int, int, int]:
     """Pointer, strides of time and batch; zeros for None."""
     return (0, 0, 0) if t is None else (t.data_ptr(), t.stride(0), t.stride(1))
-
-
-def _table(params: Tensor, dtype: torch.dtype) -> Tensor:
-    """Parameters as C reads them. (`to` takes its time even where there is nothing to do.)"""
-    return (params if params.dtype == dtype else params.to(dtype)).contiguous()
 
 
 class Native(Backend):
@@ -83,7 +78,7 @@ class Native(Backend):
         steps, batch, _, units = x.shape
         kernel = _forward_kernel(program, x.dtype)
         dtype = compute_dtype(x.dtype)
-        x, params = rows(x), _table(params, dtype)
+        x, params = rows(x), cast(params, dtype).contiguous()
         state = first_state(program, batch, params, dtype) if state is None else state.contiguous()
         inp = None if inp is None else rows(inp.to(x.dtype))
         final = torch.empty_like(state)
@@ -121,8 +116,8 @@ class Native(Backend):
     ) -> tuple[Tensor, Tensor | None]:
         steps, batch, _, units = x.shape
         kernel = _backward_kernel(program, x.dtype)
-        x, params, saved = rows(x), _table(params, saved.dtype), saved.contiguous()
-        grad_out = rows(grad_out if grad_out.dtype == x.dtype else grad_out.to(x.dtype))
+        x, params, saved = rows(x), cast(params, saved.dtype).contiguous(), saved.contiguous()
+        grad_out = rows(cast(grad_out, x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
         first, grad_params = saved.new_empty(saved.shape[1:]), torch.empty_like(params)

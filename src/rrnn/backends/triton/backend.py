@@ -12,7 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, first_state, rows
+from rrnn.backends.base import Backend, cast, first_state, rows
 from rrnn.backends.cache import cached
 from rrnn.backends.triton.chain import words
 from rrnn.backends.triton.launch import Kernels
@@ -149,7 +149,7 @@ class Triton(Backend):
         how = schedule or _plan(program, steps, batch * units, x.element_size(), True)
         launch, shape = _kernels(program, how.unroll, every, how.stages), (len(program.states), batch, units)
         x, params, saved = rows(x), params.contiguous(), saved.contiguous()
-        go = rows(grad_out if grad_out.dtype == x.dtype else grad_out.to(x.dtype))
+        go = rows(cast(grad_out, x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
         first = saved.new_empty(shape) if wanted else None
