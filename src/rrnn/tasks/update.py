@@ -55,6 +55,11 @@ class Segment:
             start += shape.numel()
         return out
 
+    def gather(self, gradients: Mapping[str, Tensor]) -> Tensor:
+        """The flat gradient, of gradients by the parameters' names."""
+        each = [gradients[name].reshape(-1) for name in self.shapes]
+        return each[0] if len(each) == 1 else torch.cat(each)
+
 
 class Updater:
     """`l2` is Adam's own weight decay, as torch's: a part of the gradient, after clipping."""
@@ -70,12 +75,14 @@ class Updater:
         betas: tuple[float, float] = (0.9, 0.999),
         epsilon: float = 1e-8,
         device: torch.device,
+        control: Tensor | None = None,
         kernels: bool | None = None,
     ) -> None:
+        """`control`: where the rate lies, and what the weights keep: 1 − decay."""
         self.segments, self.averages = segments, averages
         self.adam, self.clip, self.l2, self.betas, self.epsilon = adam, clip, l2, betas, epsilon
         self.kernels = has_kernels(device) if kernels is None else kernels
-        self.control = torch.zeros(2, device=device)  # the rate, and what the weights keep: 1 − decay
+        self.control = torch.zeros(2, device=device) if control is None else control
         self._partial = torch.zeros(PARTIALS, device=device)
 
     def set_rate(self, rate: float, decay: float) -> None:

@@ -33,7 +33,7 @@ class FusedAdam:
         (group,) = optimiser.param_groups
         rnns = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
         fixed = {id(parameter) for rnn in rnns for parameter in rnn.parameters()}
-        named = dict(model.named_parameters())
+        self.named = named = dict(model.named_parameters())
         groups = [[name] for name, p in named.items() if id(p) in fixed]
         others = [name for name, p in named.items() if id(p) not in fixed]
         # Those of whole sixteen bytes first, so that each begins at a multiple of them, as products want matrices to.
@@ -45,7 +45,6 @@ class FusedAdam:
             )
             for names in groups
         ]
-        self.parameters = [[named[name] for name in names] for names in groups]
         averages: dict[str, Tensor] = {}
         for segment in segments:
             first, second = (segment.views(moment) for moment in segment.moments)
@@ -64,14 +63,11 @@ class FusedAdam:
             betas=group["betas"],
             epsilon=group["eps"],
             device=control.device,
+            control=control,
             kernels=kernels,
         )
-        self.updater.control = control
 
     def step(self) -> None:
         """With the parameters' gradients; what nothing depends on has none, which is zero."""
-        gradients = []
-        for parameters in self.parameters:
-            each = [(torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1) for p in parameters]
-            gradients.append(each[0] if len(each) == 1 else torch.cat(each))
-        self.updater.step(gradients)
+        gradients = {n: torch.zeros_like(p) if p.grad is None else p.grad for n, p in self.named.items()}
+        self.updater.step([segment.gather(gradients) for segment in self.updater.segments])

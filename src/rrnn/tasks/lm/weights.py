@@ -41,8 +41,7 @@ class Weights:
 
     def gather(self, gradients: Mapping[str, Tensor]) -> list[Tensor]:
         """Per segment its flat gradient, of gradients by the parameters' names."""
-        parts = [[gradients[name].reshape(-1) for name in segment.shapes] for segment in self.segments]
-        return [each[0] if len(each) == 1 else torch.cat(each) for each in parts]
+        return [segment.gather(gradients) for segment in self.segments]
 
     def named(self, what: str, row: int | None = None) -> dict[str, Tensor]:
         """Views by parameter name: of "flat", or of a row of "averages" or "moments"."""
