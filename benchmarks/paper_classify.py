@@ -40,6 +40,7 @@ from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.ranges import PAPER as SPACE
 from rrnn.tasks.classify.ranges import with_setting
+from rrnn.tasks.classify.search import FREE
 from rrnn.tasks.classify.table import PAPER
 from rrnn.tasks.classify.train import pick_device, train
 from rrnn.tasks.classify.trained import cell_of
@@ -49,8 +50,6 @@ from rrnn.tasks.search_workers import side_by_side
 PUBLISHED_SPLIT = ("sst", "sst-fine", "amazon")
 MOST_THREADS = 32
 AGAIN = 100  # what seeds of settings that are trained again begin with
-FREE = ("device", "checkpoint_seconds")
-"""What may differ between the sittings of a row."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import argparse
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -93,9 +93,7 @@ def gpu_counters() -> str:
         moved = f"{r['read_bytes'] / 1e6:.0f} + {r['written_bytes'] / 1e6:.0f}"
         shares = (f"{r[key]:.0f} %" for key in ("memory_percent", "l2_percent", "issue_percent"))
         what = f"{r['name'].removesuffix('+o').replace('B unfused', 'bare B')}, {r['kernel']}"
-        body.append(
-            (what, size(r["shape"]), dtype(r["dtype"]), us(r["us"] / 1e3), moved, *shares, f"{_waits(r)}")
-        )
+        body.append((what, size(r["shape"]), dtype(r["dtype"]), us(r["us"] / 1e3), moved, *shares, _waits(r)))
     head = "kernel | T×B×D | | µs: | MB in + out: | memory: | L2: | issue: | waits for"
     return table(head, body)
 
@@ -244,13 +242,12 @@ def lm_ptb() -> str:
     return table("model | layers: | parameters: | seed: | dev: | test: | paper's dev: | paper's test:", body)
 
 
-def lm_runs(*places: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
-    """Folders of runs: model and size, configuration, result."""
-    for place in places:
-        config, found = (
-            json.loads((place / name).read_text(encoding="utf-8")) for name in ("config.json", "result.json")
-        )
-        yield f"{config['cell']}, {found['parameters'] / 1e6:.0f}M", config, found
+def lm_run(place: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """A run's folder: model and size, configuration, result."""
+    config, found = (
+        json.loads((place / name).read_text(encoding="utf-8")) for name in ("config.json", "result.json")
+    )
+    return f"{config['cell']}, {found['parameters'] / 1e6:.0f}M", config, found
 
 
 @named
@@ -259,7 +256,7 @@ def lm_tried() -> str:
     folder, body = RESULTS / "lm-ptb", []
     chosen = sorted(folder.glob("*-seed-0"))
     for place in [*sorted((folder / "tried").iterdir()), *chosen]:
-        ((model, config, found),) = lm_runs(place)
+        model, config, found = lm_run(place)
         decay = f"{config['weight_decay'] * 1e5:g}·10⁻⁵"
         rate = "constant" if config["lr_decay_from"] > config["epochs"] else "×0.98 from 175"
         shrinks = ", as the rate" if config["scale_weight_decay"] and rate != "constant" else ""
@@ -279,7 +276,7 @@ def lm_gains() -> str:
     """What C needs to begin."""
     found = sorted(
         (model, config["rnn_gain"], run["epochs"], number(run["dev_ppl"]))
-        for model, config, run in lm_runs(*(RESULTS / "lm-ptb" / "gains").iterdir())
+        for model, config, run in map(lm_run, (RESULTS / "lm-ptb" / "gains").iterdir())
     )
     return table("model | `rnn_gain`: | epochs: | dev:", found)
 
