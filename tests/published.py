@@ -93,6 +93,11 @@ def b_max_plus(a: Read, t: int, c: Tensor, inputs: str = "plain") -> tuple[Tenso
     return c, torch.tanh(c)
 
 
+def b_max_plus_scaled(a: Read, t: int, c: Tensor) -> tuple[Tensor, Tensor]:
+    c = torch.maximum(Log(a("f", t)) + c, a("u", t))
+    return c, torch.tanh(σ(a("o", t)) * c)
+
+
 def chain(layer: Any, x: Tensor, n: int) -> Tensor:
     """C is the chain of two."""
     a, c, outputs = Read(layer, x), [], []
@@ -316,6 +321,7 @@ PUBLISHED: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "B-max-plus": partial(loop, b_max_plus, start=-INF),
     "B-max-plus-gated": partial(loop, partial(b_max_plus, inputs="gated"), start=-INF),
     "B-max-plus-coupled": partial(loop, partial(b_max_plus, inputs="coupled"), start=-INF),
+    "B-max-plus-scaled": partial(loop, b_max_plus_scaled, start=-INF),
     "C": partial(chain, n=2),
     "F": f,
     "ngram4": partial(chain, n=4),

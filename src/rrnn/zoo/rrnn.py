@@ -62,6 +62,20 @@ def b_max_plus(gate: bool = False, inputs: str = "plain") -> Cell:
     )  # fmt: skip
 
 
+def b_max_plus_scaled() -> Cell:
+    """As the authors' code has it, unlike their paper: the output gate is σ and multiplies the score, h = tanh(o ⊙ c).
+
+    Shut, it makes an output 0; added as a logarithm, it makes it −1, and language models train far worse with that.
+    """
+    return (
+        Cell("B_max_plus_scaled", semiring="max-plus")
+        .initial("q0").loop("q0", one)
+        .arc("q0", "q1", linear("u")).loop("q1", log_sigmoid(linear("f", bias=True)))
+        .final("q1")
+        .output(output(gate=True))
+    )  # fmt: skip
+
+
 def c(gate: bool = False) -> Cell:
     """c¹ = f¹ ⊙ c¹' + u¹; c² = f² ⊙ c²' + c¹' ⊙ u²: soft bigrams."""
     (f1, u1), (f2, u2) = gates("1"), gates("2")

@@ -15,7 +15,7 @@ from rrnn.zoo.patterns import cnn, sopa
 from rrnn.zoo.qrnn import qrnn
 from rrnn.zoo.rcnn import rcnn
 from rrnn.zoo.recent import hgrn, min_gru, min_lstm, rg_lru
-from rrnn.zoo.rrnn import b, b_max_plus, c, example, f
+from rrnn.zoo.rrnn import b, b_max_plus, b_max_plus_scaled, c, example, f
 from rrnn.zoo.scrn import scrn
 from rrnn.zoo.sru import sru
 from rrnn.zoo.strongly_typed import t_gru, t_lstm, t_rnn
@@ -71,6 +71,7 @@ MODELS: dict[str, Model] = {
     "B-max-plus": Model(b_max_plus, PAPER),
     "B-max-plus-gated": Model(partial(b_max_plus, inputs="gated"), PAPER),
     "B-max-plus-coupled": Model(partial(b_max_plus, inputs="coupled"), PAPER),
+    "B-max-plus-scaled": Model(b_max_plus_scaled, PAPER),
     "C": Model(c, PAPER),
     "F": Model(f, PAPER),
     "ngram4": Model(ngram, PAPER, size="n"),

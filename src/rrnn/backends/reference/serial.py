@@ -102,10 +102,11 @@ def finish(
 ) -> Tensor:
     """Outputs of all steps, once the states before each step are known."""
     output = program.of_kind("output")[0]
-    values |= {n: before[:, s] for n, s in leaves(program, Op.STATE).items()}
     after = torch.cat([before[1:], end.unsqueeze(0)]) if before.shape[0] else before
+    # A padded step's output is not looked at, but its gradient of zero must not meet an infinite state.
+    values |= {n: inputs.keep(before[:, s], 0.0) for n, s in leaves(program, Op.STATE).items()}
     for s, n in program.of_kind("state").items():
-        values.setdefault(n, after[:, s])
+        values.setdefault(n, inputs.keep(after[:, s], 0.0))
     interpret(program, program.needed_for([output]), values, end)
     steps, batch = inputs.x.shape[:2]
     out = values[output].expand(steps, batch, end.shape[-1])
