@@ -11,7 +11,7 @@ import argparse
 import json
 from pathlib import Path
 
-WIDTH = 8.0  # perplexities above the best end that are shown
+ROOM = 1.12  # above the worst end, as a factor
 
 
 def curve(run: Path) -> tuple[list[int], list[float]]:
@@ -25,6 +25,7 @@ def draw(folder: Path, path: Path) -> None:
         import matplotlib
 
         matplotlib.use("svg")
+        from cycler import cycler
         from matplotlib import pyplot as plt
     except ModuleNotFoundError:
         raise SystemExit("plotting needs matplotlib: pip install matplotlib") from None
@@ -33,14 +34,20 @@ def draw(folder: Path, path: Path) -> None:
     if not runs:
         raise SystemExit(f"there are no runs in {folder}")
     figure, axis = plt.subplots(figsize=(7.5, 4.5))
+    axis.set_prop_cycle(cycler(linestyle=["-", "--"]) * plt.rcParams["axes.prop_cycle"])
     for name, (epochs, values) in sorted(runs.items(), key=lambda item: min(item[1][1])):
-        axis.plot(epochs, values, linewidth=1.2, label=f"{name}: {min(values):.1f}")
+        axis.plot(
+            epochs, values, linewidth=1.2, label=f"{name.replace('-seed-', ', seed ')}: {min(values):.1f}"
+        )
     ends = [min(values) for _, values in runs.values()]
-    axis.set_ylim(min(ends) - 0.5, max(ends) + WIDTH)
+    axis.set_yscale("log")
+    axis.set_ylim(min(ends) * 0.99, max(ends) * ROOM)
+    for place in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+        place("{x:.0f}")
     axis.set_xlabel("epoch")
     axis.set_ylabel("perplexity on dev")
-    axis.grid(True, linewidth=0.3)
-    axis.legend(loc="upper right", frameon=False)
+    axis.grid(True, which="both", linewidth=0.3)
+    axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
 
 

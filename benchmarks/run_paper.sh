@@ -17,29 +17,38 @@ deadline=$((SECONDS + minutes * 60))
 # dev set is slow to read as one stream.
 averaged=(precision=bf16 'emas=[0.9995,0.9999,0.99997]' weight_decay=4e-5 kept_units=250 between_dropout=0 shift=true
     lr_decay_from=1000)
+label=averaged
 
 lm() { # row, seed, more settings: paper_lm.py begins nothing after the deadline
     local row="$1" seed="$2"
     shift 2
-    "$python" benchmarks/paper_lm.py "$folder/lm-ptb" --rows "$row" --seeds "$seed" --label averaged \
+    "$python" benchmarks/paper_lm.py "$folder/lm-ptb" --rows "$row" --seeds "$seed" --label "$label" \
         --minutes "$(((deadline - SECONDS) / 60))" --set "${averaged[@]}" "$@"
 }
 
 case "$what" in
 lm)
     for seed in 0 1 2; do lm F-10m "$seed"; done
-    for size in 10m 24m; do
-        lm B-$size 0 kept_units=300
-        lm B-max-plus-$size 0 kept_units=300 output_bias=4
-    done
+    lm B-10m 0 kept_units=300
+    lm B-24m 0 kept_units=300 average_every=5
     lm C-10m 0 rnn_gain=4
-    lm C-24m 0 rnn_gain=6
+    lm C-24m 0 rnn_gain=6 average_every=5
     lm F-24m 0
-    lm lstm-24m-2 0 dev_streams=16 stop_after=30
+    lm B-max-plus-10m 0 kept_units=300 output_bias=4 lr=0.5 average_every=5
+    for size in 10m 24m; do # with the authors' gate
+        label=averaged-scaled lm B-max-plus-$size 0 cell=B-max-plus-scaled kept_units=300 lr=0.5 average_every=5
+    done
+    lm lstm-24m-2 0 dev_streams=16 stop_after=30 average_every=5
     ;;
 classify)
-    "$python" benchmarks/paper_classify.py "$folder/classify" --minutes "$minutes" \
-        --set average=0.995 --label averaged
+    classify() { # data, what a search on it has
+        "$python" benchmarks/paper_classify.py "$folder/classify" --datasets "$1" "${@:2}" \
+            --minutes "$(((deadline - SECONDS) / 60))" --set average=0.995 --label averaged
+    }
+    classify cr --best 4 --again 4
+    classify sst --best 3 --again 2
+    classify subj --best 3 --again 2
+    classify amazon --settings 8 --best 2 --again 2
     ;;
 table)
     "$python" benchmarks/paper_lm.py "$folder/lm-ptb" --table

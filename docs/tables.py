@@ -258,17 +258,25 @@ def lm_tried() -> str:
     for place in [*sorted((folder / "tried").iterdir()), *chosen]:
         model, config, found = lm_run(place)
         decay = f"{config['weight_decay'] * 1e5:g}·10⁻⁵"
-        rate = "constant" if config["lr_decay_from"] > config["epochs"] else "×0.98 from 175"
-        shrinks = ", as the rate" if config["scale_weight_decay"] and rate != "constant" else ""
+        falls = config["lr_decay_from"] <= config["epochs"]
+        shrinks = ", as the rate" if config["scale_weight_decay"] and falls else ""
+        rate = f"{first_rate(place):g}" + (", ×0.98 from 175" if falls else "")
         more = [word for key, word in (("shift", "shifted"), ("locked_dropout", "locked")) if config[key]]
-        dropouts = f"{config['embedding_dropout']:.2f}", config["between_dropout"]
-        reached = found["best_epoch"], number(found["dev_ppl"]), "yes" if place in chosen else ""
-        body.append((model, *dropouts, decay + shrinks, rate, ", ".join(more), *reached))
+        dropouts = (config[f"{name}_dropout"] for name in ("embedding", "variational", "between"))
+        reached = f"{found['best_epoch']} of {found['epochs']}", number(found["dev_ppl"])
+        line = (model, *map("{:.2f}".format, dropouts), decay + shrinks, rate, ", ".join(more), *reached)
+        body.append((*line, "yes" if place in chosen else ""))
     body.sort(key=lambda line: (line[0], -float(line[-2])))
     head = (
-        "model | in/out dropout: | between: | weight decay | rate | more | best epoch: | dev: | in the table"
+        "model | in/out dropout: | variational: | between: | weight decay | rate | more | best epoch: | dev:"
     )
-    return table(head, body)
+    return table(head + " | in the table", body)
+
+
+def first_rate(run: Path) -> float:
+    """Configurations name none where it is the recipe's."""
+    with (run / "metrics.jsonl").open(encoding="utf-8") as lines:
+        return json.loads(next(lines))["lr"]
 
 
 @named
@@ -298,6 +306,23 @@ def classification() -> str:
         for r in rows("classify/table")
     )
     return table("data | model | test accuracy: | seeds: | settings tried: | dev: | the paper's:", body)
+
+
+@named
+def classification_differences() -> str:
+    """F against every other model of the same protocol."""
+    found = (results("classify/table") or {}).get("differences", ())
+    body = []
+    for d in found:
+        if d["label"] == d["to_label"] and "RRNN(F)" in (d["model"], d["reference"]):
+            sign = 1 if d["model"] == "RRNN(F)" else -1
+            low, high = sorted((sign * d["low"], sign * d["high"]))
+            other = d["reference"] if sign > 0 else d["model"]
+            beyond = "yes" if low > 0 or high < 0 else ""
+            body.append(
+                (d["dataset"], other, f"{sign * d['mean']:+.1f}", f"{low:+.1f} to {high:+.1f}", beyond)
+            )
+    return table("data | F against | gain: | 95 %: | beyond chance", body) if body else NOTHING
 
 
 # ---- the README's, for someone who has two minutes -----------------------------------------------------------------
