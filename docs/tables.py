@@ -375,18 +375,43 @@ def short_layers() -> str:
     return table(head, body)
 
 
+def by_model(file: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each model and label, in the order of the table."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for r in rows(file):
+        found.setdefault(f"{r['model']}, {r['label']}", []).append(r)
+    return found
+
+
 @named
-def short_paper() -> str:
-    """The paper's two tables, each as soon as its runs are committed."""
-    parts = []
-    for file, title, body in (
-        ("lm-ptb/table", "Perplexity on the Penn Treebank", lm_ptb),
-        ("classify/table", "Accuracy of text classifiers", classification),
-    ):
-        if results(file) is not None:
-            source = f"([{file}.json](docs/results/{file}.json))"
-            parts.append(f"**{title}**, beside the paper's. {source}\n\n{body()}")
-    return "\n".join(parts)
+def short_perplexity() -> str:
+    """On test; the paper's beside it."""
+
+    def figures(runs: list[dict[str, Any]], millions: int) -> tuple[str, str]:
+        ours = [r for r in runs if round(r["params"] / 1e6) == millions and r["test_ppl"]]
+        mean = sum(r["test_ppl"] for r in ours) / max(len(ours), 1)
+        return (number(mean), number(ours[0]["paper_test"])) if ours else ("", "")
+
+    body = (
+        (model, *figures(runs, 10), *figures(runs, 24)) for model, runs in by_model("lm-ptb/table").items()
+    )
+    return table("model | 10M: | the paper's: | 24M: | the paper's:", body)
+
+
+@named
+def short_accuracy() -> str:
+    """On test; the paper's in brackets, where its data were the same."""
+    data = unique(r["dataset"] for r in rows("classify/table"))
+
+    def figures(found: dict[str, Any]) -> str:
+        paper = f" ({number(found['paper'])})" if found["paper"] else ""
+        return f"{number(found['mean'])} ± {number(found['std'])}{paper}"
+
+    body = []
+    for model, runs in by_model("classify/table").items():
+        here = {r["dataset"]: figures(r) for r in runs}
+        body.append((model, *(here.get(name, "") for name in data)))
+    return table(" | ".join(["model", *(f"{name}:" for name in data)]), body)
 
 
 @named
