@@ -4,7 +4,8 @@
     python benchmarks/paper_lm.py docs/results/lm-ptb --table        only the table, of what is there
 
 A row's folder, ROW-seed-N, keeps config.json, metrics.jsonl and result.json; checkpoints stay behind. A row that is
-there already is left alone, and after --minutes no further one is begun, so that a long table can be filled bit by bit.
+there already is left alone, one that was killed goes on from its last checkpoint (in .ROW-seed-N), and after --minutes
+no further one is begun, so that a long table can be filled bit by bit.
 The test set is read once a row, by the weights that are best on dev. Hidden sizes are the multiples of 16 closest to
 the paper's budgets, 10M and 24M.
 """
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -52,26 +52,34 @@ def config_of(row: PaperRow, seed: int, changes: dict[str, Any]) -> LMConfig:
 
 
 def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]:
-    """Train in a temporary folder; what is kept arrives whole, or not at all."""
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as scratch:
-        began = time.monotonic()
-        train(config, Path(scratch) / "run", test=test)
-        kept = Path(scratch) / "kept"
-        kept.mkdir()
-        for name in KEPT:
-            shutil.copy(Path(scratch) / "run" / name, kept / name)
-        found = json.loads((kept / RESULT).read_text(encoding="utf-8"))
-        device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-        found |= {"seconds": round(time.monotonic() - began, 1), "device": device}
-        found |= {key: value for key, value in meta().items() if key in ("commit", "versions")}
-        (kept / RESULT).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-        kept.rename(folder)
+    """Train in a hidden folder; what is kept arrives whole, or not at all."""
+    scratch = folder.with_name("." + folder.name)
+    run, kept = scratch / "run", scratch / "kept"
+    earlier = sum(
+        json.loads(line)["seconds"] for line in lines_of(run / "metrics.jsonl")
+    )  # without evaluations
+    began = time.monotonic()
+    train(config, run, resume=True, test=test)
+    kept.mkdir(exist_ok=True)
+    for name in KEPT:
+        shutil.copy(run / name, kept / name)
+    found = json.loads((kept / RESULT).read_text(encoding="utf-8"))
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    found |= {"seconds": round(earlier + time.monotonic() - began, 1), "device": device}
+    found |= {key: value for key, value in meta().items() if key in ("commit", "versions")}
+    (kept / RESULT).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    kept.rename(folder)
+    shutil.rmtree(scratch)
     return found
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 def table(folder: Path) -> list[dict[str, Any]]:
     rows = []
-    for place in sorted(folder.glob("*-seed-*")):
+    for place in sorted(folder.glob("[!.]*-seed-*")):
         name, seed = place.name.rsplit("-seed-", 1)
         config, found = (
             json.loads((place / file).read_text(encoding="utf-8")) for file in ("config.json", RESULT)

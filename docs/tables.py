@@ -254,7 +254,7 @@ def lm_run(place: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
 def lm_tried() -> str:
     """Settings that those of the table were chosen among, one seed each."""
     folder, body = RESULTS / "lm-ptb", []
-    chosen = sorted(folder.glob("*-seed-0"))
+    chosen = sorted(folder.glob("[!.]*-seed-0"))
     for place in [*sorted((folder / "tried").iterdir()), *chosen]:
         model, config, found = lm_run(place)
         decay = f"{config['weight_decay'] * 1e5:g}·10⁻⁵"

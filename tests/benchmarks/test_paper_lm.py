@@ -35,6 +35,33 @@ def test_a_row_is_trained_once_and_told_in_the_table(
     assert "F-10m+tiny-seed-0" in capsys.readouterr().out  # the table, and no second training
 
 
+def test_a_killed_row_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import paper_lm
+
+    changes = {"data": "python", "hidden": 16, "layers": 1, "batch": 64, "emas": [0.9], "device": "cpu"}
+    config = paper_lm.config_of(paper_lm.ROWS["F-10m"], 0, changes | {"epochs": 2, "checkpoint_seconds": 0})
+    whole = paper_lm.run_row(tmp_path / "whole", config)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("rrnn.tasks.lm.train._summarise", killed)
+        paper_lm.run_row(tmp_path / "F-10m-seed-0", config)
+    left = tmp_path / ".F-10m-seed-0" / "run"
+    assert (
+        len((left / "metrics.jsonl").read_text().splitlines()) == 2
+        and not (tmp_path / "F-10m-seed-0").exists()
+    )
+    assert not paper_lm.table(tmp_path)  # nor does the table see it
+    again = paper_lm.run_row(tmp_path / "F-10m-seed-0", config)
+    assert (again["test_ppl"], again["best_epoch"]) == (whole["test_ppl"], whole["best_epoch"])
+    trained = [
+        json.loads(line)["seconds"] for line in paper_lm.lines_of(tmp_path / "F-10m-seed-0" / "metrics.jsonl")
+    ]
+    assert again["seconds"] > round(sum(trained), 1) and not (tmp_path / ".F-10m-seed-0").exists()
+
+
 def test_sizes_are_close_to_the_budgets() -> None:
     import paper_lm
 
