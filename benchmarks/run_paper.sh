@@ -3,7 +3,7 @@
 # again until all is there:
 #
 #   RRNN_DATA=… benchmarks/run_paper.sh lm [minutes]          language models on the Penn Treebank, about half an hour
-#   RRNN_DATA=… benchmarks/run_paper.sh classify [minutes]    text classifiers, see paper_classify.py
+#   RRNN_DATA=… benchmarks/run_paper.sh classify [minutes]    text classifiers, PROCESSES=… of them side by side
 #   benchmarks/run_paper.sh table                             the tables and plots, of what is there
 set -euo pipefail
 
@@ -43,7 +43,7 @@ lm)
 classify)
     classify() { # data, what a search on it has
         "$python" benchmarks/paper_classify.py "$folder/classify" --datasets "$1" "${@:2}" \
-            --minutes "$(((deadline - SECONDS) / 60))" --set average=0.995 --label averaged
+            --processes "${PROCESSES:-1}" --minutes "$(((deadline - SECONDS) / 60))" --set average=0.995 --label averaged
     }
     classify cr --best 4 --again 4
     classify sst --best 3 --again 2
