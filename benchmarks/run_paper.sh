@@ -43,12 +43,15 @@ lm)
 classify)
     classify() { # data, what a search on it has
         "$python" benchmarks/paper_classify.py "$folder/classify" --datasets "$1" "${@:2}" \
-            --processes "${PROCESSES:-1}" --minutes "$(((deadline - SECONDS) / 60))" --set average=0.995 --label averaged
+            --processes "${PROCESSES:-1}" --minutes "$(((deadline - SECONDS) / 60))" \
+            --label averaged --set average=0.995 "${more[@]}"
     }
+    more=()
     classify cr --best 4 --again 4
     classify sst --best 3 --again 2
     classify subj --best 3 --again 2
-    classify amazon --settings 8 --best 2 --again 2
+    more=(stop_after=8 halve_after=3) # ten times the words in an epoch
+    classify amazon --settings 6 --best 2 --again 1
     ;;
 table)
     "$python" benchmarks/paper_lm.py "$folder/lm-ptb" --table
