@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 from pages import PAGES, ROOT, Block, check_shell, read_blocks, rrnn_arguments, run_page, same
+
+from rrnn.cli import main
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -13,6 +16,26 @@ def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RRNN_DATA", raising=False)
     run_page(page)
+
+
+def test_what_runs_as_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The README's commands that need no data, but for the one that takes minutes and the one that serves a page."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RRNN_DATA", raising=False)
+    blocks = [
+        b.body for b in read_blocks((ROOT / "README.md").read_text(encoding="utf-8")) if b.language == "sh"
+    ]
+    (lines,) = (body.splitlines() for body in blocks if "rrnn verify" in body)
+    ran = []
+    for line in lines:
+        _, *args = shlex.split(line, comments=True)
+        if args[0] not in ("lm", "explore"):
+            args = [found for a in args for found in (map(str, tmp_path.glob(a)) if "*" in a else (a,))]
+            assert main(args) == 0, line
+            ran.append(args[0])
+    assert ran == ["verify", "classify", "explain", "report"] and "the margin of" in capsys.readouterr().out
 
 
 # ---- the mechanism itself ----------------------------------------------------------------------------------------

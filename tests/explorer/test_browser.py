@@ -157,9 +157,14 @@ def test_forward_step_by_step(visit: Callable[..., Any]) -> None:
     page.click("#first")
     assert filled() == 4 and "Before the first symbol" in page.locator("#step-says").text_content()
     assert page.locator("#back").is_disabled()
+    scores = page.locator("#forward tr.scores td.filled, #forward tr.scores td.now")
     for step in range(1, 7):
         page.click("#next")
         assert filled() == 4 * (step + 1)
+        assert scores.count() == step + 1
+        assert page.locator("#forward tr.scores td.filled").count() == min(
+            step + 1, 6
+        )  # the last: at the end
     assert "q₂ = 0.9 · 2 (q₁) + 0.25 · 2 (q₃) = 2.3" in page.locator("#step-says").text_content()
     lit = page.locator("#score-stage svg g.on .arc").count()
     assert lit == 5  # loops on q0 and q1, into q2 twice, ε
@@ -181,12 +186,40 @@ def test_forward_step_by_step(visit: Callable[..., Any]) -> None:
     assert page.locator("#play").get_attribute("aria-pressed") == "false"
 
 
+def test_a_long_string_leaves_room_for_words(visit: Callable[..., Any]) -> None:
+    page = visit("score")
+    page.fill("#string", " ".join(["not so good the"] * 15))
+    expect(page.locator("#step")).to_have_attribute("max", "61")
+    assert page.locator("#step-says").bounding_box()["width"] > 250
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+def test_the_page_stays_where_one_types(visit: Callable[..., Any]) -> None:
+    page = visit("design", viewport={"width": 400, "height": 900})
+    page.click("#tab-score")
+    assert page.evaluate("scrollY") == 0
+    box = "document.querySelector('#forward').parentElement"
+    assert page.evaluate(
+        f"{box}.scrollLeft + {box}.clientWidth >= {box}.scrollWidth - 1"
+    )  # the score is in view
+    field = page.get_by_label("μ₁ of the")
+    field.scroll_into_view_if_needed()
+    before = page.evaluate("scrollY")
+    field.fill("1")
+    expect(page.locator("#score-total")).not_to_contain_text("2.345")
+    assert page.evaluate("scrollY") == before
+    page.click("#first")
+    start, names = (page.locator(f"#forward thead th:nth-child({n})").bounding_box() for n in (2, 1))
+    assert start["x"] >= names["x"] + names["width"] - 1  # beside the names, not under them
+
+
 def test_numbers_and_texts_are_scored(visit: Callable[..., Any]) -> None:
     page = visit("score")
     page.get_by_label("μ₂ of good").fill("4")
     expect(page.locator("#score-total")).to_contain_text("4.645")
     page.get_by_label("μ₂ of good").fill("four")
     expect(page.locator("#score-problem")).to_contain_text("four")
+    expect(page.locator("#score-total")).to_have_text("")
     page.select_option("#automaton", "text")
     expect(page.locator("#score-total")).to_contain_text("score 3 over the counting")
     page.select_option("#automaton", "B")  # and back: its own semiring and string
@@ -212,7 +245,10 @@ def test_explain(visit: Callable[..., Any]) -> None:
     lost = words.all_text_contents()
     page.get_by_label("added by its paths").check()
     expect(page.locator("#words-note")).to_contain_text("first order")
+    expect(page.locator("#words-note")).to_contain_text("Green speaks for")
     assert words.all_text_contents() != lost
+    expect(page.locator("#units .note").first).to_contain_text("(first-order)")
+    expect(page.locator("#units")).to_contain_text("of Σ|paths|")
 
     # the first path is lit; another one is, when it is pressed
     paths = page.locator("#units .paths button")
@@ -227,6 +263,9 @@ def test_explain(visit: Callable[..., Any]) -> None:
     other = {"yes": "no", "no": "yes"}[page.locator("#target").input_value()]
     page.select_option("#target", other)
     expect(page.locator("#verdict")).to_contain_text(f"the margin of {other}")
+    page.select_option("#run", "B-max-plus")  # its scores are no sums over words
+    expect(page.locator("#words-note")).to_contain_text("no sums")
+    assert all(text.endswith(("–", "– unknown")) for text in words.all_text_contents())
     page.select_option("#run", "search/seed-0")  # an LSTM: words, but nothing to look into
     expect(page.locator("#words-note")).to_contain_text("no automata")
     assert not page.locator("#inside").is_visible()

@@ -78,6 +78,14 @@ def test_arrows_of_paths_are_in_the_picture(client: Any) -> None:
         assert found["picture"]["edges"][arrow] == [source, target]
 
 
+def test_arcs_of_weight_zero_are_no_terms(client: Any) -> None:
+    machine = asked("F")
+    found = score(client, machine)["arcs"]
+    assert all(weight != 0 for _, _, _, weight, _ in found)
+    next(iter(machine["functions"].values()))["the"] = 1.0  # it was 0
+    assert len(score(client, machine)["arcs"]) == len(found) + 1
+
+
 def test_texts(client: Any) -> None:
     assert score(client, {"text": EXAMPLE["text"]}, "abbabab")["prefixes"][-1] == 3  # how often "ab" is there
     machine = machine_of(asked("C", alphabet="a b"))

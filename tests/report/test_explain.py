@@ -215,6 +215,15 @@ def test_kinds_of_contributions_are_named() -> None:
     exact = explain(classifier(template=zoo.get_cell("F").output(score), readout="linear"), TEXT)
     assert "(exact)</h3>" in page([("x", exact)]) and "first-order" not in page([("x", exact)])
     assert "(first-order)" in page([("x", explain(classifier(), TEXT))])
+    units = {True: "adds (exact)", False: "adds (first-order)"}
+    for bent in ({"readout": "linear"}, {}):  # no sums over words, but the units' outputs make up the margin
+        found = explain(classifier(cell="B-max-plus", **bent), TEXT, units=99)
+        assert {unit.exact for unit in found.units} == {bool(bent)}
+        assert units[bool(bent)] in page([("x", found)]) and units[not bent] not in page([("x", found)])
+        rest = found.margin - sum(unit.adds for unit in found.units)
+        same = explain(classifier(cell="B-max-plus", **bent), "it was", target=found.target, units=99)
+        constant = same.margin - sum(unit.adds for unit in same.units)
+        assert (rest == pytest.approx(constant, abs=1e-5)) == bool(bent)  # the read-out's bias
     assert isinstance(exact, Explanation)
 
 

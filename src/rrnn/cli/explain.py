@@ -88,13 +88,13 @@ def _print(console: Console, e: Explanation) -> None:
     chances = ", ".join(f"{name} {p:.1%}" for name, p in e.probabilities.items())
     console.print(Text(f"{e.label}  ({chances}); the margin of {e.target} is {e.margin:+.3f}"))
     console.print(Text(f"words on green speak for {e.target}, on red against it\n"))
+    _coloured(console, e, "lost without the word (exact)", [word.without for word in e.words])
     summed = all(word.adds is not None for word in e.words)
     if summed:
         kind = "exact" if e.exact else "first-order"
         _coloured(
             console, e, f"added by paths that enter at the word ({kind})", [w.adds or 0.0 for w in e.words]
         )
-    _coloured(console, e, "lost without the word (exact)", [word.without for word in e.words])
     strongest = sorted(e.words, key=lambda word: -max(abs(word.without), abs(word.adds or 0.0)))[:_SHOWN]
     columns = {"word": [w.token if w.known else f"{w.token} (unknown)" for w in strongest]}
     if summed:
@@ -134,11 +134,12 @@ def _coloured(console: Console, e: Explanation, title: str, values: list[float])
 
 def _unit(unit: Unit, target: str) -> str:
     back = ", backward" if unit.direction == "backward" else ""
+    kind = "exact" if unit.exact else "first-order"
     covered = "" if unit.covered is None else f"  ({unit.covered:.0%} of Σ|paths|)"
     return "\n".join(
         [
-            f"  unit {unit.unit} ({unit.cell}{back}): adds {unit.adds:+.3f}, score {unit.score:+.3f}; high scores "
-            f"speak {'for' if unit.slope > 0 else 'against'} {target}",
+            f"  unit {unit.unit} ({unit.cell}{back}): adds {unit.adds:+.3f} ({kind}), "
+            f"score {unit.score:+.3f}; high scores speak {'for' if unit.slope > 0 else 'against'} {target}",
             f"    finds  {_listed([(p.text, p.weight) for p in unit.phrases])}",
             f"    keeps  {_listed([(p.text, p.weight) for p in unit.paths])}{covered}",
         ]

@@ -152,8 +152,10 @@ def _from_template(asked: dict[str, Any]) -> WFSA:
         raise FormatError("semiring is the name of one")
     if not isinstance(alphabet, list) or not all(isinstance(s, str) and 0 < len(s) <= 40 for s in alphabet):
         raise FormatError("alphabet is a list of symbols, each a string of 1 to 40 characters")
-    if not 0 < len(alphabet) <= MAX_ALPHABET or len(set(alphabet)) < len(alphabet):
-        raise FormatError(f"an alphabet has 1 to {MAX_ALPHABET} symbols, each once; got {len(alphabet)}")
+    if not 0 < len(alphabet) <= MAX_ALPHABET:
+        raise FormatError(f"an alphabet has 1 to {MAX_ALPHABET} symbols; got {len(alphabet)}")
+    if twice := [symbol for i, symbol in enumerate(alphabet) if symbol in alphabet[:i]]:
+        raise FormatError(f"an alphabet has each symbol once; {twice[0]!r} is there again")
     template = TEMPLATES[name]
     given = _table(asked.get("functions"), template.functions, "functions")
     functions = {key: _numbers(given[key], alphabet, f"the function {key}") for key in template.functions}

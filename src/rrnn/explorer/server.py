@@ -155,7 +155,9 @@ def _file(file: Path) -> Callable[[Request], Awaitable[Response]]:
 
 
 async def _not_found(request: Request, error: Exception) -> Response:
-    return _json({"error": "there is nothing at this address"}, getattr(error, "status_code", 404))
+    status = getattr(error, "status_code", 404)
+    wrong = "this address does not take that method" if status == 405 else "there is nothing at this address"
+    return _json({"error": wrong}, status)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

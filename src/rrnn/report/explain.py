@@ -53,7 +53,9 @@ class Unit:
     cell: str
     semiring: str
     adds: float
-    """To the margin, to first order, over all its steps."""
+    """To the margin, over all its steps."""
+    exact: bool
+    """If not, `adds` is so to first order."""
     slope: float
     """The margin's gradient in its score, summed over steps: positive where high scores speak for the label."""
     score: float
@@ -206,12 +208,12 @@ def _look(
     head = _head(module, len(tokens), weigh)
     sides, _ = first(x.unsqueeze(1))
     halves = list(sides.split(first.hidden_size, -1))
+    affine = config.layers == 1 and config.readout == "linear" and config.pooling in ("last", "mean")
     if any(part.ring.name != "real" for reading in readings for part in reading.parts):
         adds, slopes = (each.split(first.hidden_size) for each in _by_output(head, sides))
         rings = {part.ring.name for reading in readings for part in reading.parts} - {"real"}
         note = f"Scores over {', '.join(sorted(rings))} are no sums over words: see the units' paths, and what is lost."
-        return _Look(None, None, False, _units(readings, adds, slopes, units, paths), note)
-    affine = config.layers == 1 and config.readout == "linear" and config.pooling in ("last", "mean")
+        return _Look(None, None, False, _units(readings, adds, affine, slopes, units, paths), note)
     found = [
         logit_contributions(reading, _side(head, halves, i), affine=affine)
         for i, reading in enumerate(readings)
@@ -224,13 +226,14 @@ def _look(
     adds = sum(each.by_token[:, 0, 0] for each in found)
     assert isinstance(adds, Tensor)
     slopes = [each.gradient[:, 0, 0].sum(0) for each in found]
-    ranked = _units(readings, [each.by_unit[0, 0] for each in found], slopes, units, paths)
+    exact = all(each.exact for each in found)
+    ranked = _units(readings, [each.by_unit[0, 0] for each in found], exact, slopes, units, paths)
     above = (
         ""
         if config.layers == 1
         else "Units are those of the first layer; deeper ones read positions, not words."
     )
-    return _Look(adds.tolist(), base, all(each.exact for each in found), ranked, above)
+    return _Look(adds.tolist(), base, exact, ranked, above)
 
 
 Head = Callable[[Tensor], Tensor]
@@ -263,20 +266,29 @@ def _by_output(head: Head, h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _units(
-    readings: list[Reading], adds: Sequence[Tensor], slopes: Sequence[Tensor], count: int, paths: int
+    readings: list[Reading],
+    adds: Sequence[Tensor],
+    exact: bool,
+    slopes: Sequence[Tensor],
+    count: int,
+    paths: int,
 ) -> tuple[Unit, ...]:
     """The units that add most, in either direction."""
     every = [(value, i, d) for i, some in enumerate(adds) for d, value in enumerate(some.tolist())]
     chosen = sorted(every, key=lambda each: -abs(each[0]))[:count]
     found: list[Unit] = []
     for i, reading in enumerate(readings):
-        values = {reading.units[d]: (value, slopes[i][d].item()) for value, which, d in chosen if which == i}
+        values = {
+            reading.units[d]: (value, exact, slopes[i][d].item()) for value, which, d in chosen if which == i
+        }
         if values:
             found += _looked_into(reading.of_units(list(values)), values, paths)
     return tuple(sorted(found, key=lambda unit: -abs(unit.adds)))
 
 
-def _looked_into(reading: Reading, values: dict[int, tuple[float, float]], paths: int) -> Iterator[Unit]:
+def _looked_into(
+    reading: Reading, values: dict[int, tuple[float, bool, float]], paths: int
+) -> Iterator[Unit]:
     direction = "backward" if reading.backward else "forward"
     for unit, seen in zip(k_best(reading, paths), phrases(reading, paths), strict=True):
         ring = get_semiring(unit.semiring)

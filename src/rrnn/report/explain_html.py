@@ -21,7 +21,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto
 table { border-collapse: collapse; }
 th, td { text-align: left; padding: 0.2rem 0.8rem 0.2rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.note { opacity: 0.75; }
+.note { opacity: 0.75; overflow-wrap: anywhere; }
 .paths { min-width: 13rem; }
 figure { margin: 1rem 0; overflow-x: auto; }
 """.strip()
@@ -135,7 +135,7 @@ def _units(units: Sequence[Unit], target: str) -> str:
         f'<th scope="col"{mark}>{name}</th>'
         for name, mark in (
             ("unit", ""),
-            ("adds", ' class="number"'),
+            (f"adds ({'exact' if all(unit.exact for unit in units) else 'first-order'})", ' class="number"'),
             ("score", ' class="number"'),
             ("high scores speak", ""),
             ("finds", ""),

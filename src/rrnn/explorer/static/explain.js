@@ -43,12 +43,12 @@ export async function explain() {
 
   function showWords() {
     const by = $("words-by").querySelector(":checked").value;
-    const values = found.words.map((word) => word[by] ?? 0);
+    const values = found.words.map((word) => word[by] ?? 0), none = found.words.every((word) => word[by] === null);
     const largest = Math.max(...values.map(Math.abs), 1e-9);
     $("words").replaceChildren(...found.words.map(({ token, known }, i) => {
       const kind = `${values[i] < 0 ? "minus" : ""} ${known ? "" : "unknown"}`.trim();
       const word = element("li", { class: kind }, token,
-        element("small", {}, `${worth(values[i])}${known ? "" : " unknown"}`));
+        element("small", {}, `${none ? "–" : worth(values[i])}${known ? "" : " unknown"}`));
       word.style.setProperty("--part", Math.abs(values[i]) / largest);
       return word;
     }));
@@ -60,8 +60,9 @@ export async function explain() {
     pressed = drawn = null;
     $("units").replaceChildren(...found.units.map((unit) => element("li", {},
       element("h3", {}, element("span", {}, `Unit ${unit.unit}${unit.direction === "backward" ? ", from the end" : ""}`),
-        element("span", { class: "note" }, `adds ${number(unit.adds)}, score ${number(unit.score ?? "±∞")}`)),
-      element("ol", { class: "paths" }, ...unit.paths.map((path) => element("li", {}, pathButton(unit, path)))))));
+        element("span", { class: "note" }, `adds ${number(unit.adds)} (${unit.exact ? "exact" : "first-order"}), score ${number(unit.score ?? "±∞")}`)),
+      element("ol", { class: "paths" }, ...unit.paths.map((path) => element("li", {}, pathButton(unit, path)))),
+      unit.covered === null ? null : element("p", { class: "note" }, `${percent(unit.covered)} of Σ|paths|`))));
     $("units").querySelector("button")?.click();
   }
 
@@ -112,12 +113,13 @@ export async function explain() {
 
 /** What the numbers under the words mean, and how far they can be trusted. */
 function noteOn(by, { exact, unexplained, note, words, target }) {
+  const colours = `Green speaks for ${target}, red against it.`;
   if (by === "without")
-    return `How much the margin of ${target} loses when the word is left out: the whole model on the shorter text, exact. ${note}`;
+    return `${colours} How much the margin of ${target} loses when the word is left out: the whole model on the shorter text, exact. ${note}`;
   if (words.every((word) => word.adds === null)) return note;
   const how = exact ? "exact: with the base they add up to it"
     : `to first order; ${number(unexplained)} of the margin is left unexplained`;
-  return `What the paths that enter at the word add to the margin of ${target}, ${how}. ${note}`;
+  return `${colours} What the paths that enter at the word add to the margin of ${target}, ${how}. ${note}`;
 }
 
 /** The words of a path from the first to the last that it consumes; skipped ones set back, ε where it takes none. */

@@ -29,11 +29,20 @@ export function forward(shown, stepped) {
       cell.classList.toggle("filled", t < step || (t === step && !last));
       cell.classList.toggle("now", t === step || (step === end() && last));
     }
-    $("forward").querySelector("td.now")?.scrollIntoView?.({ block: "nearest", inline: "nearest" });
+    reveal();
     $("first").disabled = $("back").disabled = step === 0;
     $("next").disabled = $("last").disabled = step === end();
     say();
     light();
+  }
+
+  /** Brings the column into view beside the states' names. Only the table's own box moves: whoever types above stays there. */
+  function reveal() {
+    const cell = $("forward").querySelector("td.now"), box = $("forward").parentElement;
+    if (!cell || !box.clientWidth) return;
+    const names = $("forward").querySelector("th").offsetWidth;
+    const right = cell.offsetLeft + cell.offsetWidth - box.clientWidth;
+    box.scrollLeft = Math.max(right, Math.min(box.scrollLeft, cell.offsetLeft - names));
   }
 
   /** The terms of a state in this column: [state before, weight, arrow]; ε-arcs start in the same column. */
@@ -103,7 +112,7 @@ export function forward(shown, stepped) {
   $("last").addEventListener("click", by(end));
   $("step").addEventListener("input", by(() => Number($("step").value)));
   $("play").addEventListener("click", play);
-  return { show, pause, light };
+  return { show, pause, light, reveal };
 }
 
 function table({ states, string, table: rows, prefixes, initial, final, semiring }) {

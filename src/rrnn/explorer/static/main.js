@@ -7,20 +7,20 @@ import { tabs } from "./tabs.js";
 
 const PANELS = ["design", "score", "explain"];
 
-let openExplain = () => {};
+const open = {}; // what a panel does when it is opened
 
 try {
   const found = await ask("start");
   design(found.cells);
-  score(found);
-  openExplain = await explain();
+  open.score = score(found);
+  open.explain = await explain();
 } catch (error) {
   document.getElementById("main").prepend(element("p", { class: "card problem", role: "alert" }, error.message));
 }
 
 const choose = tabs(document.querySelector(".top [role=tablist]"), (name) => {
   for (const other of PANELS) document.getElementById(`panel-${other}`).hidden = other !== name;
-  if (name === "explain") openExplain();
+  open[name]?.();
   history.replaceState(null, "", `#${name}`);
   document.title = `${name[0].toUpperCase()}${name.slice(1)} · rrnn explore`;
 });

@@ -10,6 +10,7 @@ import { stage } from "./stage.js";
 const $ = (id) => document.getElementById(id);
 const TEXT = "text";
 
+/** Fills the panel in; the function that it returns is to be called when the panel is opened. */
 export function score({ automata, semirings, example }) {
   const shown = stage($("score-stage"));
   const text = editor($("wfsa-editor"), $("score-problem"));
@@ -38,6 +39,7 @@ export function score({ automata, semirings, example }) {
     } catch (error) {
       text.blame(error);
       shown.stale();
+      $("score-total").replaceChildren();
     }
   }
   const soon = later(update);
@@ -97,6 +99,7 @@ export function score({ automata, semirings, example }) {
   for (const field of [$("string"), text.area]) field.addEventListener("input", soon);
   $("score-form").addEventListener("submit", (event) => event.preventDefault());
   pick();
+  return player.reveal;
 }
 
 function size(weight) {
