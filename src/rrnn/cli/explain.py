@@ -91,10 +91,8 @@ def _print(console: Console, e: Explanation) -> None:
     _coloured(console, e, "lost without the word (exact)", [word.without for word in e.words])
     summed = all(word.adds is not None for word in e.words)
     if summed:
-        kind = "exact" if e.exact else "first-order"
-        _coloured(
-            console, e, f"added by paths that enter at the word ({kind})", [w.adds or 0.0 for w in e.words]
-        )
+        title = f"added by paths that enter at the word ({e.kind})"
+        _coloured(console, e, title, [w.adds or 0.0 for w in e.words])
     strongest = sorted(e.words, key=lambda word: -max(abs(word.without), abs(word.adds or 0.0)))[:_SHOWN]
     columns = {"word": [w.token if w.known else f"{w.token} (unknown)" for w in strongest]}
     if summed:
@@ -109,7 +107,7 @@ def _print(console: Console, e: Explanation) -> None:
     if e.units:
         console.print("\nthe strongest units of the first layer")
         for unit in e.units:
-            _plain(console, _unit(unit, e.target))
+            _plain(console, _unit(unit, e))
     if e.note:
         console.print(Text(f"\n{e.note}"))
 
@@ -132,14 +130,13 @@ def _coloured(console: Console, e: Explanation, title: str, values: list[float])
     console.print()
 
 
-def _unit(unit: Unit, target: str) -> str:
+def _unit(unit: Unit, e: Explanation) -> str:
     back = ", backward" if unit.direction == "backward" else ""
-    kind = "exact" if unit.exact else "first-order"
     covered = "" if unit.covered is None else f"  ({unit.covered:.0%} of Σ|paths|)"
     return "\n".join(
         [
-            f"  unit {unit.unit} ({unit.cell}{back}): adds {unit.adds:+.3f} ({kind}), "
-            f"score {unit.score:+.3f}; high scores speak {'for' if unit.slope > 0 else 'against'} {target}",
+            f"  unit {unit.unit} ({unit.cell}{back}): adds {unit.adds:+.3f} ({e.kind}), "
+            f"score {unit.score:+.3f}; high scores speak {'for' if unit.slope > 0 else 'against'} {e.target}",
             f"    finds  {_listed([(p.text, p.weight) for p in unit.phrases])}",
             f"    keeps  {_listed([(p.text, p.weight) for p in unit.paths])}{covered}",
         ]

@@ -53,9 +53,7 @@ class Unit:
     cell: str
     semiring: str
     adds: float
-    """To the margin, over all its steps."""
-    exact: bool
-    """If not, `adds` is so to first order."""
+    """To the margin, over all its steps; see `Explanation.exact`."""
     slope: float
     """The margin's gradient in its score, summed over steps: positive where high scores speak for the label."""
     score: float
@@ -84,7 +82,7 @@ class Explanation:
     margin: float
     words: tuple[Word, ...]
     exact: bool
-    """Whether what words add is exact, or first-order."""
+    """Whether what words and units add is exact, or first-order."""
     unexplained: float | None
     """The margin without what words add and without `base`."""
     base: float | None
@@ -97,6 +95,11 @@ class Explanation:
     @property
     def tokens(self) -> tuple[str, ...]:
         return tuple(word.token for word in self.words)
+
+    @property
+    def kind(self) -> str:
+        """Of what words and units add, as it is printed."""
+        return "exact" if self.exact else "first-order"
 
     def to_json(self) -> dict[str, Any]:
         return finite(asdict(self) | {"units": [unit.to_json() for unit in self.units]})
@@ -213,7 +216,7 @@ def _look(
         adds, slopes = (each.split(first.hidden_size) for each in _by_output(head, sides))
         rings = {part.ring.name for reading in readings for part in reading.parts} - {"real"}
         note = f"Scores over {', '.join(sorted(rings))} are no sums over words: see the units' paths, and what is lost."
-        return _Look(None, None, False, _units(readings, adds, affine, slopes, units, paths), note)
+        return _Look(None, None, affine, _units(readings, adds, slopes, units, paths), note)
     found = [
         logit_contributions(reading, _side(head, halves, i), affine=affine)
         for i, reading in enumerate(readings)
@@ -226,14 +229,13 @@ def _look(
     adds = sum(each.by_token[:, 0, 0] for each in found)
     assert isinstance(adds, Tensor)
     slopes = [each.gradient[:, 0, 0].sum(0) for each in found]
-    exact = all(each.exact for each in found)
-    ranked = _units(readings, [each.by_unit[0, 0] for each in found], exact, slopes, units, paths)
+    ranked = _units(readings, [each.by_unit[0, 0] for each in found], slopes, units, paths)
     above = (
         ""
         if config.layers == 1
         else "Units are those of the first layer; deeper ones read positions, not words."
     )
-    return _Look(adds.tolist(), base, exact, ranked, above)
+    return _Look(adds.tolist(), base, all(each.exact for each in found), ranked, above)
 
 
 Head = Callable[[Tensor], Tensor]
@@ -266,29 +268,20 @@ def _by_output(head: Head, h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _units(
-    readings: list[Reading],
-    adds: Sequence[Tensor],
-    exact: bool,
-    slopes: Sequence[Tensor],
-    count: int,
-    paths: int,
+    readings: list[Reading], adds: Sequence[Tensor], slopes: Sequence[Tensor], count: int, paths: int
 ) -> tuple[Unit, ...]:
     """The units that add most, in either direction."""
     every = [(value, i, d) for i, some in enumerate(adds) for d, value in enumerate(some.tolist())]
     chosen = sorted(every, key=lambda each: -abs(each[0]))[:count]
     found: list[Unit] = []
     for i, reading in enumerate(readings):
-        values = {
-            reading.units[d]: (value, exact, slopes[i][d].item()) for value, which, d in chosen if which == i
-        }
+        values = {reading.units[d]: (value, slopes[i][d].item()) for value, which, d in chosen if which == i}
         if values:
             found += _looked_into(reading.of_units(list(values)), values, paths)
     return tuple(sorted(found, key=lambda unit: -abs(unit.adds)))
 
 
-def _looked_into(
-    reading: Reading, values: dict[int, tuple[float, bool, float]], paths: int
-) -> Iterator[Unit]:
+def _looked_into(reading: Reading, values: dict[int, tuple[float, float]], paths: int) -> Iterator[Unit]:
     direction = "backward" if reading.backward else "forward"
     for unit, seen in zip(k_best(reading, paths), phrases(reading, paths), strict=True):
         ring = get_semiring(unit.semiring)

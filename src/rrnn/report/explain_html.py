@@ -68,14 +68,13 @@ def inside(e: Explanation, heading: int = 3) -> str:
     """What the automata of the first layer have to say: paths by words, units. Headings are of that level."""
     parts = []
     if all(word.adds is not None for word in e.words):
-        kind = "exact" if e.exact else "first-order"
         rest = (
             f" First order leaves {signed(e.unexplained)} unexplained."
             if not e.exact and e.unexplained is not None
             else ""
         )
         parts += [
-            f"<h{heading}>Added by paths that enter at the word ({kind})</h{heading}>",
+            f"<h{heading}>Added by paths that enter at the word ({e.kind})</h{heading}>",
             _sides(e),
             words_line(e, [word.adds or 0.0 for word in e.words]),
             f'<p class="note">Margin with all scores at zero: {signed(e.base or 0.0)}.{rest}</p>',
@@ -83,7 +82,7 @@ def inside(e: Explanation, heading: int = 3) -> str:
     if e.units:
         parts += [
             f"<h{heading}>The strongest units of the first layer</h{heading}>",
-            _units(e.units, e.target),
+            _units(e),
         ]
     if e.note:
         parts.append(f'<p class="note">{escape(e.note)}</p>')
@@ -122,20 +121,20 @@ def signed(value: float, digits: int = 3) -> str:
     return text if text.strip("+−0.") else text[1:]  # zero, after rounding, has no sign
 
 
-def _units(units: Sequence[Unit], target: str) -> str:
+def _units(e: Explanation) -> str:
     rows = "\n".join(
         f"<tr><td>{unit.unit}{' ←' if unit.direction == 'backward' else ''} ({escape(unit.cell)})</td>"
         f'<td class="number">{signed(unit.adds)}</td><td class="number">{signed(unit.score)}</td>'
-        f"<td>{'for' if unit.slope > 0 else 'against'} {escape(target)}</td>"
+        f"<td>{'for' if unit.slope > 0 else 'against'} {escape(e.target)}</td>"
         f'<td class="paths">{_list([(p.text, p.weight) for p in unit.phrases])}</td>'
         f'<td class="paths">{_list([(p.text, p.weight) for p in unit.paths])}{_covered(unit)}</td></tr>'
-        for unit in units
+        for unit in e.units
     )
     head = "".join(
         f'<th scope="col"{mark}>{name}</th>'
         for name, mark in (
             ("unit", ""),
-            (f"adds ({'exact' if all(unit.exact for unit in units) else 'first-order'})", ' class="number"'),
+            (f"adds ({e.kind})", ' class="number"'),
             ("score", ' class="number"'),
             ("high scores speak", ""),
             ("finds", ""),

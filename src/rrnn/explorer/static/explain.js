@@ -43,12 +43,12 @@ export async function explain() {
 
   function showWords() {
     const by = $("words-by").querySelector(":checked").value;
-    const values = found.words.map((word) => word[by] ?? 0), none = found.words.every((word) => word[by] === null);
+    const values = found.words.map((word) => word[by]); // null where scores are no sums
     const largest = Math.max(...values.map(Math.abs), 1e-9);
     $("words").replaceChildren(...found.words.map(({ token, known }, i) => {
       const kind = `${values[i] < 0 ? "minus" : ""} ${known ? "" : "unknown"}`.trim();
       const word = element("li", { class: kind }, token,
-        element("small", {}, `${none ? "–" : worth(values[i])}${known ? "" : " unknown"}`));
+        element("small", {}, `${values[i] === null ? "–" : worth(values[i])}${known ? "" : " unknown"}`));
       word.style.setProperty("--part", Math.abs(values[i]) / largest);
       return word;
     }));
@@ -60,7 +60,7 @@ export async function explain() {
     pressed = drawn = null;
     $("units").replaceChildren(...found.units.map((unit) => element("li", {},
       element("h3", {}, element("span", {}, `Unit ${unit.unit}${unit.direction === "backward" ? ", from the end" : ""}`),
-        element("span", { class: "note" }, `adds ${number(unit.adds)} (${unit.exact ? "exact" : "first-order"}), score ${number(unit.score ?? "±∞")}`)),
+        element("span", { class: "note" }, `adds ${number(unit.adds)} (${found.exact ? "exact" : "first-order"}), score ${number(unit.score ?? "±∞")}`)),
       element("ol", { class: "paths" }, ...unit.paths.map((path) => element("li", {}, pathButton(unit, path)))),
       unit.covered === null ? null : element("p", { class: "note" }, `${percent(unit.covered)} of Σ|paths|`))));
     $("units").querySelector("button")?.click();
