@@ -67,13 +67,7 @@ def b_max_plus_scaled() -> Cell:
 
     Shut, it makes an output 0; added as a logarithm, it makes it −1, and language models train far worse with that.
     """
-    return (
-        Cell("B_max_plus_scaled", semiring="max-plus")
-        .initial("q0").loop("q0", one)
-        .arc("q0", "q1", linear("u")).loop("q1", log_sigmoid(linear("f", bias=True)))
-        .final("q1")
-        .output(output(gate=True))
-    )  # fmt: skip
+    return b_max_plus().renamed("B_max_plus_scaled").output(output(gate=True))
 
 
 def c(gate: bool = False) -> Cell:
