@@ -29,6 +29,7 @@ from rrnn.tasks.data.corpus import load_corpus
 from rrnn.tasks.lm.config import FACTS, LMConfig, preset
 from rrnn.tasks.lm.table import PAPER, M, PaperRow
 from rrnn.tasks.lm.train import RESULT, train
+from rrnn.tasks.lm.trained import lm_run
 
 KEPT = ("config.json", "metrics.jsonl", RESULT)
 ROWS = {
@@ -55,9 +56,8 @@ def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]
     """Train in a hidden folder; what is kept arrives whole, or not at all."""
     scratch = folder.with_name("." + folder.name)
     run, kept = scratch / "run", scratch / "kept"
-    earlier = sum(
-        json.loads(line)["seconds"] for line in lines_of(run / "metrics.jsonl")
-    )  # without evaluations
+    begun = lm_run(run).records() if (run / "config.json").exists() else []
+    earlier = sum(record["seconds"] for record in begun)  # without evaluations
     began = time.monotonic()
     train(config, run, resume=True, test=test)
     kept.mkdir(exist_ok=True)
@@ -71,10 +71,6 @@ def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]
     kept.rename(folder)
     shutil.rmtree(scratch)
     return found
-
-
-def lines_of(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 def table(folder: Path) -> list[dict[str, Any]]:

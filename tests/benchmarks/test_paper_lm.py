@@ -54,11 +54,12 @@ def test_a_killed_row_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         and not (tmp_path / "F-10m-seed-0").exists()
     )
     assert not paper_lm.table(tmp_path)  # nor does the table see it
+    with (left / "metrics.jsonl").open("a") as file:
+        file.write('{"epoch": 3, "se')  # killed while it wrote
     again = paper_lm.run_row(tmp_path / "F-10m-seed-0", config)
     assert (again["test_ppl"], again["best_epoch"]) == (whole["test_ppl"], whole["best_epoch"])
-    trained = [
-        json.loads(line)["seconds"] for line in paper_lm.lines_of(tmp_path / "F-10m-seed-0" / "metrics.jsonl")
-    ]
+    lines = (tmp_path / "F-10m-seed-0" / "metrics.jsonl").read_text().splitlines()
+    trained = [json.loads(line)["seconds"] for line in lines]
     assert again["seconds"] > round(sum(trained), 1) and not (tmp_path / ".F-10m-seed-0").exists()
 
 
