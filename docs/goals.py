@@ -149,15 +149,14 @@ def _search_speed() -> Iterator[Goal]:
 
 
 def _ptb() -> Iterator[Goal]:
+    runs = rows("lm-ptb/table") if results("lm-ptb/table") else []
     for (model, layers), goal in PTB.items():
-        runs = rows("lm-ptb/table") if results("lm-ptb/table") else []
         ours = [r for r in runs if plain(r["model"]) == model and r["layers"] == layers and r.get("test_ppl")]
         for label in sorted({r["label"] for r in ours}):
             found = [r["test_ppl"] for r in ours if r["label"] == label]
             of = f"mean of {len(found)} seeds" if len(found) > 1 else "one seed"
-            what = (
-                f"Penn Treebank, test perplexity: {model}, {layers} layers, {label or 'as the paper'}, {of}"
-            )
+            how = f"{layers} layers, {label or 'as the paper'}, {of}"
+            what = f"Penn Treebank, test perplexity: {model}, {how}"
             yield Goal(what, goal, sum(found) / len(found), "", at_most=True)
 
 

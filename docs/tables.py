@@ -222,13 +222,18 @@ def number(value: float | None, digits: int = 1) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
+def titled(r: Row) -> str:
+    """A row's model, and what its protocol is called where it is not the paper's."""
+    return f"{r['model']}, {r['label']}" if r.get("label") else r["model"]
+
+
 @named
 def lm_ptb() -> str:
     if results("lm-ptb/table") is None:
         return NOTHING
     body = (
         (
-            f"{r['model']}, {r['label']}" if r.get("label") else r["model"],
+            titled(r),
             r["layers"],
             f"{r['params'] / 1e6:.1f}M",
             r.get("seed", ""),
@@ -296,7 +301,7 @@ def classification() -> str:
     body = (
         (
             r["dataset"],
-            f"{r['model']}, {r['label']}" if r.get("label") else r["model"],
+            titled(r),
             f"{number(r['mean'])} ± {number(r['std'])}",
             r["seeds"],
             r.get("trials", ""),
@@ -379,7 +384,7 @@ def by_model(file: str) -> dict[str, list[dict[str, Any]]]:
     """The rows of each model and label, in the order of the table."""
     found: dict[str, list[dict[str, Any]]] = {}
     for r in rows(file):
-        found.setdefault(f"{r['model']}, {r['label']}", []).append(r)
+        found.setdefault(titled(r), []).append(r)
     return found
 
 
