@@ -14,14 +14,15 @@ more than the seed. The paper does not say how texts become words: here with the
 authors' code every word without a vector has a random one.
 
 MODEL-DATA[+LABEL].jsonl holds a line for the options they share, then one for each training, appended when it ends.
-What is there is not run again, so a long table is filled bit by bit, and whoever kills it loses the running trainings
-alone. --minutes begins no training after so many. A setting whose loss becomes NaN is recorded as tried; a training
-that fails otherwise is told, and left to the next call.
+What is there is not run again, and a training that was killed goes on from its last checkpoint (in .ROW-…), so a long
+table is filled bit by bit. --minutes begins no training after so many. A setting whose loss becomes NaN is
+recorded as tried; a training that fails otherwise is told, and left to the next call.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -35,7 +36,7 @@ from evidence import Evidence, value_of
 from paper_classify_table import show, write_table
 from results import meta
 
-from rrnn.errors import RRNNError, RunError
+from rrnn.errors import DivergedError, RRNNError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.ranges import PAPER as SPACE
@@ -44,6 +45,7 @@ from rrnn.tasks.classify.search import FREE
 from rrnn.tasks.classify.table import PAPER
 from rrnn.tasks.classify.train import pick_device, train
 from rrnn.tasks.classify.trained import cell_of
+from rrnn.tasks.runs import CONFIG, Run
 from rrnn.tasks.search_space import Setting, draw_setting
 from rrnn.tasks.search_workers import side_by_side
 
@@ -84,19 +86,29 @@ def data_of(config: ClassifyConfig) -> Prepared:
         return _prepared(config.replace(cell="F", seed=0))
 
 
-def run(deadline: float, job: Job) -> dict[str, Any] | None:
+def run(deadline: float, table: Path, job: Job) -> dict[str, Any] | None:
     """The line of a training; None: it is too late to begin."""
     if time.time() > deadline:
         return None
+    folder = table / "-".join(map(str, [f".{job.row}", *job.key.values()]))
+    line = run_in(folder, job)
+    shutil.rmtree(folder)
+    return line
+
+
+def run_in(folder: Path, job: Job) -> dict[str, Any]:
+    """Goes on with what is in the folder."""
     data = data_of(job.base)
     if job.kind != "final":
         data = replace(data, splits={name: split for name, split in data.splits.items() if name != "test"})
     about = job.key | ({"setting": dict(job.setting)} if job.kind == "setting" else {})
+    begun = Run.open(folder).records() if (folder / CONFIG).exists() else []
     try:
-        found = train(with_setting(job.base, dict(job.setting)), data=data)
-    except RunError as error:  # NaN
+        found = train(with_setting(job.base, dict(job.setting)), folder, resume=True, data=data)
+    except DivergedError as error:
         return about | {"error": str(error)}
     summary = asdict(found.summary)
+    summary["seconds"] = round(summary["seconds"] + sum(record["seconds"] for record in begun), 2)
     names = ("dev", "test", "best_epoch", "epochs", "parameters", "seconds")
     line = about | {name: summary[name] for name in names if summary[name] is not None}
     if job.kind == "final":
@@ -109,9 +121,14 @@ def device_name(config: ClassifyConfig) -> str:
     return torch.cuda.get_device_name() if on_gpu else "CPU"
 
 
-def run_all(jobs: Iterable[Job], rows: dict[str, Evidence], deadline: float, side: dict[str, int]) -> None:
+def run_all(
+    jobs: Iterable[Job],
+    rows: dict[str, Evidence],
+    one: Callable[[Job], dict[str, Any] | None],
+    side: dict[str, int],
+) -> None:
     left = [job for job in jobs if not rows[job.row].has(job.key)]
-    for job, answer in side_by_side(partial(run, deadline), left, **side) if left else ():
+    for job, answer in side_by_side(one, left, **side) if left else ():
         if isinstance(answer, Exception):
             print(f"{job.row} {job.key}: {type(answer).__name__}: {answer}", flush=True)
         elif answer is not None:
@@ -202,17 +219,17 @@ def fill(args: argparse.Namespace) -> None:
     """All settings of all rows, then the best again, then all final trainings: a device has something to do until the
     end of each."""
     pick_device(args.device)  # what is wrong with it is said here, not taken for a setting that failed
-    deadline = time.time() + 60 * args.minutes
+    one = partial(run, time.time() + 60 * args.minutes, args.folder)
     side = {"threads": args.threads, "processes": args.processes}
     bases, rows = dict[str, ClassifyConfig](), dict[str, Evidence]()
     for data in args.datasets:
         for model in args.models:
             name = row_name(model, data, args.label)
             bases[name], rows[name] = open_row(args, model, data)
-    run_all([job for name in rows for job in settings_of(args, name, bases[name])], rows, deadline, side)
+    run_all([job for name in rows for job in settings_of(args, name, bases[name])], rows, one, side)
     for jobs_of in (again_of, finals_of):
         jobs = [job for name in rows for job in jobs_of(args, name, bases[name], rows[name])]
-        run_all(jobs, rows, deadline, side)
+        run_all(jobs, rows, one, side)
 
 
 def main() -> None:

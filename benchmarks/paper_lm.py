@@ -74,8 +74,9 @@ def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]
 
 
 def table(folder: Path) -> list[dict[str, Any]]:
+    """What is there, in the paper's order."""
     rows = []
-    for place in sorted(folder.glob("[!.]*-seed-*")):
+    for place in folder.glob("[!.]*-seed-*"):
         name, seed = place.name.rsplit("-seed-", 1)
         config, found = (
             json.loads((place / file).read_text(encoding="utf-8")) for file in ("config.json", RESULT)
@@ -99,7 +100,10 @@ def table(folder: Path) -> list[dict[str, Any]]:
                 "paper_test": paper.test,
             }
         )
-    return rows
+    order = list(ROWS)
+    return sorted(
+        rows, key=lambda row: (order.index(row["run"].partition("+")[0]), row["label"], row["seed"])
+    )
 
 
 def show(rows: list[dict[str, Any]]) -> None:

@@ -13,8 +13,8 @@ python="${PYTHON:-python3}"
 export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 deadline=$((SECONDS + minutes * 60))
 
-# What docs/reproduce.md calls "averaged". C needs a larger start, max-plus open gates at first, B less dropout. For an LSTM a
-# dev set is slow to read as one stream.
+# What docs/reproduce.md calls "averaged". C needs a larger start, max-plus open gates at first, B less dropout, F at 24M a
+# higher rate. For an LSTM a dev set is slow to read as one stream.
 averaged=(precision=bf16 'emas=[0.9995,0.9999,0.99997]' weight_decay=4e-5 kept_units=250 between_dropout=0 shift=true
     lr_decay_from=1000)
 label=averaged
@@ -33,7 +33,7 @@ lm)
     lm B-24m 0 kept_units=300 average_every=5
     lm C-10m 0 rnn_gain=4
     lm C-24m 0 rnn_gain=6 average_every=5
-    lm F-24m 0
+    lm F-24m 0 lr=1 average_every=5
     lm B-max-plus-10m 0 kept_units=300 output_bias=4 lr=0.5 average_every=5
     for size in 10m 24m; do # with the authors' gate
         label=averaged-scaled lm B-max-plus-$size 0 cell=B-max-plus-scaled kept_units=300 lr=0.5 average_every=5

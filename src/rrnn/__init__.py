@@ -22,6 +22,7 @@ _EXPORTS: dict[str, str] = {
     "CellError": "errors",
     "concatenate": "automata",
     "DataError": "errors",
+    "DivergedError": "errors",
     "EPSILON": "wfsa",
     "equations": "ir.equations",
     "Equivalence": "wfsa",
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from rrnn.errors import BackendError as BackendError
     from rrnn.errors import CellError as CellError
     from rrnn.errors import DataError as DataError
+    from rrnn.errors import DivergedError as DivergedError
     from rrnn.errors import FormatError as FormatError
     from rrnn.errors import ProgramError as ProgramError
     from rrnn.errors import RRNNError as RRNNError

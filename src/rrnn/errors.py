@@ -47,4 +47,8 @@ class DataError(RRNNError, ValueError):
 
 
 class RunError(RRNNError, RuntimeError):
-    """A training that cannot start, go on or be read back: its folder, its configuration, its checkpoints, its loss."""
+    """A training that cannot start, go on or be read back: its folder, its configuration, its checkpoints."""
+
+
+class DivergedError(RunError):
+    """A training whose loss is no number any more."""

@@ -32,11 +32,11 @@ def fill(monkeypatch: pytest.MonkeyPatch) -> Fill:
     def run(folder: Path, *more: str, changes: list[str] = TINY, interrupt: int | None = None) -> list[Any]:
         trained: list[Any] = []
 
-        def counting(config: Any, *, data: Any) -> Any:
+        def counting(config: Any, folder: Path, *, resume: bool, data: Any) -> Any:
             if len(trained) == interrupt:
                 raise KeyboardInterrupt
             trained.append((config, "test" in data.splits))
-            return train(config, data=data)
+            return train(config, folder, resume=resume, data=data)
 
         monkeypatch.setattr(paper_classify, "train", counting)
         monkeypatch.setattr(sys, "argv", ["x", str(folder), *OPTIONS, "--set", *changes, *more])
@@ -168,6 +168,37 @@ def test_goes_on_where_it_was_killed(tmp_path: Path, fill: Fill) -> None:
         assert timeless(lines(cut, model)) == timeless(lines(whole, model))
 
 
+def test_a_training_goes_on_from_its_checkpoint(
+    tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes, options = [*TINY, "checkpoint_seconds=0"], ("--models", "F", "--settings", "1", "--splits", "1")
+    fill(tmp_path / "whole", *options, changes=changes)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    cut = tmp_path / "cut"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("rrnn.tasks.classify.train._summarise", killed)
+        fill(cut, *options, changes=changes)
+    (metrics,) = cut.glob(".F-synthetic-not-good+tiny-setting-0/metrics.jsonl")
+    records = [json.loads(line) | {"seconds": 1000} for line in metrics.read_text().splitlines()]
+    metrics.write_text("".join(json.dumps(record) + "\n" for record in records))
+    fill(cut, *options, changes=changes)
+    assert timeless(lines(cut, "F")) == timeless(lines(tmp_path / "whole", "F"))
+    assert lines(cut, "F")[1]["seconds"] > 1000 * len(records) == 2000  # what was trained before counts
+    assert not list(cut.glob(".*"))
+
+
+def test_a_training_that_cannot_run_is_not_a_setting_that_was_tried(
+    tmp_path: Path, fill: Fill, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".F-synthetic-not-good+tiny-setting-0").mkdir()
+    (tmp_path / ".F-synthetic-not-good+tiny-setting-0" / "config.json").write_text('{"another": "run"}')
+    fill(tmp_path, "--models", "F", "--settings", "1")
+    assert "RunError" in capsys.readouterr().out and len(lines(tmp_path, "F")) == 1
+
+
 def test_begins_nothing_late_and_no_final_before_all_settings(
     tmp_path: Path, fill: Fill, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,16 +217,17 @@ def test_a_setting_that_diverges_counts_as_tried(
 ) -> None:
     import paper_classify
 
-    from rrnn.errors import RunError
+    from rrnn.errors import DivergedError
 
     train = paper_classify.train
     trained: list[Any] = []
 
-    def diverging(config: Any, *, data: Any) -> Any:
+    def diverging(config: Any, folder: Path, **options: Any) -> Any:
         trained.append(config)
+        found = train(config, folder, **options)
         if len(trained) == 2:
-            raise RunError("the training loss became nan in epoch 1")
-        return train(config, data=data)
+            raise DivergedError("the training loss became nan in epoch 1")
+        return found
 
     monkeypatch.setattr(paper_classify, "train", diverging)
     command = ["x", str(tmp_path), *OPTIONS, "--models", "F", "--splits", "1", "--set", *TINY]

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
-from rrnn.errors import RunError
+from rrnn.errors import DivergedError, RunError
 from rrnn.tasks.parallel import ALONE, Group
 from rrnn.tasks.runs import Run
 
@@ -255,7 +255,7 @@ class _Meter:
 def _check_finite(value: float, what: str, epoch: int, meter: _Meter) -> None:
     if not math.isfinite(value):
         rate = f" (it is {meter.extra['lr']:g})" if "lr" in meter.extra else ""
-        raise RunError(
+        raise DivergedError(
             f"{what} became {value} in epoch {epoch}, so the training stops; the checkpoints are from before. Try a "
             f"smaller learning rate{rate}, stronger clipping of gradients, precision fp32 if it was not, another seed; "
             "and look for extreme numbers in vectors or a cell whose state can grow without bound."
