@@ -25,9 +25,10 @@ import argparse
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -121,22 +122,6 @@ def device_name(config: ClassifyConfig) -> str:
     return torch.cuda.get_device_name() if on_gpu else "CPU"
 
 
-def run_all(
-    jobs: Iterable[Job],
-    rows: dict[str, Evidence],
-    one: Callable[[Job], dict[str, Any] | None],
-    side: dict[str, int],
-) -> None:
-    left = [job for job in jobs if not rows[job.row].has(job.key)]
-    for job, answer in side_by_side(one, left, **side) if left else ():
-        if isinstance(answer, Exception):
-            print(f"{job.row} {job.key}: {type(answer).__name__}: {answer}", flush=True)
-        elif answer is not None:
-            rows[job.row].append(answer)
-            told = {key: answer.get(key) for key in ("dev", "test", "epochs", "seconds", "error")}
-            print(job.row, *(f"{k}={v}" for k, v in (job.key | told).items() if v is not None), flush=True)
-
-
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
@@ -215,21 +200,36 @@ def finals_of(args: argparse.Namespace, row: str, base: ClassifyConfig, evidence
     ]
 
 
+def jobs_of(args: argparse.Namespace, row: str, base: ClassifyConfig, evidence: Evidence) -> list[Job]:
+    """Of all stages that what is there allows."""
+    later = (stage(args, row, base, evidence) for stage in (again_of, finals_of))
+    return [*settings_of(args, row, base), *chain.from_iterable(later)]
+
+
 def fill(args: argparse.Namespace) -> None:
-    """All settings of all rows, then the best again, then all final trainings: a device has something to do until the
-    end of each."""
+    """All settings of all rows; a row's best again as soon as its settings are there, then its final trainings."""
     pick_device(args.device)  # what is wrong with it is said here, not taken for a setting that failed
-    one = partial(run, time.time() + 60 * args.minutes, args.folder)
-    side = {"threads": args.threads, "processes": args.processes}
-    bases, rows = dict[str, ClassifyConfig](), dict[str, Evidence]()
+    bases, rows, begun = dict[str, ClassifyConfig](), dict[str, Evidence](), set[Job]()
     for data in args.datasets:
         for model in args.models:
             name = row_name(model, data, args.label)
             bases[name], rows[name] = open_row(args, model, data)
-    run_all([job for name in rows for job in settings_of(args, name, bases[name])], rows, one, side)
-    for jobs_of in (again_of, finals_of):
-        jobs = [job for name in rows for job in jobs_of(args, name, bases[name], rows[name])]
-        run_all(jobs, rows, one, side)
+
+    def ready() -> list[Job]:
+        """What can begin and has not."""
+        jobs = [job for name, row in rows.items() for job in jobs_of(args, name, bases[name], row)]
+        new = [job for job in jobs if job not in begun and not rows[job.row].has(job.key)]
+        begun.update(new)
+        return new
+
+    one = partial(run, time.time() + 60 * args.minutes, args.folder)
+    for job, answer in side_by_side(one, ready(), then=ready, threads=args.threads, processes=args.processes):
+        if isinstance(answer, Exception):
+            print(f"{job.row} {job.key}: {type(answer).__name__}: {answer}", flush=True)
+        elif answer is not None:
+            rows[job.row].append(answer)
+            told = {key: answer.get(key) for key in ("dev", "test", "epochs", "seconds", "error")}
+            print(job.row, *(f"{k}={v}" for k, v in (job.key | told).items() if v is not None), flush=True)
 
 
 def main() -> None:

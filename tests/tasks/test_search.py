@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from search_objectives import SPACE, Hanging, failing, moody, plain
 from rrnn.errors import RunError
 from rrnn.tasks.search import Plan, counted, leave_out_the_dead, open_study, work
 from rrnn.tasks.search_run import Standing, search
-from rrnn.tasks.search_space import Real, Whole, draw_setting
+from rrnn.tasks.search_space import Real, Setting, Whole, draw_setting
 from rrnn.tasks.search_workers import one_cpu_thread, side_by_side
 
 
@@ -132,7 +133,41 @@ def test_what_cannot_be_searched(tmp_path: Path) -> None:
         open_study(Plan("nosuch://x", "s", SPACE))
 
 
-def test_a_damaged_journal_is_named_and_can_be_mended(tmp_path: Path) -> None:
+def test_a_worker_that_was_given_up_finds_its_trial_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = plan(tmp_path, trials=1)
+
+    def silent(setting: Setting) -> tuple[float, dict[str, Any]]:
+        with monkeypatch.context() as patch:
+            patch.setattr("rrnn.tasks.search._is_alive", lambda _: False)
+            leave_out_the_dead(open_study(where))
+        return plain(setting)
+
+    objectives = iter([silent, plain])
+    work(where, lambda setting: next(objectives)(setting))
+    assert [trial.state.name for trial in open_study(where).get_trials()] == ["FAIL", "COMPLETE"]
+
+
+def test_two_give_up_a_trial_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rrnn.tasks.search.STALE_SECONDS", 0.0)
+    study = open_study(plan(tmp_path))
+    study.ask().set_user_attr("owner", ("elsewhere", 1))
+    storage: Any = study._storage
+    write = storage.set_trial_state_values
+
+    def second(number: int, *arguments: Any, **options: Any) -> None:
+        write(number, *arguments, **options)  # the other, between this one's look and its writing
+        write(number, *arguments, **options)
+
+    monkeypatch.setattr(storage, "set_trial_state_values", second)
+    leave_out_the_dead(study)
+    assert counted(study.get_trials()) == []
+
+
+def test_a_damaged_journal_is_named_and_can_be_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     where = plan(tmp_path, trials=2)
     best = search(where, plain)
     journal = Path(where.storage)
@@ -144,6 +179,7 @@ def test_a_damaged_journal_is_named_and_can_be_mended(tmp_path: Path) -> None:
             open_study(where)
     lines = whole.splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:-2]))  # as told: the last trial's end is lost, and comes again
+    monkeypatch.setattr("rrnn.tasks.search.STALE_SECONDS", 1.0)
     assert search(where, plain).value == best.value
 
 
@@ -223,3 +259,26 @@ def test_one_cpu_thread_until_the_last_is_done() -> None:
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_comes_of_an_answer_begins_at_once(threads: int) -> None:
+    """Not when all others are done: 9 waits until the last of what 0 leads to is there."""
+    last, found = threading.Event(), list[int]()
+
+    def work(number: int) -> int:
+        if number == 9 and threads > 1:
+            assert last.wait(60)
+        if number == 5:
+            raise ValueError("five")
+        return number
+
+    def then() -> list[int]:
+        return [found[-1] + 1] if found[-1] < 5 else []
+
+    for number, answer in side_by_side(work, [0, 9], then=then, threads=threads):
+        assert isinstance(answer, ValueError) if number == 5 else answer == number
+        found.append(number)
+        if number == 5:
+            last.set()
+    assert sorted(found) == [0, 1, 2, 3, 4, 5, 9] and (threads == 1 or found[-1] == 9)

@@ -13,6 +13,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -178,11 +179,15 @@ def _is_alive(trial: optuna.trial.FrozenTrial) -> bool:
 
 
 def _leave_out(study: optuna.Study, trial: Any, why: str, state: Any) -> None:
-    try:
+    with unless_finished():
         study._storage.set_trial_user_attr(trial._trial_id, _LEFT_OUT, why)
-    except RuntimeError:  # it has been finished meanwhile, by its worker or by another who looked
-        return
-    study.tell(trial.number, state=state, skip_if_finished=True)
+        study.tell(trial.number, state=state, skip_if_finished=True)
+
+
+def unless_finished() -> AbstractContextManager[None]:
+    """For what is said of a trial that others may finish at any moment: its worker, or whoever takes that for dead.
+    (tell's skip_if_finished looks first and writes then.)"""
+    return suppress(RuntimeError)
 
 
 # ---- a worker --------------------------------------------------------------------------------------------------------
@@ -237,12 +242,14 @@ def _run(study: optuna.Study, trial: optuna.Trial, plan: Plan, objective: Object
         if not math.isfinite(value):
             raise RunError(f"the trial's value is {value}")
     except Exception as error:  # whatever it is: the study goes on
-        trial.set_user_attr(_ERROR, f"{type(error).__name__}: {error}"[:1000])
-        study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+        with unless_finished():
+            trial.set_user_attr(_ERROR, f"{type(error).__name__}: {error}"[:1000])
+            study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
         return
-    for key, note in notes.items():
-        trial.set_user_attr(key, note)
-    study.tell(trial, value, skip_if_finished=True)
+    with unless_finished():
+        for key, note in notes.items():
+            trial.set_user_attr(key, note)
+        study.tell(trial, value, skip_if_finished=True)
 
 
 class _Beating:
@@ -254,7 +261,8 @@ class _Beating:
 
     def _beat(self) -> None:
         while not self.done.wait(BEAT_SECONDS):
-            self.trial.set_user_attr(_BEAT, time.time())
+            with unless_finished():
+                self.trial.set_user_attr(_BEAT, time.time())
 
     def __enter__(self) -> None:
         self.thread.start()

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import TypeVar
@@ -18,21 +18,29 @@ Answer = TypeVar("Answer")
 
 
 def side_by_side(
-    function: Callable[[Item], Answer], items: Iterable[Item], *, processes: int = 1, threads: int = 1
+    function: Callable[[Item], Answer],
+    items: Iterable[Item],
+    *,
+    then: Callable[[], Iterable[Item]] = tuple,
+    processes: int = 1,
+    threads: int = 1,
 ) -> Iterator[tuple[Item, Answer | Exception]]:
-    """(item, what the function made of it, or the error) as they come. In processes, `function` and items are
-    pickled, and each process uses one CPU thread."""
+    """(item, what the function made of it, or the error) as they come. `then` is asked after each for further items. In
+    processes, `function` and items are pickled, and each process uses one CPU thread."""
     if processes > 1 and threads > 1:
         raise RunError("trainings run side by side in processes or in threads; got both")
     with _pool(processes, threads) as pool:
-        futures = {pool.submit(function, item): item for item in items}
-        for future in as_completed(futures):
-            error = future.exception()
-            if isinstance(error, BrokenProcessPool):
-                raise RunError("a worker process was killed; what it had not finished is lost") from error
-            if error is not None and not isinstance(error, Exception):
-                raise error
-            yield futures[future], error if error is not None else future.result()
+        running = {pool.submit(function, item): item for item in items}
+        while running:
+            done, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in [each for each in running if each in done]:  # in their order
+                error = future.exception()
+                if isinstance(error, BrokenProcessPool):
+                    raise RunError("a worker process was killed; what it had not finished is lost") from error
+                if error is not None and not isinstance(error, Exception):
+                    raise error
+                yield running.pop(future), error if error is not None else future.result()
+                running |= {pool.submit(function, item): item for item in then()}
 
 
 def _pool(processes: int, threads: int) -> Executor:

@@ -143,8 +143,8 @@ def _final(
     left = [seed for seed in range(seeds) if not (job.run_folder(seed) / RESULT).exists()]
     done = [seed for seed in range(seeds) if seed not in left]
     count = max(1, min(workers, len(left)))
-    side = {"threads": count} if threads else {"processes": count}
-    answers = chain(((seed, job(seed)) for seed in done), side_by_side(job, left, **side) if left else ())
+    side = side_by_side(job, left, threads=count if threads else 1, processes=1 if threads else count)
+    answers = chain(((seed, job(seed)) for seed in done), side)
     for seed, answer in answers:
         if isinstance(answer, Exception):
             raise answer
