@@ -31,12 +31,13 @@ class Evidence:
             raise RunError(f"{path} is damaged: {error}. Cut it before the broken line") from None
 
     @classmethod
-    def open(cls, path: Path, head: Line, facts: Line) -> Evidence:
-        """To add to it. A file whose head says otherwise is of other trainings."""
+    def open(cls, path: Path, head: Line, facts: Line, defaults: Line | None = None) -> Evidence:
+        """To add to it. A file whose head says otherwise is of other trainings; `defaults`, as nested as it, are of
+        options that may be younger than the file."""
         head = json.loads(json.dumps(head))
         found = cls.read(path) if path.exists() else cls(path, [])
         if found.lines:
-            found._check_head(head)
+            found._check_head(head, defaults or {})
             with path.open("r+b") as file:  # so that what is appended begins a line of its own
                 file.truncate(path.read_bytes().rfind(b"\n") + 1)
         else:
@@ -44,12 +45,13 @@ class Evidence:
             found.append(head | facts)
         return found
 
-    def _check_head(self, head: Line) -> None:
-        was = {key: self.head.get(key) for key in head}
-        flat = [_flat(one) for one in (was, head)]
-        keys = [key for key in {**flat[0], **flat[1]} if flat[0].get(key) != flat[1].get(key)]
+    def _check_head(self, head: Line, defaults: Line) -> None:
+        now = _flat(head)
+        known = {key: value for key, value in _flat(defaults).items() if key in now}
+        was = known | _flat({key: self.head.get(key) for key in head})
+        keys = [key for key in {**was, **now} if was.get(key) != now.get(key)]
         if keys:
-            changes = ", ".join(f"{key} {flat[0].get(key)!r}, not {flat[1].get(key)!r}" for key in keys)
+            changes = ", ".join(f"{key} {was.get(key)!r}, not {now.get(key)!r}" for key in keys)
             raise RunError(
                 f"{self.path} was begun with other options: {changes}. Give this variant a --label of its own, or "
                 "move the file away"

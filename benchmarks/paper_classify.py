@@ -155,7 +155,8 @@ def open_row(args: argparse.Namespace, model: str, data: str) -> tuple[ClassifyC
     head |= {"pinned": pinned, "config": shared}
     width = None if prepared.vectors is None else prepared.vectors.shape[1]
     facts = {"vector_width": width, "about": prepared.about, "meta": meta()}
-    return base, Evidence.open(args.folder / f"{row_name(model, data, args.label)}.jsonl", head, facts)
+    path = args.folder / f"{row_name(model, data, args.label)}.jsonl"
+    return base, Evidence.open(path, head, facts, {"config": ClassifyConfig.defaults()})
 
 
 def settings_of(args: argparse.Namespace, row: str, base: ClassifyConfig) -> list[Job]:

@@ -199,6 +199,19 @@ def test_a_training_that_cannot_run_is_not_a_setting_that_was_tried(
     assert "RunError" in capsys.readouterr().out and len(lines(tmp_path, "F")) == 1
 
 
+def test_a_file_may_be_older_than_an_option(tmp_path: Path, fill: Fill) -> None:
+    options = ("--models", "F", "--settings", "1", "--splits", "1")
+    fill(tmp_path, *options)
+    path = tmp_path / "F-synthetic-not-good+tiny.jsonl"
+    head, *rest = path.read_text(encoding="utf-8").splitlines()
+    old = json.loads(head)
+    assert old["config"].pop("word_dropout") == 0.0
+    path.write_text("\n".join([json.dumps(old), *rest]) + "\n", encoding="utf-8")
+    assert not fill(tmp_path, *options)
+    with pytest.raises(SystemExit, match=r"other options: config\.word_dropout 0\.0, not 0\.1"):
+        fill(tmp_path, *options, changes=[*TINY, "word_dropout=0.1"])
+
+
 def test_begins_nothing_late_and_no_final_before_all_settings(
     tmp_path: Path, fill: Fill, capsys: pytest.CaptureFixture[str]
 ) -> None:

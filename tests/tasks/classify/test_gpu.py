@@ -22,7 +22,9 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize("vectors", [True, False])
 def test_graphs_equal_eager_steps(cell: str, vectors: bool) -> None:
     """Dropout included: a graph draws the random numbers that the steps would have drawn."""
-    config = tiny_config(cell=cell, device="cuda", epochs=4, recurrent_dropout=0.3, embedding_dropout=0.3)
+    config = tiny_config(
+        cell=cell, device="cuda", epochs=4, recurrent_dropout=0.3, embedding_dropout=0.3, word_dropout=0.1
+    )
     config = config.replace(average=0.9 if vectors else 0.0)
     tasks = [ClassifyTask(tiny(config, vectors=vectors), device="cuda", capture=c) for c in (True, False)]
     histories = [fit(task, epochs=4).history for task in tasks]

@@ -60,9 +60,20 @@ def test_variational_masks_are_the_same_at_all_steps() -> None:
     assert (x[0, 0] != x[0, 1]).any()  # a mask for each text
 
 
-@pytest.mark.parametrize("kind", ["embedding", "vertical", "recurrent"])
+def test_words_are_dropped_whole() -> None:
+    net = model(word_dropout=0.5, recurrent_dropout=0.0, embedding_dropout=0.0, vertical_dropout=0.0).train()
+    net.embedding.data.fill_(1.0)
+    seen: list[torch.Tensor] = []
+    net.layers[0].register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    net(*padded([[2, 2, 2, 2, 2, 2, 2, 2]] * 4, steps=8))
+    (x,) = seen
+    assert ((x == 0) | (x == 2)).all() and (x == x[:, :, :1]).all()
+    assert (x[:, :, 0] != x[:1, :, 0]).any() and (x[:, :, 0] != x[:, :1, 0]).any()  # a mask for each place
+
+
+@pytest.mark.parametrize("kind", ["word", "embedding", "vertical", "recurrent"])
 def test_each_dropout_acts_in_training_alone(kind: str) -> None:
-    off = {f"{name}_dropout": 0.0 for name in ("embedding", "vertical", "recurrent")}
+    off = {f"{name}_dropout": 0.0 for name in ("word", "embedding", "vertical", "recurrent")}
     net = model(**off | {f"{kind}_dropout": 0.5})
     batch = padded(TEXTS)
     net.train()

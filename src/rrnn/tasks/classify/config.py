@@ -72,6 +72,7 @@ class ClassifyConfig(Config):
         "mlp", "two layers with a tanh between, or one matrix straight on the units' outputs"
     )
 
+    word_dropout: float = option(0.0, "of whole words, each wherever it stands", low=0, high=0.95)
     embedding_dropout: float = option(0.1, "of the numbers of each word", low=0, high=0.95)
     recurrent_dropout: float = option(
         0.1, "variational: of layers' inputs, one mask for all steps of a text", low=0, high=0.95

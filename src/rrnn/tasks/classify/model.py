@@ -88,6 +88,8 @@ class TextClassifier(nn.Module):
         """(T, B, H) of the last layer. `mask` (T, B), where there is text, is for layers of two directions."""
         c, drops = self.config, Drops(self.generator)
         x = F.embedding(ids, self.embedding)
+        if self.training and c.word_dropout:
+            x = x * drops(x.new_ones(ids.shape), c.word_dropout).unsqueeze(-1)
         # Padding comes last: what reads from left to right has seen no padding where there is text.
         padding = {"mask": mask} if c.bidirectional else {}
         for depth, layer in enumerate(self.layers):
