@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rrnn.errors import RunError
+from rrnn.tasks.runs import CONFIG, Run
 
 Line = dict[str, Any]
 
@@ -66,6 +68,17 @@ class Evidence:
             file.write(json.dumps(line, separators=(",", ":"), ensure_ascii=False).encode() + b"\n")
         self.lines.append(line)
 
+    def take(self, key: Line, answer: Line | Exception | None) -> None:
+        """What came of a training: its line, an error, or nothing, where it was too late to begin."""
+        if isinstance(answer, Exception):
+            print(f"{self.path.stem} {key}: {type(answer).__name__}: {answer}", flush=True)
+        elif answer is not None:
+            self.append(answer)
+            told = {
+                name: answer.get(name) for name in ("dev", "test", "held_out", "epochs", "seconds", "error")
+            }
+            print(self.path.stem, *(f"{k}={v}" for k, v in (key | told).items() if v is not None), flush=True)
+
     def has(self, key: Line) -> bool:
         return any(key.items() <= {k: line.get(k) for k in key}.items() for line in self.lines)
 
@@ -105,8 +118,19 @@ def _flat(line: Line) -> Line:
     return {key: value for key, value in line.items() if not isinstance(value, dict)} | nested
 
 
-def value_of(text: str) -> Any:
-    """Of KEY=VALUE: JSON, or else the text itself; lists become tuples, as in configurations."""
+def seconds_before(folder: Path) -> float:
+    """Which the run in the folder trained before it was killed, without evaluations; 0 where there is none."""
+    records = Run.open(folder).records() if (folder / CONFIG).exists() else ()
+    return sum(record["seconds"] for record in records)
+
+
+def changes_of(pairs: Iterable[str]) -> dict[str, Any]:
+    """Of KEY=VALUE …"""
+    return {key: _value_of(text) for key, _, text in (pair.partition("=") for pair in pairs)}
+
+
+def _value_of(text: str) -> Any:
+    """JSON, or else the text itself; lists become tuples, as in configurations."""
     try:
         value = json.loads(text)
     except json.JSONDecodeError:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from evidence import Evidence, value_of
+from evidence import Evidence, changes_of
 from paper_classify import data_of, device_name
 from results import meta, print_table
 
@@ -69,12 +69,6 @@ def run(deadline: float, job: Job) -> dict[str, Any] | None:
     return job.key | line | {"seconds": found.seconds, "device": device_name(job.config)}
 
 
-def changed(base: ClassifyConfig, variant: str) -> ClassifyConfig:
-    return base.replace(
-        **{key: value_of(text) for key, _, text in (w.partition("=") for w in variant.split())}
-    )
-
-
 def show(evidence: Evidence) -> None:
     """Gains over the row as it is, on the parts that both have."""
     found: dict[str, dict[int, tuple[float, float]]] = {}
@@ -117,17 +111,14 @@ def main() -> None:
         evidence = Evidence.open(path, head, {"meta": meta()}, {"config": ClassifyConfig.defaults()})
         base = base.replace(device=args.device)
         jobs = [
-            Job(changed(base, variant).replace(seed=part), variant, part, args.parts)
+            Job(base.replace(**changes_of(variant.split()) | {"seed": part}), variant, part, args.parts)
             for part in range(args.parts if args.first is None else args.first)
             for variant in args.variants
         ]
         left = [job for job in jobs if not evidence.has(job.key)]
         one = partial(run, time.time() + 60 * args.minutes)
         for job, answer in side_by_side(one, left, processes=args.processes):
-            if isinstance(answer, Exception):
-                print(f"{job.key}: {type(answer).__name__}: {answer}", flush=True)
-            elif answer is not None:
-                evidence.append(answer)
+            evidence.take(job.key, answer)
         show(evidence)
     except RRNNError as error:
         raise SystemExit(f"error: {error}") from None

@@ -15,8 +15,8 @@ authors' code every word without a vector has a random one.
 
 MODEL-DATA[+LABEL].jsonl holds a line for the options they share, then one for each training, appended when it ends.
 What is there is not run again, and a training that was killed goes on from its last checkpoint (in .ROW-…), so a long
-table is filled bit by bit. --minutes begins no training after so many. A setting whose loss becomes NaN is
-recorded as tried; a training that fails otherwise is told, and left to the next call.
+table is filled bit by bit. --minutes begins no training after so many. A setting whose loss becomes NaN is recorded as
+tried; a training that fails otherwise is told, and left to the next call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from evidence import Evidence, value_of
+from evidence import Evidence, changes_of, seconds_before
 from paper_classify_table import show, write_table
 from results import meta
 
@@ -46,7 +46,6 @@ from rrnn.tasks.classify.search import FREE
 from rrnn.tasks.classify.table import PAPER
 from rrnn.tasks.classify.train import pick_device, train
 from rrnn.tasks.classify.trained import cell_of
-from rrnn.tasks.runs import CONFIG, Run
 from rrnn.tasks.search_space import Setting, draw_setting
 from rrnn.tasks.search_workers import side_by_side
 
@@ -103,13 +102,13 @@ def run_in(folder: Path, job: Job) -> dict[str, Any]:
     if job.kind != "final":
         data = replace(data, splits={name: split for name, split in data.splits.items() if name != "test"})
     about = job.key | ({"setting": dict(job.setting)} if job.kind == "setting" else {})
-    begun = Run.open(folder).records() if (folder / CONFIG).exists() else []
+    earlier = seconds_before(folder)
     try:
         found = train(with_setting(job.base, dict(job.setting)), folder, resume=True, data=data)
     except DivergedError as error:
         return about | {"error": str(error)}
     summary = asdict(found.summary)
-    summary["seconds"] = round(summary["seconds"] + sum(record["seconds"] for record in begun), 2)
+    summary["seconds"] = round(earlier + summary["seconds"], 2)
     names = ("dev", "test", "best_epoch", "epochs", "parameters", "seconds")
     line = about | {name: summary[name] for name in names if summary[name] is not None}
     if job.kind == "final":
@@ -225,12 +224,7 @@ def fill(args: argparse.Namespace) -> None:
 
     one = partial(run, time.time() + 60 * args.minutes, args.folder)
     for job, answer in side_by_side(one, ready(), then=ready, threads=args.threads, processes=args.processes):
-        if isinstance(answer, Exception):
-            print(f"{job.row} {job.key}: {type(answer).__name__}: {answer}", flush=True)
-        elif answer is not None:
-            rows[job.row].append(answer)
-            told = {key: answer.get(key) for key in ("dev", "test", "epochs", "seconds", "error")}
-            print(job.row, *(f"{k}={v}" for k, v in (job.key | told).items() if v is not None), flush=True)
+        rows[job.row].take(job.key, answer)
 
 
 def main() -> None:
@@ -272,7 +266,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no training after so many")
     parser.add_argument("--table", action="store_true", help="train nothing")
     args = parser.parse_args()
-    args.changes = {key: value_of(text) for key, _, text in (pair.partition("=") for pair in args.set)}
+    args.changes = changes_of(args.set)
     if args.changes and not args.label:
         parser.error("--set makes a variant of the paper's protocol: name it with --label")
     if args.threads > MOST_THREADS:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from evidence import value_of
+from evidence import changes_of, seconds_before
 from lm import closest_hidden
 from results import meta, print_table
 
@@ -29,7 +29,6 @@ from rrnn.tasks.data.corpus import load_corpus
 from rrnn.tasks.lm.config import FACTS, LMConfig, preset
 from rrnn.tasks.lm.table import PAPER, M, PaperRow
 from rrnn.tasks.lm.train import RESULT, train
-from rrnn.tasks.lm.trained import lm_run
 
 KEPT = ("config.json", "metrics.jsonl", RESULT)
 ROWS = {
@@ -56,8 +55,7 @@ def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]
     """Train in a hidden folder; what is kept arrives whole, or not at all."""
     scratch = folder.with_name("." + folder.name)
     run, kept = scratch / "run", scratch / "kept"
-    begun = lm_run(run).records() if (run / "config.json").exists() else []
-    earlier = sum(record["seconds"] for record in begun)  # without evaluations
+    earlier = seconds_before(run)
     began = time.monotonic()
     train(config, run, resume=True, test=test)
     kept.mkdir(exist_ok=True)
@@ -135,7 +133,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no row after so many")
     parser.add_argument("--table", action="store_true", help="train nothing")
     arguments = parser.parse_args()
-    changes = {key: value_of(text) for key, _, text in (pair.partition("=") for pair in arguments.set)}
+    changes = changes_of(arguments.set)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     for seed in arguments.seeds:
