@@ -214,7 +214,8 @@ def test_written_for_lstm() -> None:
 def test_data_parallel_training(tmp_path: Path) -> None:
     """Two processes, this one and another, give the gradients of one on the joint batch."""
     tests = Path(__file__).parent.parent
-    code = f"import sys; sys.path.insert(0, {str(tests)!r}); from data_parallel import train; train(1, sys.argv[1])"
+    code = f"import os, sys; sys.path.insert(0, {str(tests)!r}); from data_parallel import train; train(1, sys.argv[1])"
+    code += "; os._exit(0)"  # seldom, torch aborts while it takes its threads down with the interpreter
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "store")])
     try:
         parallel = train(0, str(tmp_path / "store"))
