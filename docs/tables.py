@@ -267,6 +267,7 @@ def lm_tried() -> str:
         shrinks = ", as the rate" if config["scale_weight_decay"] and falls else ""
         rate = f"{first_rate(place):g}" + (", ×0.98 from 175" if falls else "")
         more = [word for key, word in (("shift", "shifted"), ("locked_dropout", "locked")) if config[key]]
+        more += ["TF32"] if config["precision"] == "tf32" else []
         dropouts = (config[f"{name}_dropout"] for name in ("embedding", "variational", "between"))
         reached = f"{found['best_epoch']} of {found['epochs']}", number(found["dev_ppl"])
         line = (model, *map("{:.2f}".format, dropouts), decay + shrinks, rate, ", ".join(more), *reached)
@@ -322,7 +323,7 @@ def classification_differences() -> str:
         if d["label"] == d["to_label"] and "RRNN(F)" in (d["model"], d["reference"]):
             sign = 1 if d["model"] == "RRNN(F)" else -1
             low, high = sorted((sign * d["low"], sign * d["high"]))
-            other = d["reference"] if sign > 0 else d["model"]
+            other = titled(d | {"model": d["reference"] if sign > 0 else d["model"]})
             beyond = "yes" if low > 0 or high < 0 else ""
             body.append(
                 (d["dataset"], other, f"{sign * d['mean']:+.1f}", f"{low:+.1f} to {high:+.1f}", beyond)
