@@ -19,6 +19,7 @@ from rrnn.report.explain_html import page
 from rrnn.report.phrases import text_phrases
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.classify.prepare import spellings_of
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.vocabulary import Vocabulary
 
@@ -32,7 +33,8 @@ def classifier(
     """A small model with random weights."""
     config = ClassifyConfig(**{"hidden_size": 4, "embedding_size": 3, "layers": 1, **options})
     vocabulary = Vocabulary.build(WORDS, specials=("<pad>",), unknown="<unk>")
-    module = TextClassifier(config, len(vocabulary), len(labels), cell=template)
+    spellings = spellings_of(config, vocabulary)
+    module = TextClassifier(config, len(vocabulary), len(labels), spellings=spellings, cell=template)
     return TrainedClassifier(randomised(module, 3).eval(), vocabulary, labels, config)
 
 
@@ -55,6 +57,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "max-plus": {"cell": "B-max-plus", "layers": 2},
     "SoPa": {"cell": "SoPa2", "pooling": "max"},
     "LSTM": {"cell": "LSTM", "layers": 2},
+    "letters": {"characters": 3, "layers": 2},
     "three labels": {"labels": ("bad", "so-so", "fine")},
 }
 

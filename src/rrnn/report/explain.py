@@ -121,7 +121,7 @@ def explain(
         raise DataError(f"the labels of this model are {', '.join(model.labels)}; got {target!r}")
     module = model.module
     with torch.no_grad():
-        ids = torch.as_tensor(model.vocabulary.encode(tokens), device=module.embedding.device)
+        ids = torch.as_tensor(model.encode(tokens), device=module.embedding.device)
         whole, *shorter = _logits(module, [ids, *_shortened(ids)])
         if not whole.isfinite().all():
             raise RunError(
@@ -203,7 +203,7 @@ def _look(
             (),
             f"{config.cell} has no automata inside: only what each word is worth is shown.",
         )
-    x = F.embedding(ids, module.embedding)
+    x = module.embed(ids)
     readings = [
         read(first, x, tokens, backward=backward)
         for backward in ((False, True) if first.bidirectional else (False,))

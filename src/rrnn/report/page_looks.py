@@ -135,7 +135,7 @@ def _label_in(model: TrainedClassifier, label: str) -> int:
 
 def _chances(model: TrainedClassifier, examples: Sequence[Example]) -> np.ndarray:
     most = model.config.max_tokens
-    return model.probabilities([model.vocabulary.encode(example.tokens[:most]) for example in examples])
+    return model.probabilities([model.encode(example.tokens[:most]) for example in examples])
 
 
 def _example(runs: Sequence[Reported], models: dict[int, TrainedClassifier], example: Example) -> str:

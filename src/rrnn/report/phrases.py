@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import torch
-import torch.nn.functional as F
 
 from rrnn.errors import AutomatonError
 from rrnn.interpret import Phrase, Reading, UnitPhrases, phrases, read
@@ -39,14 +38,14 @@ def _readings(
     model: TrainedClassifier, first: RationalRNN, sentences: list[list[str]], backward: bool
 ) -> Iterator[Reading]:
     """Of sentences, short ones first, in batches of about equal numbers of tokens."""
-    embedding, start = model.module.embedding, 0
+    module, start = model.module, 0
     while start < len(sentences):
         stop = start + 1
         while stop < len(sentences) and (stop + 1 - start) * len(sentences[stop]) <= _BATCH_TOKENS:
             stop += 1
         some = sentences[start:stop]
-        ids = [torch.as_tensor(model.vocabulary.encode(words)) for words in some]
+        ids = [torch.as_tensor(model.encode(words)) for words in some]
         with torch.no_grad():
-            x = F.embedding(torch.nn.utils.rnn.pad_sequence(ids).to(embedding.device), embedding)
+            x = module.embed(torch.nn.utils.rnn.pad_sequence(ids).to(module.embedding.device))
         yield read(first, x, some, backward=backward)
         start = stop

@@ -25,7 +25,7 @@ def test_graphs_equal_eager_steps(cell: str, vectors: bool) -> None:
     config = tiny_config(
         cell=cell, device="cuda", epochs=4, recurrent_dropout=0.3, embedding_dropout=0.3, word_dropout=0.1
     )
-    config = config.replace(average=0.9 if vectors else 0.0)
+    config = config.replace(average=0.9, characters=3) if vectors else config
     tasks = [ClassifyTask(tiny(config, vectors=vectors), device="cuda", capture=c) for c in (True, False)]
     histories = [fit(task, epochs=4).history for task in tasks]
     assert tasks[0].graphs._graphs and not tasks[1].graphs._graphs

@@ -60,6 +60,9 @@ class ClassifyConfig(Config):
     embedding_size: int | None = option(
         None, "numbers a word: of trained embeddings (50), or that given vectors must have", low=1
     )
+    characters: int = option(
+        0, "numbers a word that are learned of its letters, beside its vector; 0: none", low=0, high=10_000
+    )
 
     cell: str = option("F", "a model of the zoo (F, B, C, B-max-plus, LSTM, GRU, …) or a .cell file")
     hidden_size: int = option(150, "units a layer (and a direction)", low=1)

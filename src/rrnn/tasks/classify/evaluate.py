@@ -43,7 +43,7 @@ class Report:
 
 def evaluate(model: TrainedClassifier, texts: Sequence[Sequence[str]], labels: Sequence[int]) -> Report:
     """Of texts that are words already, and their labels' numbers."""
-    ids = [model.vocabulary.encode(words[: model.config.max_tokens]) for words in texts]
+    ids = [model.encode(words[: model.config.max_tokens]) for words in texts]
     p, truth = model.probabilities(ids), np.asarray(labels)
     confusion = np.zeros((len(model.labels),) * 2, np.int64)
     np.add.at(confusion, (truth, p.argmax(1)), 1)

@@ -1,6 +1,6 @@
 """`TextClassifier`: embeddings, layers of any cell, pooling, read-out.
 
-ids (T, B) ── embedding ── dropout ──▶ layers ──▶ outputs (T, B, H) ── pooling ── read-out ──▶ logits (B, classes)
+ids (T, B) ── embedding, letters ── dropout ──▶ layers ──▶ outputs (T, B, H) ── pooling ── read-out ──▶ logits (B, C)
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from torch import Tensor, nn
 from rrnn.automata import Cell
 from rrnn.nn.dropout import Drops
 from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.spelling import Spelling
 from rrnn.zoo import layer as build_layer
 
 EMBEDDING_SIZE = 50
+UNKNOWN_ID = 1
+"""The number of the word that stands for all others: in vocabularies here it comes after the padding, 0."""
 _SEEDING = threading.Lock()
 """Layers draw their first weights from torch's global generator: one model at a time."""
 
@@ -37,21 +40,30 @@ class TextClassifier(nn.Module):
         classes: int,
         *,
         vectors: Tensor | None = None,
+        spellings: Tensor | None = None,
         cell: Cell | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """`vectors` (words, numbers) are fixed unless config.fine_tune says otherwise; row 0 is the padding's. `cell`
-        stands in for config.cell, which may be a file's name."""
+        """`vectors` (words, numbers) are fixed unless config.fine_tune says otherwise; row 0 is the padding's.
+        `spellings` are all words', for config.characters. `cell` stands in for config.cell, which may be a file's."""
         super().__init__()
         self.config, self.classes = config, classes
         with _SEEDING, torch.random.fork_rng(devices=[]):
             torch.manual_seed(config.seed)  # on the CPU, so that every device starts from the same weights
-            self._build(config, words, vectors, cell)
+            self._build(config, words, vectors, spellings, cell)
         self.to(device)
         self.generator = torch.Generator(device=device)
         self.generator.manual_seed(config.seed)
 
-    def _build(self, config: ClassifyConfig, words: int, vectors: Tensor | None, cell: Cell | None) -> None:
+    def _build(
+        self,
+        config: ClassifyConfig,
+        words: int,
+        vectors: Tensor | None,
+        spellings: Tensor | None,
+        cell: Cell | None,
+    ) -> None:
+        length = 1.0 if vectors is None else config.vector_length
         size = (config.embedding_size or EMBEDDING_SIZE) if vectors is None else vectors.shape[1]
         self.trained = vectors is None or config.fine_tune
         if vectors is None:
@@ -61,6 +73,12 @@ class TextClassifier(nn.Module):
             self.embedding = nn.Parameter(vectors.clone())
         else:  # not among the weights: every checkpoint would hold it again
             self.register_buffer("embedding", vectors, persistent=False)
+        self.spelling: Spelling | None = None
+        if config.characters:
+            assert spellings is not None
+            self.spelling = Spelling(spellings, config.characters)
+            self.loudness = length / math.sqrt(size)  # of a vector's numbers, and so of the letters'
+            size += config.characters
         layers = []
         for _ in range(config.layers):
             layers.append(build_layer(cell or config.cell, size, config.hidden_size, **self._directions()))
@@ -77,6 +95,13 @@ class TextClassifier(nn.Module):
         """Only where asked for: not every model of the zoo has two."""
         return {"bidirectional": True} if self.config.bidirectional else {}
 
+    def embed(self, ids: Tensor) -> Tensor:
+        """(…, numbers) of words' numbers (…): what the first layer reads."""
+        if self.spelling is None:
+            return F.embedding(ids, self.embedding)
+        known = ids.where(ids < len(self.embedding), UNKNOWN_ID)  # others have letters alone
+        return torch.cat([F.embedding(known, self.embedding), self.spelling(ids) * self.loudness], -1)
+
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         """(B, classes) of ids (T, B), whose first `lengths` (B) are text and whose other steps are padding, id 0."""
         c, mask = self.config, None
@@ -87,7 +112,7 @@ class TextClassifier(nn.Module):
     def outputs(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """(T, B, H) of the last layer. `mask` (T, B), where there is text, is for layers of two directions."""
         c, drops = self.config, Drops(self.generator)
-        x = F.embedding(ids, self.embedding)
+        x = self.embed(ids)
         if self.training and c.word_dropout:
             x = x * drops(x.new_ones(ids.shape), c.word_dropout).unsqueeze(-1)
         # Padding comes last: what reads from left to right has seen no padding where there is text.

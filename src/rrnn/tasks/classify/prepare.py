@@ -12,11 +12,12 @@ from torch import Tensor
 
 from rrnn.errors import DataError
 from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.spelling import spell
 from rrnn.tasks.data.labelled import Dataset, Example, load_dataset
 from rrnn.tasks.data.vectors import read_vectors
 from rrnn.tasks.vocabulary import Vocabulary
 
-PADDING, UNKNOWN = "<pad>", "<unk>"
+SPECIAL = PADDING, UNKNOWN = "<pad>", "<unk>"
 Split = tuple[list[np.ndarray], list[int]]
 
 
@@ -32,6 +33,10 @@ class Prepared:
     about: list[str]
     """What a user should know of the data, a line each: sizes, skipped rows, how many words have a vector."""
 
+    @property
+    def spellings(self) -> Tensor | None:
+        return spellings_of(self.config, self.vocabulary)
+
     def of(self, config: ClassifyConfig) -> Prepared:
         """The same data for another training."""
         return replace(self, config=config.replace(cleaning=self.config.cleaning))
@@ -45,7 +50,7 @@ def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
     about = [dataset.summary()]
     if config.vectors is None:
         tokens = (token for example in dataset.train for token in example.tokens)
-        vocabulary, vectors = Vocabulary.build(tokens, (PADDING, UNKNOWN), UNKNOWN), None
+        vocabulary, vectors = Vocabulary.build(tokens, SPECIAL, UNKNOWN), None
     else:
         vocabulary, vectors, coverage = _with_vectors(config, dataset)
         about.append(coverage)
@@ -53,6 +58,11 @@ def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
         name: _numbers(examples, vocabulary, config.max_tokens) for name, examples in _splits(dataset).items()
     }
     return Prepared(config, dataset.labels, vocabulary, vectors, splits, about)
+
+
+def spellings_of(config: ClassifyConfig, vocabulary: Vocabulary) -> Tensor | None:
+    """The letters of all words, for a model that reads them."""
+    return spell(vocabulary.words, silent=len(SPECIAL)) if config.characters else None
 
 
 def read_dataset(config: ClassifyConfig) -> Dataset:
@@ -84,7 +94,8 @@ def _numbers(examples: Sequence[Example], vocabulary: Vocabulary, most: int | No
 def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary, Tensor, str]:
     """The words of the data that have a vector, those of the test set included (nothing is learned of them), or all
     words of the file; one vector for all other words, the direction of the mean; and, where config.unknown says so, a
-    random direction for each word of the data without a vector, as in the authors' code."""
+    random direction for each word of the data without a vector, as in the authors' code. Where letters are read, such
+    words are told apart even if they share the one vector."""
     assert config.vectors is not None
     parts = _splits(dataset).values()
     used = Counter(token for examples in parts for example in examples for token in example.tokens)
@@ -93,12 +104,14 @@ def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary,
     coverage = vectors.coverage(used)
     if not coverage.known_types:
         raise DataError(f"{config.vectors} has a vector for none of the {len(used)} words of {dataset.name}")
-    special = (PADDING, UNKNOWN)
-    known = [word for word in vectors.words if word not in special]
-    strange = sorted(used.keys() - {*known, *special}) if config.unknown == "own" else []
+    known = [word for word in vectors.words if word not in SPECIAL]
+    apart = config.unknown == "own" or config.characters
+    strange = sorted(used.keys() - {*known, *SPECIAL}) if apart else []
     rows, _ = vectors.unit().align(known)
+    one = rows.mean(0, keepdims=True)
     own = np.random.default_rng(0).standard_normal((len(strange), vectors.width))
-    matrix = np.concatenate([np.zeros((1, vectors.width)), rows.mean(0, keepdims=True), rows, own])
+    others = own if config.unknown == "own" else one.repeat(len(strange), 0)
+    matrix = np.concatenate([np.zeros((1, vectors.width)), one, rows, others])
     matrix *= config.vector_length / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
-    vocabulary = Vocabulary([*special, *known, *strange], UNKNOWN)
+    vocabulary = Vocabulary([*SPECIAL, *known, *strange], UNKNOWN)
     return vocabulary, torch.from_numpy(matrix.astype(np.float32)), f"{config.vectors}: {coverage}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,8 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.errors import CellError, DataError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.classify.model import UNKNOWN_ID, TextClassifier
+from rrnn.tasks.classify.prepare import spellings_of
 from rrnn.tasks.data.cleaning import split_text, tokenise
 from rrnn.tasks.runs import CELL, Run
 from rrnn.tasks.search_workers import one_cpu_thread
@@ -31,6 +33,9 @@ WINDOW = 2048
 """Texts read ahead: those of like lengths among them share a batch."""
 _WINDOW_CHARACTERS = 2**22
 _BATCH_TOKENS = 2048
+_NEW_WORDS = 2**16
+"""That a model remembers the letters of, so that a stream of texts does not fill the memory."""
+_ADDING = threading.Lock()
 
 
 class Prediction(NamedTuple):
@@ -47,6 +52,7 @@ class TrainedClassifier:
         self, module: TextClassifier, vocabulary: Vocabulary, labels: Sequence[str], config: ClassifyConfig
     ) -> None:
         self.module, self.vocabulary, self.labels, self.config = module, vocabulary, list(labels), config
+        self._new: dict[str, int] = {}
 
     def __repr__(self) -> str:
         parameters = sum(p.numel() for p in self.module.parameters())
@@ -67,6 +73,22 @@ class TrainedClassifier:
             words += [word] if word in self.vocabulary else split_text(word) or [word]
         return words[: self.config.max_tokens]
 
+    def encode(self, words: Sequence[str]) -> np.ndarray:
+        """Their numbers. Where letters are read, words that the vocabulary lacks have numbers after it."""
+        ids, spelling = self.vocabulary.encode(words), self.module.spelling
+        if spelling is None:
+            return ids
+        places = [i for i in np.flatnonzero(ids == UNKNOWN_ID).tolist() if words[i] not in self.vocabulary]
+        with _ADDING:
+            unmet = dict.fromkeys(words[i] for i in places if words[i] not in self._new)
+            unmet = list(unmet)[: _NEW_WORDS - len(self._new)]
+            if unmet:
+                spelling.add(unmet)
+                self._new |= {word: len(self.vocabulary) + len(self._new) + i for i, word in enumerate(unmet)}
+        for i in places:
+            ids[i] = self._new.get(words[i], UNKNOWN_ID)
+        return ids
+
     def predict(self, texts: Iterable[str]) -> list[Prediction]:
         """The label of each text, with probabilities."""
         return list(self.stream(_texts(texts)))
@@ -74,7 +96,7 @@ class TrainedClassifier:
     def stream(self, texts: Iterable[str], window: int = WINDOW) -> Iterator[Prediction]:
         """The same, one after another, for any number of texts: at most `window` are held at a time."""
         for some in _windows(texts, window):
-            ids = [self.vocabulary.encode(self.tokenise(text)) for text in some]
+            ids = [self.encode(self.tokenise(text)) for text in some]
             rows = self.probabilities(ids)
             best = rows.argmax(1).tolist()
             for text, label, row in zip(ids, best, rows.tolist(), strict=True):
@@ -184,7 +206,10 @@ def load_run(run: Run) -> TrainedClassifier:
     elif config.vectors is not None and vectors is None:
         raise RunError(f"the run in {run.folder} has lost its word vectors, {EMBEDDING}.safetensors")
     try:
-        module = TextClassifier(config, len(vocabulary), len(labels), vectors=vectors, cell=cell)
+        spellings = spellings_of(config, vocabulary)
+        module = TextClassifier(
+            config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, cell=cell
+        )
         module.load_state_dict(found.tensors)
     except RuntimeError as error:
         raise RunError(f"the weights in {run.folder} do not fit its configuration: {error}") from None

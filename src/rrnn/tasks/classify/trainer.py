@@ -48,6 +48,7 @@ class ClassifyTask:
             len(data.vocabulary),
             len(data.labels),
             vectors=data.vectors,
+            spellings=data.spellings,
             cell=cell,
             device=self.device,
         )

@@ -1,0 +1,65 @@
+"""What a word's letters say, learned beside its vector: of endings and prefixes, and of words without a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+LETTERS = 18
+"""Bytes of a word that are read; of a longer one, as many from either end."""
+_EDGE = 257  # 0 is padding, 1 to 256 are bytes
+_SIZE, _WINDOW = 16, 3
+_ROOM = 4096
+
+
+def spell(words: Iterable[str], *, silent: int = 0) -> Tensor:
+    """(words, LETTERS + 2) int16: a word's UTF-8 bytes between two edges, then zeros. The first `silent` words, which
+    stand for others, have no letters."""
+    rows = [_bytes(word) for word in words]
+    table = np.zeros((len(rows), LETTERS + 2), np.int16)
+    for row, letters in zip(table[silent:], rows[silent:], strict=True):
+        row[: len(letters) + 2] = [_EDGE, *(letter + 1 for letter in letters), _EDGE]
+    return torch.from_numpy(table)
+
+
+def _bytes(word: str) -> bytes:
+    letters = word.encode("utf-8", "replace")
+    return letters if len(letters) <= LETTERS else letters[: LETTERS // 2] + letters[-LETTERS // 2 :]
+
+
+class Spelling(nn.Module):
+    """Filters over every three letters of a word; what a word keeps of each is its largest answer (dos Santos and
+    Zadrozny 2014)."""
+
+    spellings: Tensor
+
+    def __init__(self, spellings: Tensor, features: int) -> None:
+        """`spellings` are `spell`'s, a row a word."""
+        super().__init__()
+        # Not among the weights: it follows from the vocabulary.
+        self.register_buffer("spellings", spellings, persistent=False)
+        self.words = len(spellings)
+        self.letters = nn.Parameter(torch.randn(_EDGE + 1, _SIZE))
+        self.filters = nn.Linear(_WINDOW * _SIZE, features)
+        with torch.no_grad():
+            self.letters[0] = 0
+
+    def add(self, words: Iterable[str]) -> None:
+        """New words, with the next numbers."""
+        rows, table = spell(words).to(self.spellings.device), self.spellings
+        if self.words + len(rows) > len(table):  # with room for more: the table may be large
+            room = table.new_zeros(max(len(rows), _ROOM), table.shape[1])
+            self.spellings = table = torch.cat([table, room])
+        table[self.words : self.words + len(rows)] = rows
+        self.words += len(rows)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(…, features) in [-1, 1] of words' numbers (…)."""
+        letters = F.embedding(self.spellings[ids].int(), self.letters, padding_idx=0)
+        steps = letters.shape[-2] - _WINDOW + 1
+        windows = torch.cat([letters[..., start : start + steps, :] for start in range(_WINDOW)], -1)
+        return self.filters(windows).amax(-2).tanh()
