@@ -19,7 +19,7 @@ from rrnn.report.explain_html import page
 from rrnn.report.phrases import text_phrases
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier
-from rrnn.tasks.classify.prepare import spellings_of
+from rrnn.tasks.classify.spelling import spell_vocabulary
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.vocabulary import Vocabulary
 
@@ -33,7 +33,7 @@ def classifier(
     """A small model with random weights."""
     config = ClassifyConfig(**{"hidden_size": 4, "embedding_size": 3, "layers": 1, **options})
     vocabulary = Vocabulary.build(WORDS, specials=("<pad>",), unknown="<unk>")
-    spellings = spellings_of(config, vocabulary)
+    spellings = spell_vocabulary(vocabulary) if config.characters else None
     module = TextClassifier(config, len(vocabulary), len(labels), spellings=spellings, cell=template)
     return TrainedClassifier(randomised(module, 3).eval(), vocabulary, labels, config)
 

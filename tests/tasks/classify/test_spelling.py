@@ -16,33 +16,34 @@ import rrnn
 from rrnn.tasks.classify import trained
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.prepare import prepare
-from rrnn.tasks.classify.spelling import LETTERS, Spelling, spell
+from rrnn.tasks.classify.spelling import LETTERS, Numbers, Spelling, spell, spell_vocabulary
 from rrnn.tasks.classify.train import train
 from rrnn.tasks.classify.trained import TrainedClassifier
+from rrnn.tasks.data.labelled import Dataset, Example
+from rrnn.tasks.vocabulary import Vocabulary
 
 EDGE = 257
 LONG = "anti" + "dis" * 7 + "arianism"
 
 
 def test_words_are_bytes_between_edges() -> None:
-    table = spell(["<pad>", "bad", "ö", LONG, ""], silent=1).tolist()
-    assert table[0] == [0] * (LETTERS + 2)
-    assert table[1] == [EDGE, *(ord(c) + 1 for c in "bad"), EDGE, *[0] * (LETTERS - 3)]
-    assert table[2][:4] == [EDGE, 0xC3 + 1, 0xB6 + 1, EDGE]
-    assert table[3] == [EDGE, *(ord(c) + 1 for c in LONG[:9] + LONG[-9:]), EDGE]
-    assert table[4][:3] == [EDGE, EDGE, 0]
+    table = spell(["bad", "ö", LONG, ""]).tolist()
+    assert table[0] == [EDGE, *(ord(c) + 1 for c in "bad"), EDGE, *[0] * (LETTERS - 3)]
+    assert table[1][:4] == [EDGE, 0xC3 + 1, 0xB6 + 1, EDGE]
+    assert table[2] == [EDGE, *(ord(c) + 1 for c in LONG[:9] + LONG[-9:]), EDGE]
+    assert table[3][:3] == [EDGE, EDGE, 0]
     assert spell(["\udc80"]).shape == (1, LETTERS + 2)  # half of a character, as broken files have it
 
 
 def test_the_largest_answer_to_each_filter() -> None:
     torch.manual_seed(0)
     words = ["<pad>", "<unk>", "bad", "unwatchable", LONG]
-    spelling = Spelling(spell(words, silent=2), 5).double()
+    spelling = Spelling(spell_vocabulary(Vocabulary(words, "<unk>")), 5).double()
     ids = torch.tensor([[2, 4, 3], [1, 0, 2]])
     weight, bias = spelling.filters.weight, spelling.filters.bias
 
     def slow(word: str) -> torch.Tensor:
-        row = spell([word], silent=word.startswith("<"))[0].tolist()
+        row = [0] * (LETTERS + 2) if word.startswith("<") else spell([word])[0].tolist()
         letters = [spelling.letters[letter] for letter in row]
         windows = [torch.cat(letters[i : i + 3]) for i in range(len(letters) - 2)]
         return torch.stack([weight @ window + bias for window in windows]).max(0).values.tanh()
@@ -57,7 +58,7 @@ def test_the_largest_answer_to_each_filter() -> None:
 def test_a_batch_equals_each_text_alone(options: dict[str, Any]) -> None:
     config = tiny_config(characters=4, **options)
     words = ["<pad>", "<unk>", "a", "film", "dull", "good"]
-    net = TextClassifier(config, len(words), 2, spellings=spell(words, silent=2)).eval()
+    net = TextClassifier(config, len(words), 2, spellings=spell(words)).eval()
     texts = [[2, 3, 4], [5], [1, 3]]
     ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(text) for text in texts])
     together = net(ids, torch.tensor([len(text) for text in texts]))
@@ -72,7 +73,7 @@ def test_letters_are_as_loud_as_vectors() -> None:
     for length in (1.0, 5.0):
         config = tiny_config(characters=40, vectors="given", vector_length=length)
         vectors = length * torch.nn.functional.normalize(torch.randn(len(words), 100))
-        net = TextClassifier(config, len(words), 2, vectors=vectors, spellings=spell(words, silent=2))
+        net = TextClassifier(config, len(words), 2, vectors=vectors, spellings=spell(words))
         given, learned = net.embed(torch.arange(2, 52)).split([100, 40], -1)
         assert 0.3 < learned.square().mean().sqrt() / given.square().mean().sqrt() < 3
 
@@ -117,19 +118,34 @@ def test_a_stream_of_new_words_does_not_fill_the_memory(
     assert np.isfinite(chances(model, "new9 new1")).all()
 
 
-def test_words_without_a_vector_are_told_apart(tmp_path: Path) -> None:
-    (tmp_path / "train.txt").write_text("0 bad zyx film\n1 good wvu film\n" * 20)
-    (tmp_path / "vectors.txt").write_text("bad 1 0\ngood 0 1\nfilm 1 1\n")
-    config = tiny_config(
-        data=str(tmp_path / "train.txt"), vectors=str(tmp_path / "vectors.txt"), embedding_size=None
-    )
-    assert "zyx" not in prepare(config).vocabulary
-    data = prepare(config.replace(characters=3))
-    assert data.vectors is not None and data.spellings is not None
-    zyx, wvu, unknown = data.vocabulary.encode(["zyx", "wvu", "<unk>"])
-    assert zyx != wvu and (data.vectors[[zyx, wvu]] == data.vectors[unknown]).all()
-    assert (data.spellings[zyx] != data.spellings[wvu]).any() and not data.spellings[unknown].any()
-    assert prepare(config).spellings is None
+def test_unknown_words_have_numbers_of_their_own() -> None:
+    numbers = Numbers(Vocabulary(["<pad>", "<unk>", "a"], "<unk>"), most=2)
+    assert numbers.encode(["b", "a", "c", "<unk>", "b", "d"]).tolist() == [3, 2, 4, 1, 3, 1]
+    assert list(numbers.new) == ["b", "c"]
+    assert numbers.encode([]).tolist() == []
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_training_and_prediction_read_unknown_words_alike(tmp_path: Path, vectors: bool) -> None:
+    """Of dev and test, and, with vectors, of the training texts; what is evaluated is what a loaded model does."""
+    texts = ["bad zyx film", "good wvu film", "good zyx", "bad tsr"]
+    examples = [Example(text.split(), "good" in text) for text in texts]
+    dataset = Dataset("letters", examples[:2] * 8, examples[2:], examples[2:], labels=["no", "yes"])
+    config = tiny_config(epochs=2, characters=3, embedding_size=None)
+    if vectors:
+        (tmp_path / "vectors.txt").write_text("bad 1 0\ngood 0 1\nfilm 1 1\n")
+        config = config.replace(vectors=str(tmp_path / "vectors.txt"))
+    data = prepare(config, dataset)
+    assert set(data.spelled) == ({"zyx", "wvu", "tsr"} if vectors else {"tsr"})
+    assert prepare(config.replace(characters=0), dataset).spelled == ()
+    result = train(config, tmp_path / "run", data=data)
+    for model in (result.model, rrnn.load(tmp_path / "run")):
+        ids = [model.encode(example.tokens) for example in dataset.test]
+        again = model.probabilities(ids)
+        with torch.no_grad():
+            numbers, lengths = trained._padded(data.splits["test"][0])
+            expected = result.model.module(numbers, lengths).softmax(-1).numpy()
+        np.testing.assert_allclose(again, expected, rtol=1e-5)
 
 
 def test_added_words_are_as_if_there_from_the_start() -> None:

@@ -16,12 +16,10 @@ from torch import Tensor, nn
 from rrnn.automata import Cell
 from rrnn.nn.dropout import Drops
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.spelling import Spelling
+from rrnn.tasks.classify.spelling import UNKNOWN_ID, Spelling
 from rrnn.zoo import layer as build_layer
 
 EMBEDDING_SIZE = 50
-UNKNOWN_ID = 1
-"""The number of the word that stands for all others: in vocabularies here it comes after the padding, 0."""
 _SEEDING = threading.Lock()
 """Layers draw their first weights from torch's global generator: one model at a time."""
 

@@ -12,18 +12,19 @@ from torch import Tensor
 
 from rrnn.errors import DataError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.spelling import spell
+from rrnn.tasks.classify.spelling import Numbers, spell, spell_vocabulary
 from rrnn.tasks.data.labelled import Dataset, Example, load_dataset
 from rrnn.tasks.data.vectors import read_vectors
 from rrnn.tasks.vocabulary import Vocabulary
 
-SPECIAL = PADDING, UNKNOWN = "<pad>", "<unk>"
+PADDING, UNKNOWN = SPECIAL = "<pad>", "<unk>"
 Split = tuple[list[np.ndarray], list[int]]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that a training reads. `vectors` (words, numbers), row 0 zeros; None: embeddings are trained."""
+    """All that a training reads. `vectors` (words, numbers), row 0 zeros; None: embeddings are trained. `spelled`:
+    words with letters alone, whose numbers come after the vocabulary."""
 
     config: ClassifyConfig
     labels: list[str]
@@ -32,10 +33,14 @@ class Prepared:
     splits: dict[str, Split]
     about: list[str]
     """What a user should know of the data, a line each: sizes, skipped rows, how many words have a vector."""
+    spelled: tuple[str, ...] = ()
 
     @property
     def spellings(self) -> Tensor | None:
-        return spellings_of(self.config, self.vocabulary)
+        """The letters of all words, for a model that reads them."""
+        if not self.config.characters:
+            return None
+        return torch.cat([spell_vocabulary(self.vocabulary), spell(self.spelled)])
 
     def of(self, config: ClassifyConfig) -> Prepared:
         """The same data for another training."""
@@ -54,15 +59,12 @@ def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
     else:
         vocabulary, vectors, coverage = _with_vectors(config, dataset)
         about.append(coverage)
+    numbers = Numbers(vocabulary) if config.characters else vocabulary
     splits = {
-        name: _numbers(examples, vocabulary, config.max_tokens) for name, examples in _splits(dataset).items()
+        name: _numbers(examples, numbers, config.max_tokens) for name, examples in _splits(dataset).items()
     }
-    return Prepared(config, dataset.labels, vocabulary, vectors, splits, about)
-
-
-def spellings_of(config: ClassifyConfig, vocabulary: Vocabulary) -> Tensor | None:
-    """The letters of all words, for a model that reads them."""
-    return spell(vocabulary.words, silent=len(SPECIAL)) if config.characters else None
+    spelled = tuple(numbers.new) if isinstance(numbers, Numbers) else ()
+    return Prepared(config, dataset.labels, vocabulary, vectors, splits, about, spelled)
 
 
 def read_dataset(config: ClassifyConfig) -> Dataset:
@@ -86,16 +88,15 @@ def _splits(dataset: Dataset) -> dict[str, list[Example]]:
     return {name: examples for name, examples in named.items() if examples}
 
 
-def _numbers(examples: Sequence[Example], vocabulary: Vocabulary, most: int | None) -> Split:
-    texts = [vocabulary.encode(example.tokens[:most]) for example in examples]
+def _numbers(examples: Sequence[Example], numbers: Vocabulary | Numbers, most: int | None) -> Split:
+    texts = [numbers.encode(example.tokens[:most]) for example in examples]
     return texts, [example.label for example in examples]
 
 
 def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary, Tensor, str]:
     """The words of the data that have a vector, those of the test set included (nothing is learned of them), or all
     words of the file; one vector for all other words, the direction of the mean; and, where config.unknown says so, a
-    random direction for each word of the data without a vector, as in the authors' code. Where letters are read, such
-    words are told apart even if they share the one vector."""
+    random direction for each word of the data without a vector, as in the authors' code."""
     assert config.vectors is not None
     parts = _splits(dataset).values()
     used = Counter(token for examples in parts for example in examples for token in example.tokens)
@@ -105,13 +106,10 @@ def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary,
     if not coverage.known_types:
         raise DataError(f"{config.vectors} has a vector for none of the {len(used)} words of {dataset.name}")
     known = [word for word in vectors.words if word not in SPECIAL]
-    apart = config.unknown == "own" or config.characters
-    strange = sorted(used.keys() - {*known, *SPECIAL}) if apart else []
+    strange = sorted(used.keys() - {*known, *SPECIAL}) if config.unknown == "own" else []
     rows, _ = vectors.unit().align(known)
-    one = rows.mean(0, keepdims=True)
     own = np.random.default_rng(0).standard_normal((len(strange), vectors.width))
-    others = own if config.unknown == "own" else one.repeat(len(strange), 0)
-    matrix = np.concatenate([np.zeros((1, vectors.width)), one, rows, others])
+    matrix = np.concatenate([np.zeros((1, vectors.width)), rows.mean(0, keepdims=True), rows, own])
     matrix *= config.vector_length / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
     vocabulary = Vocabulary([*SPECIAL, *known, *strange], UNKNOWN)
     return vocabulary, torch.from_numpy(matrix.astype(np.float32)), f"{config.vectors}: {coverage}"

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rrnn.tasks.vocabulary import Vocabulary
+
+UNKNOWN_ID = 1
+"""The number of the word that stands for all others: in vocabularies here it comes after the padding, 0."""
 LETTERS = 18
 """Bytes of a word that are read; of a longer one, as many from either end."""
 _EDGE = 257  # 0 is padding, 1 to 256 are bytes
@@ -16,14 +21,39 @@ _SIZE, _WINDOW = 16, 3
 _ROOM = 4096
 
 
-def spell(words: Iterable[str], *, silent: int = 0) -> Tensor:
-    """(words, LETTERS + 2) int16: a word's UTF-8 bytes between two edges, then zeros. The first `silent` words, which
-    stand for others, have no letters."""
+def spell(words: Iterable[str]) -> Tensor:
+    """(words, LETTERS + 2) int16: a word's UTF-8 bytes between two edges, then zeros."""
     rows = [_bytes(word) for word in words]
     table = np.zeros((len(rows), LETTERS + 2), np.int16)
-    for row, letters in zip(table[silent:], rows[silent:], strict=True):
+    for row, letters in zip(table, rows, strict=True):
         row[: len(letters) + 2] = [_EDGE, *(letter + 1 for letter in letters), _EDGE]
     return torch.from_numpy(table)
+
+
+def spell_vocabulary(vocabulary: Vocabulary) -> Tensor:
+    """Of all its words. The padding and the word that stands for others have no letters."""
+    table = spell(vocabulary.words)
+    table[: UNKNOWN_ID + 1] = 0
+    return table
+
+
+class Numbers:
+    """Words' numbers where letters are read: those that the vocabulary lacks, `new`, have numbers from `first` on, so
+    that each has letters of its own. After `most` of them others are unknown."""
+
+    def __init__(self, vocabulary: Vocabulary, first: int | None = None, most: float = math.inf) -> None:
+        self.vocabulary, self.most = vocabulary, most
+        self.first = len(vocabulary) if first is None else first
+        self.new: dict[str, int] = {}
+
+    def encode(self, words: Sequence[str]) -> np.ndarray:
+        ids = self.vocabulary.encode(words)
+        for place in np.flatnonzero(ids == UNKNOWN_ID).tolist():
+            word = words[place]
+            if word not in self.new and word not in self.vocabulary and len(self.new) < self.most:
+                self.new[word] = self.first + len(self.new)
+            ids[place] = self.new.get(word, UNKNOWN_ID)
+        return ids
 
 
 def _bytes(word: str) -> bytes:

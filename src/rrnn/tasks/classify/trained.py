@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +17,8 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.errors import CellError, DataError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.model import UNKNOWN_ID, TextClassifier
-from rrnn.tasks.classify.prepare import spellings_of
+from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.classify.spelling import Numbers, spell_vocabulary
 from rrnn.tasks.data.cleaning import split_text, tokenise
 from rrnn.tasks.runs import CELL, Run
 from rrnn.tasks.search_workers import one_cpu_thread
@@ -52,7 +53,7 @@ class TrainedClassifier:
         self, module: TextClassifier, vocabulary: Vocabulary, labels: Sequence[str], config: ClassifyConfig
     ) -> None:
         self.module, self.vocabulary, self.labels, self.config = module, vocabulary, list(labels), config
-        self._new: dict[str, int] = {}
+        self._numbers: Numbers | None = None
 
     def __repr__(self) -> str:
         parameters = sum(p.numel() for p in self.module.parameters())
@@ -75,18 +76,16 @@ class TrainedClassifier:
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Their numbers. Where letters are read, words that the vocabulary lacks have numbers after it."""
-        ids, spelling = self.vocabulary.encode(words), self.module.spelling
+        spelling = self.module.spelling
         if spelling is None:
-            return ids
-        places = [i for i in np.flatnonzero(ids == UNKNOWN_ID).tolist() if words[i] not in self.vocabulary]
+            return self.vocabulary.encode(words)
         with _ADDING:
-            unmet = dict.fromkeys(words[i] for i in places if words[i] not in self._new)
-            unmet = list(unmet)[: _NEW_WORDS - len(self._new)]
-            if unmet:
-                spelling.add(unmet)
-                self._new |= {word: len(self.vocabulary) + len(self._new) + i for i, word in enumerate(unmet)}
-        for i in places:
-            ids[i] = self._new.get(words[i], UNKNOWN_ID)
+            if self._numbers is None:
+                self._numbers = Numbers(self.vocabulary, spelling.words, _NEW_WORDS)
+            met = len(self._numbers.new)
+            ids = self._numbers.encode(words)
+            if new := list(islice(self._numbers.new, met, None)):
+                spelling.add(new)
         return ids
 
     def predict(self, texts: Iterable[str]) -> list[Prediction]:
@@ -206,7 +205,7 @@ def load_run(run: Run) -> TrainedClassifier:
     elif config.vectors is not None and vectors is None:
         raise RunError(f"the run in {run.folder} has lost its word vectors, {EMBEDDING}.safetensors")
     try:
-        spellings = spellings_of(config, vocabulary)
+        spellings = spell_vocabulary(vocabulary) if config.characters else None
         module = TextClassifier(
             config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, cell=cell
         )
