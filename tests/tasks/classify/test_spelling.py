@@ -13,10 +13,10 @@ import torch
 from tiny_texts import tiny, tiny_config
 
 import rrnn
-from rrnn.tasks.classify import trained
+from rrnn.tasks.classify import spelling, trained
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.prepare import prepare
-from rrnn.tasks.classify.spelling import LETTERS, Numbers, Spelling, spell, spell_vocabulary
+from rrnn.tasks.classify.spelling import LETTERS, Spelling, encode, spell, spell_vocabulary
 from rrnn.tasks.classify.train import train
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.data.labelled import Dataset, Example
@@ -38,20 +38,20 @@ def test_words_are_bytes_between_edges() -> None:
 def test_the_largest_answer_to_each_filter() -> None:
     torch.manual_seed(0)
     words = ["<pad>", "<unk>", "bad", "unwatchable", LONG]
-    spelling = Spelling(spell_vocabulary(Vocabulary(words, "<unk>")), 5).double()
+    letters_of = Spelling(spell_vocabulary(Vocabulary(words, "<unk>")), 5).double()
     ids = torch.tensor([[2, 4, 3], [1, 0, 2]])
-    weight, bias = spelling.filters.weight, spelling.filters.bias
+    weight, bias = letters_of.filters.weight, letters_of.filters.bias
 
     def slow(word: str) -> torch.Tensor:
         row = [0] * (LETTERS + 2) if word.startswith("<") else spell([word])[0].tolist()
-        letters = [spelling.letters[letter] for letter in row]
+        letters = [letters_of.letters[letter] for letter in row]
         windows = [torch.cat(letters[i : i + 3]) for i in range(len(letters) - 2)]
         return torch.stack([weight @ window + bias for window in windows]).max(0).values.tanh()
 
     expected = torch.stack([torch.stack([slow(words[i]) for i in row]) for row in ids.tolist()])
-    torch.testing.assert_close(spelling(ids), expected)
-    spelling(ids).sum().backward()
-    assert spelling.letters.grad is not None and not spelling.letters.grad[0].any()  # padding stays 0
+    torch.testing.assert_close(letters_of(ids), expected)
+    letters_of(ids).sum().backward()
+    assert letters_of.letters.grad is not None and not letters_of.letters.grad[0].any()  # padding stays 0
 
 
 @pytest.mark.parametrize("options", [{}, {"bidirectional": True, "pooling": "max"}, {"cell": "LSTM"}])
@@ -99,7 +99,14 @@ def test_new_words_have_letters(folder: Path) -> None:
         1,
         len(model.vocabulary) + 1,
     ]
-    assert model.module.spelling is not None and model.module.spelling.words == len(model.vocabulary) + 2
+    assert model.module.spelling is not None and len(model.module.spelling.new) == 2
+    other_name = TrainedClassifier(model.module, model.vocabulary, model.labels, model.config)
+    assert chances(other_name, "film abc") != chances(
+        other_name, "film cba"
+    )  # who shares the module adds to it, too
+    assert (
+        chances(model, "good xyz") == chances(other_name, "good xyz") and chances(model, "good zzz") == other
+    )
     for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert chances(twin, "good unwatchable") == one
     alone = rrnn.load(folder).predict(["zzz good", "good unwatchable", "a film"])
@@ -109,7 +116,7 @@ def test_new_words_have_letters(folder: Path) -> None:
 def test_a_stream_of_new_words_does_not_fill_the_memory(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trained, "_NEW_WORDS", 3)
+    monkeypatch.setattr(spelling, "MOST_NEW", 3)
     model = rrnn.load(folder)
     numbers = model.encode([f"new{i}" for i in range(5)]).tolist()
     first = len(model.vocabulary)
@@ -119,10 +126,11 @@ def test_a_stream_of_new_words_does_not_fill_the_memory(
 
 
 def test_unknown_words_have_numbers_of_their_own() -> None:
-    numbers = Numbers(Vocabulary(["<pad>", "<unk>", "a"], "<unk>"), most=2)
-    assert numbers.encode(["b", "a", "c", "<unk>", "b", "d"]).tolist() == [3, 2, 4, 1, 3, 1]
-    assert list(numbers.new) == ["b", "c"]
-    assert numbers.encode([]).tolist() == []
+    vocabulary, new = Vocabulary(["<pad>", "<unk>", "a"], "<unk>"), {}
+    words = ["b", "a", "c", "<unk>", "b", "d"]
+    assert encode(vocabulary, words, new, 3, most=2).tolist() == [3, 2, 4, 1, 3, 1]
+    assert list(new) == ["b", "c"]
+    assert encode(vocabulary, [], new, 3).tolist() == []
 
 
 @pytest.mark.parametrize("vectors", [False, True])
@@ -150,10 +158,11 @@ def test_training_and_prediction_read_unknown_words_alike(tmp_path: Path, vector
 
 def test_added_words_are_as_if_there_from_the_start() -> None:
     torch.manual_seed(0)
-    words = [f"{i:x}word" for i in range(6000)]
-    spelling = Spelling(spell(words), 3)
+    vocabulary = Vocabulary(["<pad>", "<unk>", *"abcdefgh"], "<unk>")
+    words = [*vocabulary.words, *(f"{i:x}word" for i in range(10, 6000))]
+    whole = Spelling(spell(words), 3)
     torch.manual_seed(0)
-    grown = Spelling(spell(words[:10]), 3)
+    grown = Spelling(spell(vocabulary.words), 3)
     for first, last in ((10, 11), (11, 3000), (3000, 6000)):
-        grown.add(words[first:last])
-        assert torch.equal(grown(torch.arange(last)), spelling(torch.arange(last)))
+        assert grown.encode(vocabulary, words[first:last]).tolist() == list(range(first, last))
+        assert torch.equal(grown(torch.arange(last)), whole(torch.arange(last)))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rrnn.errors import DataError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.spelling import Numbers, spell, spell_vocabulary
+from rrnn.tasks.classify.spelling import encode, spell, spell_vocabulary
 from rrnn.tasks.data.labelled import Dataset, Example, load_dataset
 from rrnn.tasks.data.vectors import read_vectors
 from rrnn.tasks.vocabulary import Vocabulary
@@ -59,12 +59,20 @@ def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
     else:
         vocabulary, vectors, coverage = _with_vectors(config, dataset)
         about.append(coverage)
-    numbers = Numbers(vocabulary) if config.characters else vocabulary
+    spelled: dict[str, int] = {}
+
+    def numbers(words: Sequence[str]) -> np.ndarray:
+        return (
+            encode(vocabulary, words, spelled, len(vocabulary))
+            if config.characters
+            else vocabulary.encode(words)
+        )
+
     splits = {
-        name: _numbers(examples, numbers, config.max_tokens) for name, examples in _splits(dataset).items()
+        name: ([numbers(e.tokens[: config.max_tokens]) for e in examples], [e.label for e in examples])
+        for name, examples in _splits(dataset).items()
     }
-    spelled = tuple(numbers.new) if isinstance(numbers, Numbers) else ()
-    return Prepared(config, dataset.labels, vocabulary, vectors, splits, about, spelled)
+    return Prepared(config, dataset.labels, vocabulary, vectors, splits, about, tuple(spelled))
 
 
 def read_dataset(config: ClassifyConfig) -> Dataset:
@@ -86,11 +94,6 @@ def _splits(dataset: Dataset) -> dict[str, list[Example]]:
     """Those that have examples: a user's files need none for test."""
     named = {"train": dataset.train, "dev": dataset.dev, "test": dataset.test}
     return {name: examples for name, examples in named.items() if examples}
-
-
-def _numbers(examples: Sequence[Example], numbers: Vocabulary | Numbers, most: int | None) -> Split:
-    texts = [numbers.encode(example.tokens[:most]) for example in examples]
-    return texts, [example.label for example in examples]
 
 
 def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary, Tensor, str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 import torch
@@ -19,6 +21,9 @@ LETTERS = 18
 _EDGE = 257  # 0 is padding, 1 to 256 are bytes
 _SIZE, _WINDOW = 16, 3
 _ROOM = 4096
+MOST_NEW = 2**16
+"""Words that a model learns the letters of when it meets them, so that a stream of texts does not fill the memory."""
+_ADDING = threading.Lock()
 
 
 def spell(words: Iterable[str]) -> Tensor:
@@ -37,23 +42,18 @@ def spell_vocabulary(vocabulary: Vocabulary) -> Tensor:
     return table
 
 
-class Numbers:
-    """Words' numbers where letters are read: those that the vocabulary lacks, `new`, have numbers from `first` on, so
-    that each has letters of its own. After `most` of them others are unknown."""
-
-    def __init__(self, vocabulary: Vocabulary, first: int | None = None, most: float = math.inf) -> None:
-        self.vocabulary, self.most = vocabulary, most
-        self.first = len(vocabulary) if first is None else first
-        self.new: dict[str, int] = {}
-
-    def encode(self, words: Sequence[str]) -> np.ndarray:
-        ids = self.vocabulary.encode(words)
-        for place in np.flatnonzero(ids == UNKNOWN_ID).tolist():
-            word = words[place]
-            if word not in self.new and word not in self.vocabulary and len(self.new) < self.most:
-                self.new[word] = self.first + len(self.new)
-            ids[place] = self.new.get(word, UNKNOWN_ID)
-        return ids
+def encode(
+    vocabulary: Vocabulary, words: Sequence[str], new: dict[str, int], first: int, most: float = math.inf
+) -> np.ndarray:
+    """Words' numbers where letters are read: those that the vocabulary lacks have numbers from `first` on, so that each
+    has letters of its own. They are kept in `new`; beyond `most` of them others are unknown."""
+    ids = vocabulary.encode(words)
+    for place in np.flatnonzero(ids == UNKNOWN_ID).tolist():
+        word = words[place]
+        if word not in new and word not in vocabulary and len(new) < most:
+            new[word] = first + len(new)
+        ids[place] = new.get(word, UNKNOWN_ID)
+    return ids
 
 
 def _bytes(word: str) -> bytes:
@@ -72,20 +72,27 @@ class Spelling(nn.Module):
         super().__init__()
         # Not among the weights: it follows from the vocabulary.
         self.register_buffer("spellings", spellings, persistent=False)
-        self.words = len(spellings)
+        self.first, self.new = len(spellings), dict[str, int]()
         self.letters = nn.Parameter(torch.randn(_EDGE + 1, _SIZE))
         self.filters = nn.Linear(_WINDOW * _SIZE, features)
         with torch.no_grad():
             self.letters[0] = 0
 
-    def add(self, words: Iterable[str]) -> None:
-        """New words, with the next numbers."""
-        rows, table = spell(words).to(self.spellings.device), self.spellings
-        if self.words + len(rows) > len(table):  # with room for more: the table may be large
-            room = table.new_zeros(max(len(rows), _ROOM), table.shape[1])
-            self.spellings = table = torch.cat([table, room])
-        table[self.words : self.words + len(rows)] = rows
-        self.words += len(rows)
+    def encode(self, vocabulary: Vocabulary, words: Sequence[str]) -> np.ndarray:
+        """Their numbers; of those that the vocabulary lacks it learns the letters."""
+        with _ADDING:
+            met = len(self.new)
+            ids = encode(vocabulary, words, self.new, self.first, MOST_NEW)
+            if met < len(self.new):
+                self._add(self.first + met, list(islice(self.new, met, None)))
+        return ids
+
+    def _add(self, start: int, words: Sequence[str]) -> None:
+        table, stop = self.spellings, start + len(words)
+        if stop > len(table):  # with room for more: the table may be large
+            table = torch.cat([table, table.new_zeros(max(len(words), _ROOM), table.shape[1])])
+        table[start:stop] = spell(words).to(table.device)
+        self.spellings = table
 
     def forward(self, ids: Tensor) -> Tensor:
         """(…, features) in [-1, 1] of words' numbers (…)."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +16,7 @@ from rrnn.automata import Cell
 from rrnn.errors import CellError, DataError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier
-from rrnn.tasks.classify.spelling import Numbers, spell_vocabulary
+from rrnn.tasks.classify.spelling import spell_vocabulary
 from rrnn.tasks.data.cleaning import split_text, tokenise
 from rrnn.tasks.runs import CELL, Run
 from rrnn.tasks.search_workers import one_cpu_thread
@@ -34,9 +32,6 @@ WINDOW = 2048
 """Texts read ahead: those of like lengths among them share a batch."""
 _WINDOW_CHARACTERS = 2**22
 _BATCH_TOKENS = 2048
-_NEW_WORDS = 2**16
-"""That a model remembers the letters of, so that a stream of texts does not fill the memory."""
-_ADDING = threading.Lock()
 
 
 class Prediction(NamedTuple):
@@ -53,7 +48,6 @@ class TrainedClassifier:
         self, module: TextClassifier, vocabulary: Vocabulary, labels: Sequence[str], config: ClassifyConfig
     ) -> None:
         self.module, self.vocabulary, self.labels, self.config = module, vocabulary, list(labels), config
-        self._numbers: Numbers | None = None
 
     def __repr__(self) -> str:
         parameters = sum(p.numel() for p in self.module.parameters())
@@ -77,16 +71,7 @@ class TrainedClassifier:
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Their numbers. Where letters are read, words that the vocabulary lacks have numbers after it."""
         spelling = self.module.spelling
-        if spelling is None:
-            return self.vocabulary.encode(words)
-        with _ADDING:
-            if self._numbers is None:
-                self._numbers = Numbers(self.vocabulary, spelling.words, _NEW_WORDS)
-            met = len(self._numbers.new)
-            ids = self._numbers.encode(words)
-            if new := list(islice(self._numbers.new, met, None)):
-                spelling.add(new)
-        return ids
+        return self.vocabulary.encode(words) if spelling is None else spelling.encode(self.vocabulary, words)
 
     def predict(self, texts: Iterable[str]) -> list[Prediction]:
         """The label of each text, with probabilities."""
