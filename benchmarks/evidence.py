@@ -91,18 +91,21 @@ class Evidence:
         return sorted((line for line in tried if "dev" in line), key=lambda line: -line["dev"])[:count]
 
     def chosen(self) -> Line | None:
-        """The setting that is best on dev; if some were trained again, the one of them that is best on average."""
-        again: dict[int, list[float]] = {}
-        for line in self.lines:
-            if line["kind"] == "again":  # one whose loss became NaN is out
-                again.setdefault(line["number"], []).append(line.get("dev", -math.inf))
+        """The setting that is best on dev; if some were trained again, the one of them that is best on average; if some
+        were judged by held-out parts of the training texts, the best of them there."""
         best = self.best(len(self.lines))
-        twice = [line for line in best if line["number"] in again]
-        return max(
-            twice or best[:1],
-            key=lambda line: statistics.fmean([line["dev"], *again.get(line["number"], [])]),
-            default=None,
-        )
+        held, again = self._scores("held out", "held_out"), self._scores("again", "dev")
+        judged = held or {n: [line["dev"], *again[n]] for line in best if (n := line["number"]) in again}
+        among = [line for line in best if line["number"] in judged] or best[:1]
+        return max(among, key=lambda line: statistics.fmean(judged.get(line["number"], [0.0])), default=None)
+
+    def _scores(self, kind: str, name: str) -> dict[int, list[float]]:
+        """Of each setting that was trained so; one whose loss became NaN is out."""
+        found: dict[int, list[float]] = {}
+        for line in self.lines:
+            if line["kind"] == kind:
+                found.setdefault(line["number"], []).append(line.get(name, -math.inf))
+        return found
 
     def finals(self) -> list[Line]:
         """The final trainings of the chosen setting: others are of a time when fewer settings had been tried."""

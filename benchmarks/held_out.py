@@ -15,19 +15,17 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from evidence import Evidence, changes_of
-from paper_classify import data_of, device_name
+from paper_classify import data_of, device_name, without
 from results import meta, print_table
 
 from rrnn.errors import RRNNError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.prepare import Prepared, Split
 from rrnn.tasks.classify.ranges import with_setting
 from rrnn.tasks.classify.train import train
 from rrnn.tasks.search_workers import side_by_side
@@ -45,19 +43,6 @@ class Job:
     @property
     def key(self) -> dict[str, Any]:
         return {"kind": "held out", "variant": self.variant, "part": self.part}
-
-
-def without(data: Prepared, part: int, parts: int) -> Prepared:
-    """The part as test set, in place of the real one."""
-    texts, labels = data.splits["train"]
-    order = np.random.default_rng(0).permutation(len(labels))
-
-    def those(numbers: np.ndarray) -> Split:
-        return [texts[i] for i in numbers], [labels[i] for i in numbers]
-
-    held = np.sort(order[part::parts])
-    rest = np.setdiff1d(order, held)
-    return replace(data, splits={"train": those(rest), "dev": data.splits["dev"], "test": those(held)})
 
 
 def run(deadline: float, job: Job) -> dict[str, Any] | None:

@@ -7,11 +7,12 @@
 The paper's protocol: random settings (those of `rrnn classify search`, the same for every model), each trained on split
 0 without looking at test; the best on dev is trained again, and each of these final trainings reads test once. One dev
 set is a noisy judge (of cr it has 377 texts), so the --best settings on it are compared once more, still without test:
-by their mean over it and --again other splits, or seeds where the split is published. Final trainings: sst and amazon,
-which have a published split, with --seeds seeds; all other data over --splits random splits, each with
---seeds-per-split seeds (seed = split for the first, split + splits for the second, …), since there the split matters
-more than the seed. The paper does not say how texts become words: here with the cleaning `glove`, and as in its
-authors' code every word without a vector has a random one.
+by their mean over it and --again other splits, or seeds where the split is published. Where it is, other seeds share
+the noise of one dev: with --held-out they are compared by their mean over so many parts of the training texts instead,
+each judged by a training without it. Final trainings: sst and amazon, which have a published split, with --seeds seeds;
+all other data over --splits random splits, each with --seeds-per-split seeds (seed = split for the first, split +
+splits for the second, …), since there the split matters more than the seed. The paper does not say how texts become
+words: here with the cleaning `glove`, and as in its authors' code every word without a vector has a random one.
 
 MODEL-DATA[+LABEL].jsonl holds a line for the options they share, then one for each training, appended when it ends.
 What is there is not run again, and a training that was killed goes on from its last checkpoint (in .ROW-…), so a long
@@ -32,6 +33,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from evidence import Evidence, changes_of, seconds_before
 from paper_classify_table import show, write_table
@@ -39,7 +41,7 @@ from results import meta
 
 from rrnn.errors import DivergedError, RRNNError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.prepare import Prepared, prepare
+from rrnn.tasks.classify.prepare import Prepared, Split, prepare
 from rrnn.tasks.classify.ranges import PAPER as SPACE
 from rrnn.tasks.classify.ranges import with_setting
 from rrnn.tasks.classify.search import FREE
@@ -56,20 +58,23 @@ AGAIN = 100  # what seeds of settings that are trained again begin with
 
 @dataclass(frozen=True)
 class Job:
-    """A training: a numbered "setting" on split 0 without test, one of the best "again" elsewhere, still without, or
-    the chosen one, "final", with it."""
+    """A training: a numbered "setting" on split 0 without test, one of the best "again" elsewhere or with a part of the
+    training texts "held out", still without, or the chosen one, "final", with it."""
 
     row: str
     base: ClassifyConfig
     number: int
     setting: tuple[tuple[str, float], ...]
-    kind: Literal["setting", "again", "final"] = "setting"
+    kind: Literal["setting", "again", "held out", "final"] = "setting"
+    part: tuple[int, int] = (0, 1)  # its number, of how many
 
     @property
     def key(self) -> dict[str, Any]:
         """What tells it from the row's other trainings."""
         if self.kind == "setting":
             return {"kind": "setting", "number": self.number}
+        if self.kind == "held out":
+            return {"kind": self.kind, "number": self.number, "part": self.part[0], "parts": self.part[1]}
         seed, split = self.base.seed, self.base.split_seed
         return {"kind": self.kind, "number": self.number, "seed": seed, "split": split}
 
@@ -86,6 +91,19 @@ def data_of(config: ClassifyConfig) -> Prepared:
         return _prepared(config.replace(cell="F", seed=0))
 
 
+def without(data: Prepared, part: int, parts: int) -> Prepared:
+    """A part of the training texts as test set, in place of the real one."""
+    texts, labels = data.splits["train"]
+    order = np.random.default_rng(0).permutation(len(labels))
+
+    def those(numbers: np.ndarray) -> Split:
+        return [texts[i] for i in numbers], [labels[i] for i in numbers]
+
+    held = np.sort(order[part::parts])
+    rest = np.setdiff1d(order, held)
+    return replace(data, splits={"train": those(rest), "dev": data.splits["dev"], "test": those(held)})
+
+
 def run(deadline: float, table: Path, job: Job) -> dict[str, Any] | None:
     """The line of a training; None: it is too late to begin."""
     if time.time() > deadline:
@@ -99,7 +117,9 @@ def run(deadline: float, table: Path, job: Job) -> dict[str, Any] | None:
 def run_in(folder: Path, job: Job) -> dict[str, Any]:
     """Goes on with what is in the folder."""
     data = data_of(job.base)
-    if job.kind != "final":
+    if job.kind == "held out":
+        data = without(data, *job.part)
+    elif job.kind != "final":
         data = replace(data, splits={name: split for name, split in data.splits.items() if name != "test"})
     about = job.key | ({"setting": dict(job.setting)} if job.kind == "setting" else {})
     earlier = seconds_before(folder)
@@ -109,8 +129,10 @@ def run_in(folder: Path, job: Job) -> dict[str, Any]:
         return about | {"error": str(error)}
     summary = asdict(found.summary)
     summary["seconds"] = round(earlier + summary["seconds"], 2)
-    names = ("dev", "test", "best_epoch", "epochs", "parameters", "seconds")
-    line = about | {name: summary[name] for name in names if summary[name] is not None}
+    if job.kind == "held out":
+        summary["held_out"] = summary.pop("test")
+    names = ("dev", "held_out", "test", "best_epoch", "epochs", "parameters", "seconds")
+    line = about | {name: summary[name] for name in names if summary.get(name) is not None}
     if job.kind == "final":
         line["curve"] = [round(record["dev_accuracy"], 2) for record in found.history]
     return line | {"device": device_name(job.base)}
@@ -167,8 +189,21 @@ def settings_of(args: argparse.Namespace, row: str, base: ClassifyConfig) -> lis
 
 def again_of(args: argparse.Namespace, row: str, base: ClassifyConfig, evidence: Evidence) -> list[Job]:
     """The best settings elsewhere, with seeds that no final training has. None before all settings were tried."""
-    if len(evidence.settings()) < args.settings or not args.again:
+    if len(evidence.settings()) < args.settings:
         return []
+    if args.held_out and base.data in PUBLISHED_SPLIT:
+        return [
+            Job(
+                row,
+                base.replace(seed=AGAIN + part),
+                line["number"],
+                tuple(line["setting"].items()),
+                "held out",
+                (part, args.held_out),
+            )
+            for part in range(args.held_out)
+            for line in evidence.best(args.best)
+        ]
     return [
         Job(
             row,
@@ -240,6 +275,13 @@ def main() -> None:
     parser.add_argument("--best", type=int, default=4, help="settings that are trained again (%(default)s)")
     parser.add_argument(
         "--again", type=int, default=4, help="on so many other splits or seeds; 0: never (%(default)s)"
+    )
+    parser.add_argument(
+        "--held-out",
+        type=int,
+        default=0,
+        metavar="PARTS",
+        help="with a published split, compare them by parts of the training texts instead",
     )
     parser.add_argument("--search-seed", type=int, default=0, help="draws them (%(default)s)")
     parser.add_argument(

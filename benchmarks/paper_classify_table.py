@@ -22,9 +22,10 @@ ORDER = ("sst", "subj", "cr", "amazon")
 PROTOCOL = (
     "Settings are drawn at random from the paper's ranges, the same for every model, trained on split 0 and "
     "compared on its dev alone. The few best are trained on other splits (or seeds, where the split is published), "
-    "and the best on dev on average is chosen. It is trained anew; test is read once by each of these trainings: "
-    "mean and std are theirs. Data without a published split: over random splits of 80/10/10, one setting for all "
-    "of them, so that some texts it was chosen by are in another split's test. Intervals: 95 %, Student's t on "
+    "and the best on dev on average is chosen; where a file has trainings with parts of the training texts held out, "
+    "the best on these parts. It is trained anew; test is read once by each of these trainings: mean and std are "
+    "theirs. Data without a published split: over random splits of 80/10/10, one setting for all of them, so that some "
+    "texts it was chosen by are in another split's test. Intervals: 95 %, Student's t on "
     "paired differences of test accuracy; the pairs are splits, or seeds where there is one split; not "
     "corrected for the number of comparisons."
 )

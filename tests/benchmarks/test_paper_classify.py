@@ -138,7 +138,7 @@ def test_each_stage_waits_for_the_one_before(
     from rrnn.tasks.classify.config import ClassifyConfig
 
     base = ClassifyConfig(data=data)
-    args = argparse.Namespace(settings=3, best=2, again=2, seeds=1, splits=1, seeds_per_split=1)
+    args = argparse.Namespace(settings=3, best=2, again=2, held_out=0, seeds=1, splits=1, seeds_per_split=1)
     devs = enumerate((70.0, 90.0, 80.0))
     tried = [{"kind": "setting", "number": n, "dev": dev, "setting": {}} for n, dev in devs]
     evidence = Evidence(tmp_path / "x", [{"kind": "row"}, *tried[:2]])
@@ -153,6 +153,59 @@ def test_each_stage_waits_for_the_one_before(
         evidence.append(job.key | {"dev": 75.0})
     (final,) = finals_of(args, "x", base, evidence)
     assert (final.number, final.base.split_seed, final.base.seed, final.kind) == (1, 0, 0, "final")
+
+
+def test_parts_of_the_training_texts_judge_where_the_split_is_published(
+    tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import paper_classify
+
+    monkeypatch.setattr(paper_classify, "PUBLISHED_SPLIT", ("synthetic:not-good",))
+    whole = paper_classify.prepare(paper_classify.ClassifyConfig(data="synthetic:not-good"))
+    left: list[tuple[int, ...]] = []
+    taken = paper_classify.without
+
+    def watched(data: Any, part: int, parts: int) -> Any:
+        found = taken(data, part, parts)
+        held = found.splits["test"][0]
+        left.extend(map(tuple, held))
+        assert len(found.splits["train"][0]) + len(held) == len(whole.splits["train"][0])
+        return found
+
+    monkeypatch.setattr(paper_classify, "without", watched)
+    fill(tmp_path, "--models", "F", "--best", "2", "--held-out", "3", "--seeds", "1")
+    texts = [tuple(text) for text in whole.splits["train"][0]]
+    assert sorted(left) == sorted(
+        texts * 2
+    )  # each text once for each of the two settings, and none of test's
+    _, *rest = lines(tmp_path, "F")
+    judged = [line for line in rest if line["kind"] == "held out"]
+    assert len(judged) == 6 and not any("test" in line for line in judged)
+    assert {(line["part"], line["parts"]) for line in judged} == {(0, 3), (1, 3), (2, 3)}
+    means = {
+        n: statistics.fmean(line["held_out"] for line in judged if line["number"] == n)
+        for n in {line["number"] for line in judged}
+    }
+    (final,) = (line for line in rest if line["kind"] == "final")
+    assert final["number"] in means and means[final["number"]] == max(means.values())
+    assert not fill(tmp_path, "--models", "F", "--best", "2", "--held-out", "3", "--seeds", "1")
+
+
+def test_held_out_parts_outweigh_dev(tmp_path: Path, fill: Fill) -> None:
+    from evidence import Evidence
+
+    devs = {0: 90.0, 1: 89.0, 2: 95.0}
+    settings = [{"kind": "setting", "number": n, "dev": dev} for n, dev in devs.items()]
+    evidence = Evidence(tmp_path, [{"kind": "row"}, *settings])
+    evidence.lines += [{"kind": "again", "number": n, "dev": devs[n]} for n in (2, 0)]
+    assert (evidence.chosen() or {})["number"] == 2
+    for number, score in ((2, 80.0), (1, 82.0), (2, 81.0), (1, 81.0)):
+        evidence.lines.append({"kind": "held out", "number": number, "dev": 99.0, "held_out": score})
+    assert (evidence.chosen() or {})["number"] == 1
+    evidence.lines.append(
+        {"kind": "held out", "number": 1, "error": "the training loss became nan in epoch 1"}
+    )
+    assert (evidence.chosen() or {})["number"] == 2
 
 
 def test_goes_on_where_it_was_killed(tmp_path: Path, fill: Fill) -> None:
