@@ -69,6 +69,11 @@ class Vectors:
         lengths = np.linalg.norm(self.matrix, axis=1, keepdims=True)
         return Vectors(self.words, self.matrix / np.where(lengths > 0, lengths, 1))
 
+    def beside(self, other: Vectors) -> Vectors:
+        """The words of both, each with its two vectors one after the other; zeros stand for the one that is missing."""
+        words = [*self.words, *(word for word in other.words if word not in self._rows)]
+        return Vectors(words, np.concatenate([each.align(words)[0] for each in (self, other)], axis=1))
+
     def align(self, words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
         """(a row for each of these words, zeros for those without a vector; which words have one)"""
         rows = np.array([self._rows.get(word, -1) for word in words], np.int64)
