@@ -381,14 +381,6 @@ def short_layers() -> str:
     return table(head, body)
 
 
-def by_model(file: str) -> dict[str, list[dict[str, Any]]]:
-    """The rows of each model and label, in the order of the table."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for r in rows(file):
-        found.setdefault(titled(r), []).append(r)
-    return found
-
-
 @named
 def short_perplexity() -> str:
     """On test; the paper's beside it."""
@@ -398,26 +390,31 @@ def short_perplexity() -> str:
         mean = sum(r["test_ppl"] for r in ours) / max(len(ours), 1)
         return (number(mean), number(ours[0]["paper_test"])) if ours else ("", "")
 
-    body = (
-        (model, *figures(runs, 10), *figures(runs, 24)) for model, runs in by_model("lm-ptb/table").items()
-    )
+    found: dict[str, list[dict[str, Any]]] = {}
+    for r in rows("lm-ptb/table"):
+        found.setdefault(titled(r), []).append(r)
+    body = ((model, *figures(runs, 10), *figures(runs, 24)) for model, runs in found.items())
     return table("model | 10M: | the paper's: | 24M: | the paper's:", body)
 
 
 @named
 def short_accuracy() -> str:
-    """On test; the paper's in brackets, where its data were the same."""
-    data = unique(r["dataset"] for r in rows("classify/table"))
-
-    def figures(found: dict[str, Any]) -> str:
-        paper = f" ({number(found['paper'])})" if found["paper"] else ""
-        return f"{number(found['mean'])} ± {number(found['std'])}{paper}"
-
-    body = []
-    for model, runs in by_model("classify/table").items():
-        here = {r["dataset"]: figures(r) for r in runs}
-        body.append((model, *(here.get(name, "") for name in data)))
-    return table(" | ".join(["model", *(f"{name}:" for name in data)]), body)
+    """On test, a column for each data set and each way to read it; the paper's in brackets, once, where its data were
+    the same."""
+    found = rows("classify/table")
+    columns = unique((r["dataset"], r["label"]) for r in found)
+    first = dict(reversed(columns))
+    figures = {
+        (r["model"], r["dataset"], r["label"]): f"{number(r['mean'])} ± {number(r['std'])}"
+        + (f" ({number(r['paper'])})" if r["paper"] and r["label"] == first[r["dataset"]] else "")
+        for r in found
+    }
+    body = [
+        (model, *(figures.get((model, *column), "") for column in columns))
+        for model in unique(r["model"] for r in found)
+    ]
+    heads = [f"{name}, {label.removeprefix('averaged').replace('-', ' ').strip()}" for name, label in columns]
+    return table(" | ".join(["model", *(f"{head.removesuffix(', ')}:" for head in heads)]), body)
 
 
 @named
