@@ -94,18 +94,32 @@ class Evidence:
         """The setting that is best on dev; if some were trained again, the one of them that is best on average; if some
         were judged by held-out parts of the training texts, the best of them there."""
         best = self.best(len(self.lines))
-        held, again = self._scores("held out", "held_out"), self._scores("again", "dev")
-        judged = held or {n: [line["dev"], *again[n]] for line in best if (n := line["number"]) in again}
+        again = self._again()
+        judged = self._held_out() or {
+            n: [line["dev"], *again[n]] for line in best if (n := line["number"]) in again
+        }
         among = [line for line in best if line["number"] in judged] or best[:1]
         return max(among, key=lambda line: statistics.fmean(judged.get(line["number"], [0.0])), default=None)
 
-    def _scores(self, kind: str, name: str) -> dict[int, list[float]]:
-        """Of each setting that was trained so; one whose loss became NaN is out."""
+    def _again(self) -> dict[int, list[float]]:
+        """Each setting's accuracies on dev elsewhere; one whose loss became NaN is out."""
         found: dict[int, list[float]] = {}
         for line in self.lines:
-            if line["kind"] == kind:
-                found.setdefault(line["number"], []).append(line.get(name, -math.inf))
+            if line["kind"] == "again":
+                found.setdefault(line["number"], []).append(line.get("dev", -math.inf))
         return found
+
+    def _held_out(self) -> dict[int, list[float]]:
+        """Each setting's accuracies on parts of the training texts, of those that have them all: others cannot be
+        compared yet. Finer parts, with more to train on, count alone."""
+        found: dict[tuple[int, int], list[float]] = {}
+        for line in self.lines:
+            if line["kind"] == "held out":
+                key = line["parts"], line["number"]
+                found.setdefault(key, []).append(line.get("held_out", -math.inf))
+        whole = {key: values for key, values in found.items() if len(values) == key[0]}
+        finest = max((parts for parts, _ in whole), default=0)
+        return {number: values for (parts, number), values in whole.items() if parts == finest}
 
     def finals(self) -> list[Line]:
         """The final trainings of the chosen setting: others are of a time when fewer settings had been tried."""

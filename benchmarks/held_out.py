@@ -82,6 +82,8 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1, help="trainings side by side")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no training after so many")
     args = parser.parse_args()
+    if args.parts < 2:
+        parser.error(f"--parts must be 2 or more; got {args.parts}")
     try:
         row = Evidence.read(args.row)
         best = row.chosen()

@@ -311,6 +311,8 @@ def main() -> None:
     args.changes = changes_of(args.set)
     if args.changes and not args.label:
         parser.error("--set makes a variant of the paper's protocol: name it with --label")
+    if args.held_out < 0 or args.held_out == 1:
+        parser.error(f"--held-out needs 2 parts or more, or 0 for none; got {args.held_out}")
     if args.threads > MOST_THREADS:
         parser.error(
             f"at most {MOST_THREADS} trainings share a GPU in one process; got --threads {args.threads}"

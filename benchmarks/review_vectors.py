@@ -1,10 +1,10 @@
-"""Word vectors that know reviews: GloVe's, and beside each one of the words that stand near it in amazon's reviews.
+"""Word vectors that know reviews: GloVe's, and beside each a second one, made of the words that stand near in amazon's.
 
     RRNN_DATA=… python benchmarks/review_vectors.py reviews.npz
     python benchmarks/paper_classify.py … --set vectors=reviews.npz vector_length=7 …
 
-No label is read, and nothing but sst's training texts of the data that are then classified: for amazon itself its test
-texts would have to be left out.
+(Length 7 is 5 for each half of a word that has both.) No label is read, nor any text of other data sets. They are not
+for amazon itself, whose test texts are among them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rrnn.errors import RRNNError
+from rrnn.errors import DataError, RRNNError
 from rrnn.tasks.data.cooccurrence import cooccurrence_vectors
 from rrnn.tasks.data.labelled import load_dataset
 from rrnn.tasks.data.vectors import read_vectors
@@ -27,8 +27,10 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=100, help="of the new ones (%(default)s)")
     args = parser.parse_args()
     try:
-        amazon, sst = (load_dataset(name, cleaning="glove") for name in ("amazon", "sst"))
-        examples = [*amazon.train, *amazon.dev, *amazon.test, *sst.train]
+        if args.out.suffix != ".npz" or not args.out.parent.is_dir():  # said before a minute's work
+            raise DataError(f"vectors are saved as .npz in a folder that exists, not as {args.out}")
+        amazon = load_dataset("amazon", cleaning="glove")
+        examples = [*amazon.train, *amazon.dev, *amazon.test]
         near = cooccurrence_vectors((example.tokens for example in examples), args.width)
         both = read_vectors(args.vectors).unit().beside(near)
         both.save(args.out)

@@ -403,18 +403,23 @@ def short_accuracy() -> str:
     the same."""
     found = rows("classify/table")
     columns = unique((r["dataset"], r["label"]) for r in found)
-    first = dict(reversed(columns))
-    figures = {
-        (r["model"], r["dataset"], r["label"]): f"{number(r['mean'])} ± {number(r['std'])}"
-        + (f" ({number(r['paper'])})" if r["paper"] and r["label"] == first[r["dataset"]] else "")
-        for r in found
-    }
-    body = [
-        (model, *(figures.get((model, *column), "") for column in columns))
-        for model in unique(r["model"] for r in found)
-    ]
-    heads = [f"{name}, {label.removeprefix('averaged').replace('-', ' ').strip()}" for name, label in columns]
-    return table(" | ".join(["model", *(f"{head.removesuffix(', ')}:" for head in heads)]), body)
+    body = []
+    for model in unique(r["model"] for r in found):
+        here, told = {}, set[str]()
+        for r in found:
+            if r["model"] == model:
+                deviation = f" ± {number(r['std'])}" if r["std"] is not None else ""
+                paper = f" ({number(r['paper'])})" if r["paper"] and r["dataset"] not in told else ""
+                here[r["dataset"], r["label"]] = f"{number(r['mean'])}{deviation}{paper}"
+                told.add(r["dataset"])
+        body.append((model, *(here.get(column, "") for column in columns)))
+    return table(" | ".join(["model", *(f"{_way(*column)}:" for column in columns)]), body)
+
+
+def _way(data: str, label: str) -> str:
+    """ "sst, letters" of averaged-letters: all that the README shows is averaged."""
+    more = label.removeprefix("averaged").removeprefix("-") if label else "not averaged"
+    return f"{data}, {more.replace('-', ' ')}" if more else data
 
 
 @named

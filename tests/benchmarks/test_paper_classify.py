@@ -199,13 +199,38 @@ def test_held_out_parts_outweigh_dev(tmp_path: Path, fill: Fill) -> None:
     evidence = Evidence(tmp_path, [{"kind": "row"}, *settings])
     evidence.lines += [{"kind": "again", "number": n, "dev": devs[n]} for n in (2, 0)]
     assert (evidence.chosen() or {})["number"] == 2
-    for number, score in ((2, 80.0), (1, 82.0), (2, 81.0), (1, 81.0)):
-        evidence.lines.append({"kind": "held out", "number": number, "dev": 99.0, "held_out": score})
+
+    def judge(number: int, parts: int, part: int, **score: Any) -> None:
+        about = {"kind": "held out", "number": number, "part": part, "parts": parts, "dev": 99.0}
+        evidence.lines.append(about | score)
+
+    for part, (first, second) in enumerate([(80.0, 82.0), (81.0, 81.0)]):
+        judge(1, 2, part, held_out=second)
+        assert (evidence.chosen() or {})["number"] == (2, 1)[
+            part
+        ]  # while a part is missing, dev still decides
+        judge(2, 2, part, held_out=first)
     assert (evidence.chosen() or {})["number"] == 1
-    evidence.lines.append(
-        {"kind": "held out", "number": 1, "error": "the training loss became nan in epoch 1"}
-    )
+    for part in range(3):
+        judge(2, 3, part, held_out=70.0)
+    assert (evidence.chosen() or {})["number"] == 2  # none but it has the finer parts
+    for part in range(3):
+        judge(
+            0,
+            3,
+            part,
+            **({"held_out": 90.0} if part else {"error": "the training loss became nan in epoch 1"}),
+        )
     assert (evidence.chosen() or {})["number"] == 2
+
+
+@pytest.mark.parametrize("parts", ["1", "-2"])
+def test_too_few_parts_are_said(
+    tmp_path: Path, fill: Fill, parts: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        fill(tmp_path, "--held-out", parts)
+    assert f"2 parts or more, or 0 for none; got {parts}" in capsys.readouterr().err
 
 
 def test_goes_on_where_it_was_killed(tmp_path: Path, fill: Fill) -> None:

@@ -94,10 +94,22 @@ def test_rare_words_have_none_and_texts_are_no_neighbours() -> None:
     assert vectors.words[0] in {"so", "they"}
 
 
-@pytest.mark.parametrize(("width", "window"), [(400, 5), (0, 5), (3, 0)])
-def test_what_cannot_be_is_said(width: int, window: int) -> None:
-    with pytest.raises(DataError, match="words that occur 4 times or more; these texts have 14"):
-        cooccurrence_vectors(sentences(), width, window=window)
+def test_an_empty_word_is_no_gap_between_texts() -> None:
+    counted = _neighbours([["a", ""], ["b"]] * 5, ["a", "", "b"], 2, 3).to_dense()
+    assert counted[1, 0] == 5 and not counted[2].any()
+
+
+def test_few_contexts_and_common_words_only() -> None:
+    vectors = cooccurrence_vectors(sentences(), 1, contexts=2, least=300)
+    assert set(vectors.words) == {"so", "they"} and vectors.matrix.shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("width", "window", "contexts"), [(400, 5, 900), (0, 5, 900), (3, 0, 900), (3, 5, 3)]
+)
+def test_what_cannot_be_is_said(width: int, window: int, contexts: int) -> None:
+    with pytest.raises(DataError, match=f"contexts={contexts}, 14 words .* and window={window}"):
+        cooccurrence_vectors(sentences(), width, window=window, contexts=contexts)
 
 
 def test_beside() -> None:
@@ -106,3 +118,5 @@ def test_beside() -> None:
     both = one.beside(other)
     assert both.words == ["a", "b", "c"]
     assert both.matrix.tolist() == [[1, 2, 0], [3, 4, 6], [0, 0, 5]]
+    twice = Vectors(["c", "c"], np.array([[5.0], [6]], np.float32))
+    assert one.beside(twice).words == ["a", "b", "c"]

@@ -17,10 +17,8 @@ from rrnn.errors import DataError
 from rrnn.tasks.data.vectors import Vectors
 
 SMOOTHING = 0.75  # contexts' frequencies to this power: rare ones would have the highest information of all
-MORE, ROUNDS = (
-    20,
-    4,
-)  # directions beyond those that are kept, and power iterations: the projection is a random one
+MORE = 20  # directions beyond those that are kept: the projection is a random one
+ROUNDS = 4  # of power iteration, for the same reason
 
 
 def cooccurrence_vectors(
@@ -38,15 +36,17 @@ def cooccurrence_vectors(
     texts = list(texts)
     counts = Counter(word for text in texts for word in text)
     words = [word for word, count in counts.most_common() if count >= least]
-    contexts = min(contexts, len(words))
-    if not 0 < width < contexts or window < 1:
+    if not 0 < width < min(contexts, len(words)) or window < 1:
         raise DataError(
-            f"vectors of width {width} from a window of {window} need a window of at least 1 and more than {width} "
-            f"words that occur {least} times or more; these texts have {contexts}"
+            f"vectors of width {width} need more than {width} contexts and words, and a window of at least 1; got "
+            f"contexts={contexts}, {len(words)} words that occur {least} times or more, and window={window}"
         )
+    contexts = min(contexts, len(words))
     information = _information(_neighbours(texts, words, window, contexts))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(
+            0
+        )  # and not torch.manual_seed, which a GPU's generators would follow
         left, size, _ = torch.svd_lowrank(information, min(width + MORE, contexts), ROUNDS)
     return Vectors(words, (left[:, :width] * size[:width].sqrt()).numpy()).unit()
 
@@ -54,8 +54,8 @@ def cooccurrence_vectors(
 def _neighbours(texts: Sequence[Sequence[str]], words: Sequence[str], window: int, contexts: int) -> Tensor:
     """How much of a context (column) each word (row) has beside it; sparse."""
     number = {word: i for i, word in enumerate(words)}
-    gap = [""] * window  # so that no word is a neighbour of another text's
-    row = torch.tensor([number.get(word, -1) for text in texts for word in (*text, *gap)])
+    gap = [-1] * window  # so that no word is a neighbour of another text's
+    row = torch.tensor([n for text in texts for n in (*(number.get(word, -1) for word in text), *gap)])
     found = _sparse(torch.empty(2, 0, dtype=torch.long), torch.empty(0), (len(words), contexts))
     for distance in range(1, window + 1):
         pairs = torch.stack([row[:-distance], row[distance:]])

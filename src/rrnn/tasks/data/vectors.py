@@ -70,8 +70,9 @@ class Vectors:
         return Vectors(self.words, self.matrix / np.where(lengths > 0, lengths, 1))
 
     def beside(self, other: Vectors) -> Vectors:
-        """The words of both, each with its two vectors one after the other; zeros stand for the one that is missing."""
-        words = [*self.words, *(word for word in other.words if word not in self._rows)]
+        """The words of both, each with its two vectors one after the other; zeros stand for the one that is missing.
+        Lengths are left alone: bring both to one first (`unit`), or the longer ones will outweigh the others."""
+        words = list(dict.fromkeys([*self.words, *other.words]))
         return Vectors(words, np.concatenate([each.align(words)[0] for each in (self, other)], axis=1))
 
     def align(self, words: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
