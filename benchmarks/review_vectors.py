@@ -24,7 +24,7 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--vectors", default="glove", help="beside which (%(default)s)")
-    parser.add_argument("--width", type=int, default=100, help="of the new ones (%(default)s)")
+    parser.add_argument("--width", type=int, default=200, help="of the new ones (%(default)s)")
     args = parser.parse_args()
     try:
         if args.out.suffix != ".npz" or not args.out.parent.is_dir():  # said before a minute's work
