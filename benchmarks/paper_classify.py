@@ -54,6 +54,7 @@ from rrnn.tasks.search_workers import side_by_side
 PUBLISHED_SPLIT = ("sst", "sst-fine", "amazon")
 MOST_THREADS = 32
 AGAIN = 100  # what seeds of settings that are trained again begin with
+WHOLE = (0, 1)  # no part of the training texts is held out
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Job:
     number: int
     setting: tuple[tuple[str, float], ...]
     kind: Literal["setting", "again", "held out", "final"] = "setting"
-    part: tuple[int, int] = (0, 1)  # its number, of how many
+    part: tuple[int, int] = WHOLE  # which is held out, of how many
 
     @property
     def key(self) -> dict[str, Any]:
@@ -191,29 +192,18 @@ def again_of(args: argparse.Namespace, row: str, base: ClassifyConfig, evidence:
     """The best settings elsewhere, with seeds that no final training has. None before all settings were tried."""
     if len(evidence.settings()) < args.settings:
         return []
-    if args.held_out and base.data in PUBLISHED_SPLIT:
-        return [
-            Job(
-                row,
-                base.replace(seed=AGAIN + part),
-                line["number"],
-                tuple(line["setting"].items()),
-                "held out",
-                (part, args.held_out),
-            )
-            for part in range(args.held_out)
-            for line in evidence.best(args.best)
-        ]
+    published = base.data in PUBLISHED_SPLIT
+    where: list[tuple[ClassifyConfig, Literal["again", "held out"], tuple[int, int]]]
+    if published and args.held_out:
+        parts = range(args.held_out)
+        where = [(base.replace(seed=AGAIN + n), "held out", (n, args.held_out)) for n in parts]
+    else:
+        places = ((0 if published else n, AGAIN + n) for n in range(1, args.again + 1))
+        where = [(base.replace(split_seed=split, seed=seed), "again", WHOLE) for split, seed in places]
     return [
-        Job(
-            row,
-            base.replace(split_seed=0 if base.data in PUBLISHED_SPLIT else n, seed=AGAIN + n),
-            line["number"],
-            tuple(line["setting"].items()),
-            "again",
-        )
+        Job(row, place, line["number"], tuple(line["setting"].items()), kind, part)
         for line in evidence.best(args.best)
-        for n in range(1, args.again + 1)
+        for place, kind, part in where
     ]
 
 

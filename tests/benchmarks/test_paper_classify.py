@@ -206,21 +206,16 @@ def test_held_out_parts_outweigh_dev(tmp_path: Path, fill: Fill) -> None:
 
     for part, (first, second) in enumerate([(80.0, 82.0), (81.0, 81.0)]):
         judge(1, 2, part, held_out=second)
-        assert (evidence.chosen() or {})["number"] == (2, 1)[
-            part
-        ]  # while a part is missing, dev still decides
+        # While a part is missing, dev still decides.
+        assert (evidence.chosen() or {})["number"] == (2, 1)[part]
         judge(2, 2, part, held_out=first)
     assert (evidence.chosen() or {})["number"] == 1
     for part in range(3):
         judge(2, 3, part, held_out=70.0)
     assert (evidence.chosen() or {})["number"] == 2  # none but it has the finer parts
-    for part in range(3):
-        judge(
-            0,
-            3,
-            part,
-            **({"held_out": 90.0} if part else {"error": "the training loss became nan in epoch 1"}),
-        )
+    judge(0, 3, 0, error="the training loss became nan in epoch 1")
+    for part in (1, 2):
+        judge(0, 3, part, held_out=90.0)
     assert (evidence.chosen() or {})["number"] == 2
 
 

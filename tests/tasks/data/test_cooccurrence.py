@@ -55,10 +55,7 @@ def sentences(count: int = 600) -> list[list[str]]:
     draw = np.random.default_rng(0)
     kinds = (
         (["good", "great", "fine"], ["laugh", "smile", "joy"]),
-        (
-            ["bad", "awful", "dull"],
-            ["yawn", "sleep", "bore"],
-        ),
+        (["bad", "awful", "dull"], ["yawn", "sleep", "bore"]),
     )
     answer = []
     for _ in range(count):

@@ -44,9 +44,7 @@ def cooccurrence_vectors(
     contexts = min(contexts, len(words))
     information = _information(_neighbours(texts, words, window, contexts))
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(
-            0
-        )  # and not torch.manual_seed, which a GPU's generators would follow
+        torch.default_generator.manual_seed(0)  # torch.manual_seed would change a GPU's generators, too
         left, size, _ = torch.svd_lowrank(information, min(width + MORE, contexts), ROUNDS)
     return Vectors(words, (left[:, :width] * size[:width].sqrt()).numpy()).unit()
 
