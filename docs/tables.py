@@ -399,21 +399,20 @@ def short_perplexity() -> str:
 
 @named
 def short_accuracy() -> str:
-    """On test, a column for each data set and each way to read it; the paper's in brackets, once, where its data were
-    the same."""
+    """On test, a row for each data set and each way to read it; the paper's in brackets, once, where its data were the
+    same."""
     found = rows("classify/table")
-    columns = unique((r["dataset"], r["label"]) for r in found)
-    body = []
-    for model in unique(r["model"] for r in found):
-        here, told = {}, set[str]()
+    models, body, told = unique(r["model"] for r in found), [], set[str]()
+    for data, label in unique((r["dataset"], r["label"]) for r in found):
+        here = {}
         for r in found:
-            if r["model"] == model:
+            if (r["dataset"], r["label"]) == (data, label):
                 deviation = f" ± {number(r['std'])}" if r["std"] is not None else ""
-                paper = f" ({number(r['paper'])})" if r["paper"] and r["dataset"] not in told else ""
-                here[r["dataset"], r["label"]] = f"{number(r['mean'])}{deviation}{paper}"
-                told.add(r["dataset"])
-        body.append((model, *(here.get(column, "") for column in columns)))
-    return table(" | ".join(["model", *(f"{_way(*column)}:" for column in columns)]), body)
+                paper = f" ({number(r['paper'])})" if r["paper"] and data not in told else ""
+                here[r["model"]] = f"{number(r['mean'])}{deviation}{paper}"
+        body.append((_way(data, label), *(here.get(model, "") for model in models)))
+        told.add(data)
+    return table(" | ".join(["data", *(f"{model}:" for model in models)]), body)
 
 
 def _way(data: str, label: str) -> str:
