@@ -237,6 +237,8 @@ def lm_ptb() -> str:
             r["layers"],
             f"{r['params'] / 1e6:.1f}M",
             r.get("seed", ""),
+            r["epochs"],
+            number(r["seconds"] / 60),
             number(r.get("dev_ppl")),
             number(r.get("test_ppl")),
             number(r.get("paper_dev")),
@@ -244,7 +246,8 @@ def lm_ptb() -> str:
         )
         for r in rows("lm-ptb/table")
     )
-    return table("model | layers: | parameters: | seed: | dev: | test: | paper's dev: | paper's test:", body)
+    head = "model | layers: | parameters: | seed: | epochs: | minutes: | dev: | test:"
+    return table(f"{head} | paper's dev: | paper's test:", body)
 
 
 def lm_run(place: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -306,12 +309,14 @@ def classification() -> str:
             f"{number(r['mean'])} ± {number(r['std'])}",
             r["seeds"],
             r.get("trials", ""),
+            number(r["training_seconds"] / 60, 0),
             number(r.get("dev_mean")),
             number(r.get("paper")),
         )
         for r in rows("classify/table")
     )
-    return table("data | model | test accuracy: | seeds: | settings tried: | dev: | the paper's:", body)
+    head = "data | model | test accuracy: | seeds: | settings tried: | minutes in sum: | dev: | the paper's:"
+    return table(head, body)
 
 
 @named
