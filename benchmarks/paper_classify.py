@@ -36,7 +36,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from evidence import Evidence, changes_of, seconds_before
-from paper_classify_table import show, write_table
+from paper_classify_table import USUAL, show, write_table
 from results import meta
 
 from rrnn.errors import DivergedError, RRNNError
@@ -281,9 +281,13 @@ def main() -> None:
     parser.add_argument(
         "--seeds-per-split", type=int, default=1, help="final trainings on each (%(default)s)"
     )
-    parser.add_argument("--vectors", default="glove", help='word vectors (glove); "" trains embeddings')
-    parser.add_argument("--cleaning", default="glove", help='with vectors (glove); "" is the data\'s own')
-    parser.add_argument("--unknown", default="own", help="words without a vector: own, or one for all")
+    parser.add_argument("--vectors", default=USUAL["vectors"], help='(%(default)s); "" trains embeddings')
+    parser.add_argument(
+        "--cleaning", default=USUAL["cleaning"], help='with vectors (%(default)s); "" is the data\'s own'
+    )
+    parser.add_argument(
+        "--unknown", default=USUAL["unknown"], help="words without a vector: own, or one for all"
+    )
     parser.add_argument(
         "--set",
         nargs="*",

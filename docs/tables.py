@@ -10,6 +10,7 @@ source.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import sys
@@ -222,6 +223,10 @@ def number(value: float | None, digits: int = 1) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
+def signed(value: float) -> str:
+    return f"{round(value, 1) + 0:+.1f}"  # no -0.0
+
+
 def titled(r: Row) -> str:
     """A row's model, and what its protocol is called where it is not the paper's."""
     return f"{r['model']}, {r['label']}" if r.get("label") else r["model"]
@@ -331,9 +336,30 @@ def classification_differences() -> str:
             other = titled(d | {"model": d["reference"] if sign > 0 else d["model"]})
             beyond = "yes" if low > 0 or high < 0 else ""
             body.append(
-                (d["dataset"], other, f"{sign * d['mean']:+.1f}", f"{low:+.1f} to {high:+.1f}", beyond)
+                (d["dataset"], other, signed(sign * d["mean"]), f"{signed(low)} to {signed(high)}", beyond)
             )
     return table("data | F against | gain: | 95 %: | beyond chance", body) if body else NOTHING
+
+
+@named
+def classification_gains() -> str:
+    """What each way to read the data gains over the one above it; * where that is beyond chance."""
+    found, body = rows("classify/table"), []
+    models = unique(r["model"] for r in found)
+    by = {
+        (d["dataset"], d["model"], d["label"], d["to_label"]): d
+        for d in (results("classify/table") or {}).get("differences", ())
+        if d["model"] == d["reference"]
+    }
+    ways = unique((r["dataset"], r["label"]) for r in found)
+    for (data, before), (other, label) in itertools.pairwise(ways):
+        if data == other:
+            gains = [by.get((data, model, label, before)) for model in models]
+            cells = (
+                f"{signed(d['mean'])}{'' if d['low'] <= 0 <= d['high'] else ' *'}" if d else "" for d in gains
+            )
+            body.append((data, label, before, *cells))
+    return table(" | ".join(["data", "what", "over", *(f"{model}:" for model in models)]), body)
 
 
 # ---- the README's, for someone who has two minutes -----------------------------------------------------------------

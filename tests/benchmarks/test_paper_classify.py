@@ -365,7 +365,7 @@ def test_papers_accuracies_stand_beside_its_own_data_alone(fill: Fill) -> None:
 
 
 def test_what_is_paired_with_what(tmp_path: Path, fill: Fill) -> None:
-    """Splits, as means over their seeds; models of one label, and a model with and without a label."""
+    """Splits, as means over their seeds; models of one label, and labels of one model."""
     from evidence import Evidence
     from paper_classify_table import differences, scores
 
@@ -386,5 +386,7 @@ def test_what_is_paired_with_what(tmp_path: Path, fill: Fill) -> None:
         ("B", "max", "B", ""),
         ("B", "mean", "B", ""),
         ("B", "max", "F", "max"),
+        ("F", "mean", "F", "max"),
+        ("B", "mean", "B", "max"),
         ("B", "mean", "F", "mean"),
     ]
