@@ -12,6 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from svg import pyplot, save
+
 SIZES = {"10m": "10M parameters", "24m": "24M parameters", "": ""}  # of what is in a name
 ROOM = 1.35  # of the best perplexity: what is worse throughout is in the legend alone
 
@@ -25,26 +27,19 @@ def curve(run: Path) -> Curve:
 
 
 def draw(folder: Path, path: Path) -> None:
-    try:
-        import matplotlib
-
-        matplotlib.use("svg")
-        from matplotlib import pyplot as plt
-    except ModuleNotFoundError:
-        raise SystemExit("plotting needs matplotlib: pip install matplotlib") from None
-    plt.rcParams |= {"svg.hashsalt": "rrnn", "svg.fonttype": "none", "font.size": 9}
     runs = {place.parent.name: curve(place.parent) for place in sorted(folder.glob("*/metrics.jsonl"))}
     if not runs:
         raise SystemExit(f"there are no runs in {folder}")
     panels: dict[str, dict[str, Curve]] = {}
     for name, run in runs.items():
         panels.setdefault(next(size for size in SIZES if size in name), {})[name] = run
+    plt = pyplot()
     figure, axes = plt.subplots(len(panels), squeeze=False, figsize=(7.5, 4 * len(panels)))
     for (size, those), axis in zip(sorted(panels.items()), axes.flat, strict=True):
         draw_panel(axis, those)
         axis.set_title(SIZES[size], loc="left")
     axes.flat[-1].set_xlabel("epoch")
-    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+    save(figure, path)
 
 
 def draw_panel(axis: Any, runs: dict[str, Curve]) -> None:

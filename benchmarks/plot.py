@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from svg import pyplot
+
 PASSES = {"forward": "^", "backward": "v", "forward_backward": "o"}
 PEER_COLOURS = {"fla hgrn fused": "0.75", "fla hgrn chunk": "0.6", "accelerated-scan warp": "0.4"}
 
@@ -26,14 +28,7 @@ def roof(size: float, copy: float, least: float) -> float:
 
 
 def draw(data: dict[str, Any], path: Path) -> None:
-    try:
-        import matplotlib
-
-        matplotlib.use("svg")
-        from matplotlib import pyplot as plt
-    except ModuleNotFoundError:
-        raise SystemExit("plotting needs matplotlib: pip install matplotlib") from None
-    plt.rcParams |= {"svg.hashsalt": "rrnn", "svg.fonttype": "none", "font.size": 9}
+    plt = pyplot()
     rows = [row for row in data["rows"] if "error" not in row]
     dtypes = list(dict.fromkeys(row["dtype"] for row in rows))
     ours = list(dict.fromkeys(row["name"] for row in rows if "layout" not in row))

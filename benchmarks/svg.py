@@ -1,0 +1,22 @@
+"""Plots as SVG files that are the same for the same figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+
+def pyplot() -> Any:
+    try:
+        import matplotlib
+
+        matplotlib.use("svg")
+        from matplotlib import pyplot as plt
+    except ModuleNotFoundError:
+        raise SystemExit("plotting needs matplotlib: pip install matplotlib") from None
+    plt.rcParams |= {"svg.hashsalt": "rrnn", "svg.fonttype": "none", "font.size": 9}
+    return plt
+
+
+def save(figure: Any, path: Path) -> None:
+    figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
