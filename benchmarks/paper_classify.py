@@ -105,14 +105,14 @@ def without(data: Prepared, part: int, parts: int) -> Prepared:
     return replace(data, splits={"train": those(rest), "dev": data.splits["dev"], "test": those(held)})
 
 
+def folder_of(table: Path, job: Job) -> Path:
+    """Of a training until its line is written: one that is interrupted goes on from there."""
+    return table / "-".join(map(str, [f".{job.row}", *job.key.values()]))
+
+
 def run(deadline: float, table: Path, job: Job) -> dict[str, Any] | None:
     """The line of a training; None: it is too late to begin."""
-    if time.time() > deadline:
-        return None
-    folder = table / "-".join(map(str, [f".{job.row}", *job.key.values()]))
-    line = run_in(folder, job)
-    shutil.rmtree(folder)
-    return line
+    return None if time.time() > deadline else run_in(folder_of(table, job), job)
 
 
 def run_in(folder: Path, job: Job) -> dict[str, Any]:
@@ -250,6 +250,8 @@ def fill(args: argparse.Namespace) -> None:
     one = partial(run, time.time() + 60 * args.minutes, args.folder)
     for job, answer in side_by_side(one, ready(), then=ready, threads=args.threads, processes=args.processes):
         rows[job.row].take(job.key, answer)
+        if isinstance(answer, dict):
+            shutil.rmtree(folder_of(args.folder, job))
 
 
 def main() -> None:

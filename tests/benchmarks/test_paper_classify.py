@@ -263,6 +263,33 @@ def test_a_training_goes_on_from_its_checkpoint(
     assert not list(cut.glob(".*"))
 
 
+def test_a_finished_training_is_not_lost_before_its_line_is_written(
+    tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evidence import Evidence
+
+    options = ("--models", "F", "--settings", "1", "--splits", "1")
+    fill(tmp_path / "whole", *options)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    cut = tmp_path / "cut"
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Evidence, "take", killed)
+        fill(cut, *options)
+    (metrics,) = cut.glob(".F-synthetic-not-good+tiny-setting-0/metrics.jsonl")
+    before = [json.loads(line) for line in metrics.read_text().splitlines()]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Evidence, "take", killed)
+        fill(cut, *options)
+    after = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert after == before  # times, too: nothing was trained again
+    fill(cut, *options)
+    assert timeless(lines(cut, "F")) == timeless(lines(tmp_path / "whole", "F"))
+    assert not list(cut.glob(".*"))
+
+
 def test_a_training_that_cannot_run_is_not_a_setting_that_was_tried(
     tmp_path: Path, fill: Fill, capsys: pytest.CaptureFixture[str]
 ) -> None:

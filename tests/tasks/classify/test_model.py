@@ -89,6 +89,15 @@ def test_dropout_leaves_the_global_generator_alone() -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
+def test_a_new_model_leaves_the_generators_of_gpus_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    torch.manual_seed(5)
+    assert seeds == [5]
+    model()
+    assert seeds == [5]
+
+
 def test_a_seed_decides_the_first_weights() -> None:
     first, same, other = (model(seed=seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], same[name]) for name in first)

@@ -47,7 +47,9 @@ class TextClassifier(nn.Module):
         super().__init__()
         self.config, self.classes = config, classes
         with _SEEDING, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(config.seed)  # on the CPU, so that every device starts from the same weights
+            # On the CPU, so that every device starts from the same weights, and not by torch.manual_seed, which would
+            # change a GPU's generators, too.
+            torch.default_generator.manual_seed(config.seed)
             self._build(config, words, vectors, spellings, cell)
         self.to(device)
         self.generator = torch.Generator(device=device)
