@@ -303,14 +303,20 @@ def lm_gains() -> str:
     return table("model | `rnn_gain`: | epochs: | dev:", found)
 
 
+def way(data: str, label: str) -> str:
+    """ "sst, letters" of averaged-letters: all rows of classifiers are averaged."""
+    more = label.removeprefix("averaged").removeprefix("-") if label else "not averaged"
+    return ", ".join(filter(None, (data, more.replace("-", " ")))) or "unit vectors"
+
+
 @named
 def classification() -> str:
     if results("classify/table") is None:
         return NOTHING
     body = (
         (
-            r["dataset"],
-            titled(r),
+            way(r["dataset"], r["label"]),
+            r["model"],
             f"{number(r['mean'])} ± {number(r['std'])}",
             r["seeds"],
             r.get("trials", ""),
@@ -333,10 +339,16 @@ def classification_differences() -> str:
         if d["label"] == d["to_label"] and "RRNN(F)" in (d["model"], d["reference"]):
             sign = 1 if d["model"] == "RRNN(F)" else -1
             low, high = sorted((sign * d["low"], sign * d["high"]))
-            other = titled(d | {"model": d["reference"] if sign > 0 else d["model"]})
+            other = d["reference"] if sign > 0 else d["model"]
             beyond = "yes" if low > 0 or high < 0 else ""
             body.append(
-                (d["dataset"], other, signed(sign * d["mean"]), f"{signed(low)} to {signed(high)}", beyond)
+                (
+                    way(d["dataset"], d["label"]),
+                    other,
+                    signed(sign * d["mean"]),
+                    f"{signed(low)} to {signed(high)}",
+                    beyond,
+                )
             )
     return table("data | F against | gain: | 95 %: | beyond chance", body) if body else NOTHING
 
@@ -358,8 +370,8 @@ def classification_gains() -> str:
             cells = (
                 f"{signed(d['mean'])}{'' if d['low'] <= 0 <= d['high'] else ' *'}" if d else "" for d in gains
             )
-            body.append((data, label, before, *cells))
-    return table(" | ".join(["data", "what", "over", *(f"{model}:" for model in models)]), body)
+            body.append((way(data, label), way("", before), *cells))
+    return table(" | ".join(["data", "over", *(f"{model}:" for model in models)]), body)
 
 
 # ---- the README's, for someone who has two minutes -----------------------------------------------------------------
@@ -441,15 +453,9 @@ def short_accuracy() -> str:
                 deviation = f" ± {number(r['std'])}" if r["std"] is not None else ""
                 paper = f" ({number(r['paper'])})" if r["paper"] and data not in told else ""
                 here[r["model"]] = f"{number(r['mean'])}{deviation}{paper}"
-        body.append((_way(data, label), *(here.get(model, "") for model in models)))
+        body.append((way(data, label), *(here.get(model, "") for model in models)))
         told.add(data)
     return table(" | ".join(["data", *(f"{model}:" for model in models)]), body)
-
-
-def _way(data: str, label: str) -> str:
-    """ "sst, letters" of averaged-letters: all that the README shows is averaged."""
-    more = label.removeprefix("averaged").removeprefix("-") if label else "not averaged"
-    return f"{data}, {more.replace('-', ' ')}" if more else data
 
 
 @named
