@@ -1,4 +1,4 @@
-"""The only place where backends meet autograd.
+"""Where compiled cells meet autograd.
 
 `rational` runs the cells of one layer side by side: pre-activations of all of them in one tensor, outputs written side
 by side into one tensor. Three ways lead to a backend, with the same results:

@@ -65,7 +65,9 @@ def test_what_best_means(monkeypatch: pytest.MonkeyPatch, aim: str, worst: int) 
 
 def test_the_task_may_stop_and_stays_stopped(tmp_path: Path) -> None:
     assert len(train(tmp_path / "run", epochs=9, stop_at=2).history) == 2
-    assert len(train(tmp_path / "run", epochs=9).history) == 2
+    notes = Notes()
+    assert len(train(tmp_path / "run", epochs=9, progress=notes).history) == 2
+    assert notes.heard == ["resumed after epoch 2, where it had stopped by itself: nothing is left to train"]
 
 
 def test_a_finished_run_goes_on_where_more_epochs_are_asked_for(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class Table:
     """The paper's table of perplexities on the Penn Treebank beside our runs, in Markdown."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("[RUN …]")] = ()
-    """Folders of runs; none: the paper's table alone."""
+    """Runs, or folders that hold some, among others; none: the paper's table alone."""
     json: Annotated[Path | None, _option("FILE")] = None
     """Write the table to this file, too."""
 

@@ -153,7 +153,8 @@ class _Book:
             if last.note:
                 self.progress.note(last.note)
             steps = f" and {self.index} steps" if self.index else ""
-            self.progress.note(f"resumed after epoch {self.epoch}{steps}")
+            over = ", where it had stopped by itself: nothing is left to train" * self.stopped
+            self.progress.note(f"resumed after epoch {self.epoch}{steps}{over}")
         if self.run is not None and (best := self.run.load("best", until=self.epoch)):
             self.outcome.best = Best(best.meta["epoch"], best.meta["value"], best.tensors)
             if best.note:

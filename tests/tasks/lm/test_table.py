@@ -41,6 +41,18 @@ def test_runs_find_their_row(tmp_path: Path) -> None:
     assert [paper for paper, _ in rows if paper] == list(PAPER)
 
 
+def test_a_folder_may_hold_runs_of_other_tasks_too(tmp_path: Path) -> None:
+    one = make_run(tmp_path / "one")
+    with Run.create(tmp_path / "other", {"task": "classify"}):
+        pass
+    assert [our.run for _, our in table_of([tmp_path]) if our] == [str(one)]
+    with pytest.raises(RunError, match="other is of the task 'classify'"):
+        table_of([tmp_path / "other"])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunError, match=r"no run of a language model in .*empty"):
+        table_of([tmp_path / "empty"])
+
+
 def test_markdown(tmp_path: Path) -> None:
     rows = table_of([make_run(tmp_path / "one"), make_run(tmp_path / "two", finished=False)])
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in to_markdown(rows).splitlines()]

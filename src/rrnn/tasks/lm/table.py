@@ -12,6 +12,7 @@ from rrnn.errors import RunError
 from rrnn.tasks.lm.config import FACTS, LMConfig
 from rrnn.tasks.lm.train import RESULT
 from rrnn.tasks.lm.trained import lm_run
+from rrnn.tasks.runs import CONFIG, read_config
 
 
 @dataclass(frozen=True)
@@ -105,12 +106,23 @@ def _read_result(path: Path) -> dict[str, Any]:
 
 
 def table_of(folders: Sequence[str | Path]) -> list[tuple[PaperRow | None, OurRow | None]]:
-    """Every row of the paper with our runs of it, then runs that it has no row for."""
-    ours = [read_row(folder) for folder in folders]
+    """Every row of the paper with our runs of it, then runs that it has no row for. Folders are runs, or hold some."""
+    ours = [read_row(run) for folder in folders for run in _runs(folder)]
     rows: list[tuple[PaperRow | None, OurRow | None]] = []
     for row in PAPER:
         rows += [(row, our) for our in ours if our.matches(row)] or [(row, None)]
     return rows + [(None, our) for our in ours if not any(our.matches(row) for row in PAPER)]
+
+
+def _runs(folder: str | Path) -> list[str | Path]:
+    """The folder, where it is a run, else language models' below it, at any depth."""
+    if not Path(folder).is_dir() or (Path(folder) / CONFIG).exists():
+        return [folder]  # what is wrong with it is said where it is read
+    below = (path.parent for path in sorted(Path(folder).rglob(CONFIG)))
+    found: list[str | Path] = [run for run in below if read_config(run)["task"] == LMConfig.task]
+    if not found:
+        raise RunError(f"there is no run of a language model in {folder}")
+    return found
 
 
 def to_markdown(rows: Sequence[tuple[PaperRow | None, OurRow | None]]) -> str:
