@@ -153,7 +153,7 @@ def write_table(folder: Path) -> dict[str, Any]:
     commands = list(dict.fromkeys(file.head["meta"]["command"] for _, file in found))
     about = meta() | {"protocol": PROTOCOL, "commands": commands}  # those that began the files
     about["data"] = {row["dataset"]: file.head["about"] for row, file in found}
-    if devices and "CPU" not in devices:
+    if devices:  # what they were trained with, not what wrote the table
         about["device"] = {"gpu": ", ".join(devices)}
         about["versions"]["torch"] = ", ".join(
             sorted({f.head["meta"]["versions"]["torch"] for _, f in found})

@@ -94,6 +94,8 @@ def table(folder: Path) -> list[dict[str, Any]]:
                 "epochs": found["epochs"],
                 "seconds": found["seconds"],
                 "device": found["device"],
+                "torch": found["versions"]["torch"],
+                "commit": found["commit"],
                 "paper_dev": paper.dev,
                 "paper_test": paper.test,
             }
@@ -154,8 +156,11 @@ def main() -> None:
 
 def write_table(folder: Path) -> None:
     rows = table(folder)
-    trained = {"device": {"gpu": ", ".join(sorted({row["device"] for row in rows}))}} if rows else {}
-    text = json.dumps({"meta": meta() | trained, "rows": rows}, indent=1)
+    about = meta()
+    if rows:  # what they were trained with, not what wrote the table
+        about["device"] = {"gpu": ", ".join(sorted({row["device"] for row in rows}))}
+        about["versions"]["torch"] = ", ".join(sorted({row["torch"] for row in rows}))
+    text = json.dumps({"meta": about, "rows": rows}, indent=1)
     (folder / "table.json").write_text(text + "\n", encoding="utf-8")
 
 

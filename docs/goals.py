@@ -1,4 +1,4 @@
-"""What was to be reached, and what was. Goals were set before anything was measured."""
+"""What was to be reached, and what was. Goals were set from first sketches, before any of this code was measured."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class LMConfig(Config):
     params: int | None = option(None, "the hidden size is the largest within so many parameters", low=1)
     forget_bias: float = option(0.0, "first value of the forget gates' biases")
     output_bias: float = option(
-        0.0, "first value of the output gates' biases: max-plus needs them open, or all outputs begin at −0.6"
+        0.0, "first value of the output gates' biases: max-plus needs them open, or outputs begin around −0.6"
     )
     scale_rnn: bool = option(False, "begin with the layers' matrices scaled by √(1 − variational_dropout)")
     rnn_gain: float = option(
