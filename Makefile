@@ -16,7 +16,7 @@ STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    set up, then all of it in two minutes: automata, models, explanations, a report"
+	@echo "make demo    set up, then all of it in under three minutes: automata, models, explanations, a report"
 	@echo "make test    set up, then check format, lint, types and tests"
 	@echo "make docs    the documentation as a site: site/index.html"
 	@echo "make setup   only the environment in $(VENV)"

@@ -32,6 +32,15 @@ def test_a_cell_of_the_zoo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == f"{out}\n{tmp_path / 'F.dot'}\n"
 
 
+def test_an_openfst_file_with_a_symbol_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "ab.fst").write_text("0 1 a 0.5\n1\n")
+    (tmp_path / "ab.syms").write_text("<eps> 0\na 1\n")
+    words = ["draw", str(tmp_path / "ab.fst"), "-o", str(tmp_path / "ab.svg")]
+    assert main(words) == 2 and "isymbols" in capsys.readouterr().err
+    assert main([*words, "--isymbols", str(tmp_path / "ab.syms")]) == 0
+    assert ">a" in text(tmp_path / "ab.svg")
+
+
 def test_dot_only(tmp_path: Path) -> None:
     assert main(["draw", "ngram3", "--output", str(tmp_path / "n.dot")]) == 0
     assert names(tmp_path) == ["n.dot"]

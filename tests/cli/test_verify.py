@@ -65,7 +65,7 @@ def test_a_mismatch_is_an_error(capsys: pytest.CaptureFixture[str], monkeypatch:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("G",), "no cell is called 'G'"),
+        (("G",), "no model is called 'G'"),
         (("no.cell",), "no.cell: cannot read the cell"),
         (("F", "--backend", "cuda"), "unknown backend 'cuda'"),
     ],

@@ -85,6 +85,8 @@ def state(**changes: Any) -> Any:
             lambda: LAYER(X, lengths=torch.tensor([1.0, 2.0])),
             "lengths must be whole numbers; got torch.float32",
         ),
+        (lambda: LAYER(X, lengths=[1.5, 2]), "lengths must be whole numbers; got torch.float32"),
+        (lambda: LAYER(X, lengths=[True, False]), "lengths must be whole numbers; got torch.bool"),
         (lambda: LAYER(X[:, 0], lengths=[3]), "lengths= is for batches"),
         (
             lambda: LAYER(X, mask=torch.ones(5, 2)),

@@ -78,6 +78,23 @@ def test_zoneout_keeps_states(backend: str) -> None:
 def test_zoneout_needs_forget_gates() -> None:
     with pytest.raises(CellError, match=r"zoneout=0.1 opens forget gates.*minGRU has none"):
         zoo.layer("minGRU", 4, 3, zoneout=0.1)
+    with pytest.raises(
+        CellError, match=r"zoneout=0.1 opens.*the loop of minLSTM at q1 is then weighed 0\.\d+, not 1"
+    ):
+        zoo.layer("minLSTM", 4, 3, zoneout=0.1)
+    bare = (
+        Cell("X")
+        .initial("q0")
+        .loop("q0", one)
+        .arc("q0", "q1", linear("u"))
+        .loop("q1", linear("f"))
+        .final("q1")
+    )
+    with pytest.raises(
+        CellError, match=r"the loop of X at q1 is then weighed 1e\+04, not 1: a forget gate is"
+    ):
+        RationalRNN(bare, 4, 3, zoneout=0.1)
+    RationalRNN(bare, 4, 3)
     with pytest.raises(ShapeError, match="zoneout is a probability"):
         zoo.layer("B", 4, 3, zoneout=2)
 

@@ -70,6 +70,32 @@ def test_the_task_may_stop_and_stays_stopped(tmp_path: Path) -> None:
     assert notes.heard == ["resumed after epoch 2, where it had stopped by itself: nothing is left to train"]
 
 
+@pytest.mark.parametrize(
+    ("epoch", "said"), [(1, "it was stopped before its first checkpoint"), (2, "resumed after epoch 1")]
+)
+def test_the_first_epoch_is_kept_however_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: int, said: str
+) -> None:
+    def interrupted(
+        task: ToyTask, number: int, dev: dict[str, float], honest: Any = ToyTask.end_epoch
+    ) -> bool:
+        if number == epoch:
+            raise KeyboardInterrupt
+        return honest(task, number, dev)
+
+    with (
+        monkeypatch.context() as patch,
+        Run.create(tmp_path / "run", {"task": "toy"}) as run,
+        pytest.raises(KeyboardInterrupt),
+    ):
+        patch.setattr(ToyTask, "end_epoch", interrupted)
+        fit(ToyTask(), run, epochs=3)
+    notes = Notes()
+    with Run.create(tmp_path / "run", {"task": "toy"}, resume=True) as run:
+        assert len(fit(ToyTask(), run, epochs=3, progress=notes).history) == 3
+    assert notes.heard[0].startswith(said)
+
+
 def test_a_finished_run_goes_on_where_more_epochs_are_asked_for(tmp_path: Path) -> None:
     train(tmp_path / "run", epochs=2)
     before = (tmp_path / "run" / "last.safetensors").read_bytes()
@@ -150,7 +176,7 @@ def test_checkpoints_by_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Run, "save", save)
     with Run.create(tmp_path / "run", {"task": "toy"}) as run:
         fit(ToyTask(), run, epochs=4, checkpoint_seconds=3)
-    assert written == [3, 6, 4 * STEPS]
+    assert written == [STEPS, STEPS + 3, STEPS + 6, 4 * STEPS]
 
 
 def test_progress_hears_of_all() -> None:

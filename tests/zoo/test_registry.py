@@ -147,6 +147,11 @@ def test_numbers_and_options(name: str, given: dict[str, object], same: Cell) ->
     ("call", "message"),
     [
         (lambda: get_cell("LSTM"), "LSTM is no cell: The paper hypothesises"),
+        (lambda: get_cell("RCNN3-state"), "RCNN3-state is no cell"),
+        (lambda: layer("LSTM", 4, 4, skip="residual"), "LSTM, which is no cell, has options of its own"),
+        (lambda: get_cell("HGRN", gamma="x"), "gamma is a number from 0 to 1; got 'x'"),
+        (lambda: get_cell("HGRN", gamma=3.0), "gamma is a number from 0 to 1; got 3.0"),
+        (lambda: get_cell("SCRN-context", alpha="q"), "alpha is a number from 0 to 1; got 'q'"),
         (lambda: get_cell("RCNN3-state"), "may not be rational"),
         (lambda: get_cell("B", n=3), "B has the options gate; got 'n'"),
         (lambda: get_cell("T-RNN", n=3), "T-RNN has no options; got 'n'"),

@@ -198,7 +198,7 @@ class Cell:
         ):
             raise CellError(
                 f"{'ε-arc' if epsilon else 'arc'} {source!r} → {target!r} is given twice. "
-                'Say merge="plus" to let both count (⊕), or write one weight.'
+                'Say merge="plus" (in a text: arc+, loop+, epsilon+) to let both count (⊕), or write one weight.'
             )
         place = _arc_place(source, target, epsilon)
         expression = check_weight(ex.as_expr(weight), place, self.semiring, constant=epsilon)

@@ -166,6 +166,8 @@ class _Reader:
         elif word == "output":
             self.cell = cell.output(self.expr(rest))
         elif word == "states":
+            if cell.states:
+                raise FormatError("the states line comes before all lines with states; move it up")
             self.cell = cell._with(states=cell._states_with(*rest.split()))
         elif m := _LIMIT.fullmatch(rest):
             self.cell = cell.limit_epsilon(int(m[1]), after_last=m[2] is None)

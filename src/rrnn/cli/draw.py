@@ -31,6 +31,8 @@ class Draw:
     """Say below a cell what the names on its arcs stand for."""
     format: Literal["json", "openfst", "pautomac"] | None = None
     """The format of a WFSA's file, where its name does not tell."""
+    isymbols: Path | None = None
+    """The symbol table of an OpenFst file."""
 
 
 def draw(options: Draw) -> None:
@@ -58,4 +60,6 @@ def _read(options: Draw) -> Cell | WFSA | Diagram:
             raise CellError(f"the paper has figures of {', '.join(FIGURES)}; got {name[:64]!r}")
         return figures[name.lower()]()
     format = options.format or guess_format(name)
-    return load(name, format) if format in ("json", "openfst", "pautomac") else get_cell(name)
+    if format in ("json", "openfst", "pautomac"):
+        return load(name, format, isymbols=options.isymbols)
+    return get_cell(name)

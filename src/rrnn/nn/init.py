@@ -13,6 +13,8 @@ import re
 
 from torch import Tensor, nn
 
+SATURATED = 1e4  # σ of it is exactly 1, its gradient exactly 0; half precision can hold it
+
 
 def is_forget_gate(projection: str) -> bool:
     return re.fullmatch(r"f\d*|forget\w*", projection) is not None

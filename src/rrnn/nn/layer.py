@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rrnn.automata import Cell
 from rrnn.errors import CellError
 from rrnn.ir import Program, lower
-from rrnn.nn.init import is_forget_gate, uniform_rows
+from rrnn.nn.init import SATURATED, is_forget_gate, uniform_rows
 from rrnn.nn.masks import Window, zero_padding
 from rrnn.nn.product import in_one_node, linear
 from rrnn.nn.rows import Rows, add_columns, count, rows_of
@@ -26,7 +26,6 @@ Norm = Literal["layer"] | Callable[[int], nn.Module]
 Drop = Callable[[Tensor], Tensor]
 
 BIAS = ".bias"  # how programs call the bias of a projection: "f.bias"
-SATURATED = 1e4  # σ of it is exactly 1, its gradient exactly 0; half precision can hold it
 
 
 class Named(nn.Module):

@@ -28,7 +28,8 @@ def check_mask(mask: Tensor, shape: tuple[int, ...], layout: str) -> Tensor:
 def mask_of_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, device: torch.device) -> Tensor:
     """(T, B) bool, True at the first `lengths[b]` steps of each sequence."""
     if not isinstance(lengths, Tensor):
-        lengths = torch.tensor(list(lengths), dtype=torch.int64)
+        given = list(lengths)
+        lengths = torch.tensor(given) if given else torch.zeros(0, dtype=torch.int64)
     if lengths.dim() != 1 or lengths.shape[0] != batch:
         raise ShapeError(f"expected {batch} lengths, one per sequence; got shape {tuple(lengths.shape)}")
     if lengths.is_floating_point() or lengths.dtype == torch.bool:

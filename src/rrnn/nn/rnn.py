@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from rrnn.automata import Cell
-from rrnn.errors import CellError, ShapeError
-from rrnn.nn.arguments import check_cells, check_options
+from rrnn.errors import ShapeError
+from rrnn.nn.arguments import check_cells, check_forget_gates, check_options
 from rrnn.nn.dropout import Drops
 from rrnn.nn.layer import Norm, RationalLayer, Skip
 from rrnn.nn.masks import check_mask, mask_of_lengths, zero_padding
@@ -109,12 +109,8 @@ class RationalRNN(nn.Module):
 
         self.layers = layers()
         self.reverse_layers = layers() if bidirectional else nn.ModuleList()
-        if zoneout and not self._all_layers()[0].forget_rows:
-            names = ", ".join(cell.name for cell, _ in cells)
-            raise CellError(
-                f"zoneout={zoneout} opens forget gates, projections called f, f1, f2, … or forget…, and {names} has "
-                "none. Leave zoneout out."
-            )
+        if zoneout:
+            check_forget_gates(cells, f"zoneout={zoneout}")
 
     @property
     def num_directions(self) -> int:

@@ -96,9 +96,9 @@ def fit(
     """Trains up to that epoch (they count from 1), or until the task says stop. Goes on from the run's last
     checkpoint, if it has one.
 
-    Checkpoints are written at the end, after every `checkpoint_epochs` epochs, and when `checkpoint_seconds` have
-    passed, also in the middle of an epoch (in a group of processes: at its end). Without a run, nothing is written. In
-    a group each process calls this, and the first one evaluates and writes.
+    Checkpoints are written at the end, after the first epoch and every `checkpoint_epochs` epochs, and when
+    `checkpoint_seconds` have passed, also in the middle of an epoch (in a group of processes: at its end). Without a
+    run, nothing is written. In a group each process calls this, and the first one evaluates and writes.
     """
     book = _Book(task, run, progress or Progress(), checkpoint_seconds)
     try:
@@ -123,7 +123,11 @@ def fit(
             book.enter(epoch, dev)
             book.stopped = task.end_epoch(epoch, dev)
             is_last = book.stopped or epoch == epochs
-            if is_last or book.is_due() or (checkpoint_epochs and epoch % checkpoint_epochs == 0):
+            if (
+                is_last
+                or book.is_due(epoch_ended=True)
+                or (checkpoint_epochs and epoch % checkpoint_epochs == 0)
+            ):
                 book.write(0)
     finally:
         book.progress.end()
@@ -140,7 +144,7 @@ class _Book:
         self.meter = _Meter()  # of that next one
         self.stopped = False
         self._state: tuple[dict[str, Tensor], dict[str, Any]] = ({}, {})
-        self._best_is_written = True
+        self._is_written, self._best_is_written = False, True
         self._last_write = time.monotonic()
 
     def open(self, epochs: int) -> None:
@@ -148,13 +152,15 @@ class _Book:
             meta = last.meta
             self.epoch, self.index, self.stopped = meta["epoch"], meta["index"], meta["stopped"]
             self.meter, self.outcome.history = _Meter(**meta["meter"]), meta["history"]
-            self._state = last.tensors, meta["task"]
+            self._state, self._is_written = (last.tensors, meta["task"]), True
             self.restore()
             if last.note:
                 self.progress.note(last.note)
             steps = f" and {self.index} steps" if self.index else ""
             over = ", where it had stopped by itself: nothing is left to train" * self.stopped
             self.progress.note(f"resumed after epoch {self.epoch}{steps}{over}")
+        elif self.run is not None and self.run.records():
+            self.progress.note("it was stopped before its first checkpoint: training begins anew")
         if self.run is not None and (best := self.run.load("best", until=self.epoch)):
             self.outcome.best = Best(best.meta["epoch"], best.meta["value"], best.tensors)
             if best.note:
@@ -191,8 +197,12 @@ class _Book:
         self.epoch, self.index, self.meter = epoch, 0, _Meter()
         self._state = ({}, {})
 
-    def is_due(self) -> bool:
-        return self.seconds is not None and time.monotonic() - self._last_write >= self.seconds
+    def is_due(self, *, epoch_ended: bool = False) -> bool:
+        """By the clock; the first one as soon as an epoch has ended, so that a short training has one, too."""
+        if self.seconds is None:
+            return False
+        first = epoch_ended and not self._is_written
+        return first or time.monotonic() - self._last_write >= self.seconds
 
     def write(self, index: int) -> None:
         """`best` before `last`: one that is newer than `last` when the process dies comes again."""
@@ -205,7 +215,7 @@ class _Book:
             meta = {"epoch": self.epoch, "index": index, "stopped": self.stopped, "task": state}
             meta |= {"history": self.outcome.history, "meter": asdict(self.meter)}
             self.run.save("last", tensors, meta)
-        self._last_write = time.monotonic()
+        self._is_written, self._last_write = True, time.monotonic()
 
 
 @dataclass

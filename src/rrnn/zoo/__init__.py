@@ -35,7 +35,7 @@ def get_cell(name: str | Path, **options: Any) -> Cell:
     key, model, given = found
     if not model.is_cell:
         why = model.open or "its units mix."
-        raise CellError(f"{key} is no cell: {why} rrnn.zoo.layer({key!r}, …) builds the layer.")
+        raise CellError(f"{name} is no cell: {why} rrnn.zoo.layer({name!r}, …) builds the layer.")
     return _made(key, model, given | options)
 
 
@@ -55,7 +55,10 @@ def layer(
     if isinstance(cell, str):
         found = _find(cell)
         if found is not None and not found[1].is_cell:
-            return found[1].factory(input_size, hidden_size, *args, **found[2], **options)
+            try:
+                return found[1].factory(input_size, hidden_size, *args, **found[2], **options)
+            except TypeError as error:
+                raise CellError(f"{cell}, which is no cell, has options of its own: {error}") from None
         if found is None and not (cell.endswith(".cell") or "/" in cell or _is_file(cell)):
             raise CellError(_unknown(cell, MODELS))
         own = {} if found is None else {key: options.pop(key) for key in found[1].options if key in options}

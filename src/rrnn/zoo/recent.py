@@ -14,6 +14,7 @@ from rrnn.automata import (
     softplus,
     sqrt,
 )
+from rrnn.zoo.options import share
 
 
 def min_gru() -> Cell:
@@ -34,7 +35,7 @@ def min_lstm() -> Cell:
 def hgrn(gamma: float | None = None) -> Cell:
     """HGRN (Qin et al. 2023) over the reals: c = f ⊙ c' + (1 − f) ⊙ silu(W_i x + b_i), h = σ(W_g x + b_g) ⊙ c, with
     f = γ + (1 − γ) ⊙ σ(W_f x + b_f). The lower bound γ is a number, or learned per unit: σ(γ)."""
-    bound: Expr | float = sigmoid(parameter("gamma")) if gamma is None else gamma
+    bound: Expr | float = sigmoid(parameter("gamma")) if gamma is None else share("gamma", gamma)
     f = (bound + (1 - bound) * sigmoid(linear("f", bias=True))).named("f")
     i = linear("i", bias=True)
     return _b("HGRN", f, (1 - f) * (i * sigmoid(i))).output(sigmoid(linear("g", bias=True)) * score)

@@ -4,9 +4,11 @@ The whole SCRN, whose hidden layer is not shown to be rational, is `rrnn.zoo.mod
 """
 
 from rrnn.automata import Cell, linear, one
+from rrnn.zoo.options import share
 
 
 def scrn(alpha: float = 0.95) -> Cell:
+    alpha = share("alpha", alpha)
     return (
         Cell("SCRN")
         .initial("q0").loop("q0", one)

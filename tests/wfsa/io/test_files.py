@@ -64,6 +64,9 @@ def test_a_missing_file_is_an_ordinary_error(tmp_path: Path) -> None:
     for name in ("x.json", "x.fst", "x.pautomac"):
         with pytest.raises(FileNotFoundError):
             load(tmp_path / name)
+    with pytest.raises(FileNotFoundError) as caught:
+        save(machine(), tmp_path / "none" / "x.json")
+    assert caught.value.filename == str(tmp_path / "none" / "x.json")
 
 
 @pytest.mark.parametrize("data", [b"\xff\xfe", b"ok\n\x80"])

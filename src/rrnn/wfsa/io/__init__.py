@@ -94,9 +94,10 @@ def guess_format(path: PathLike) -> str | None:
 def _format(path: PathLike, format: str | None, known: dict[str, Any], done: str) -> str:
     name = format or guess_format(path)
     if name is None:
+        endings = (ending for ending, form in _ENDINGS.items() if form in known)
         raise FormatError(
-            f"the format is told by the file's name ({', '.join(_ENDINGS)}), which this one does not; "
-            f"give format= one of {', '.join(known)}",
+            f"the format is told by the file's name ({', '.join(endings)}), which this one does not; "
+            f"give format= (--format) one of {', '.join(known)}",
             source=os.fspath(path),
         )
     if name not in known:

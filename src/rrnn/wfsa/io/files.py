@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import re
@@ -79,6 +80,8 @@ def write_text(path: PathLike, text: str) -> None:
     if target.exists() and not target.is_file():  # /dev/stdout, a pipe: nothing to replace
         target.write_bytes(data)
         return
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
     temporary = target.with_name(f".rrnn-{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         with open(temporary, "xb") as file:  # created under the user's umask, unlike `tempfile`

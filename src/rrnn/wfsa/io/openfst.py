@@ -237,7 +237,7 @@ def _is_acceptor(lines: list[_Line], reader: _Reader) -> bool:
     if all(line.fields[2] == line.fields[3] and reader.is_label(line.fields[3]) for line in four):
         reader.fail(
             "every arc reads `source target x x`: a label and its cost, or an input and an output label? "
-            "Say acceptor=True or acceptor=False.",
+            "Say acceptor=True or acceptor=False (--acceptor yes or no).",
             four[0].number,
         )
     return True
