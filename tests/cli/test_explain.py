@@ -76,6 +76,10 @@ def test_html(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
         (("",), "there is no word in this text"),
         (("good", "--label", "maybe"), "the labels of this model are"),
         (("good", "--units", "0"), "--units is how many to show, at least 1; got 0"),
+        (
+            ("good", "--html", "page.html", "--json"),
+            "--html writes a page instead of printing, --json prints",
+        ),
         (("good", "--html", "/nowhere/at/all.html"), "/nowhere/at/all.html: No such file or directory"),
     ],
 )

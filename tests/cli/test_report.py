@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,19 @@ def test_the_file_is_in_this_folder_unless_told(
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
 
+def test_a_folder_of_runs(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As in `rrnn report runs/*`, where a search keeps its runs in a folder of its own."""
+    shutil.copytree(run_folder, tmp_path / "search" / "seed-0")
+    assert call(capsys, run_folder, tmp_path / "search", "-o", tmp_path / "page.html")[0] == 0
+    assert "<h1>Report on 2 runs</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
         ((), "there is no run to report on"),
         (("nowhere",), "nowhere holds no run: there is no such folder"),
+        ((__file__,), "test_report.py is a file, and runs are folders"),
         (("RUN", "-o", "picture.png"), "a report is an HTML file, and picture.png is none by its name"),
         (("RUN", "-o", "/nowhere/at/all.html"), "there is no folder /nowhere/at to write all.html to"),
     ],

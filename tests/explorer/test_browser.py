@@ -297,6 +297,21 @@ def test_keyboard(visit: Callable[..., Any]) -> None:
     assert page.evaluate("document.activeElement.id") == "example"
 
 
+def test_the_address_chooses_the_tab(visit: Callable[..., Any]) -> None:
+    page = visit()
+    for go, panel in (
+        (lambda: page.evaluate("location.hash = '#explain'"), "explain"),
+        (lambda: page.evaluate("location.hash = '#score'"), "score"),
+        (page.go_back, "explain"),
+        (page.go_forward, "score"),
+        (lambda: page.evaluate("document.querySelector('.skip').click()"), "score"),  # #main is no tab
+    ):
+        go()
+        expect(page.locator(f"#panel-{panel}")).to_be_visible()
+        assert page.locator(".top [aria-selected=true]").get_attribute("id") == f"tab-{panel}"
+        assert page.title().lower().startswith(panel)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 400])
 def test_both_schemes_and_widths(visit: Callable[..., Any], scheme: str, width: int) -> None:

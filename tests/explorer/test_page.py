@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pages import parse_command
 
-from rrnn.explorer import design, explain, guard, machines, pictures, worker
+from rrnn.cli.explore import Explore
+from rrnn.explorer import design, explain, guard, machines, pictures, runs, score, worker
 from rrnn.explorer.jobs import MEMORY
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -27,13 +28,19 @@ def test_commands_can_be_given(line: str) -> None:
 def test_limits_are_those_of_the_code() -> None:
     assert worker.LIMITS["design"] == worker.LIMITS["score"] == 10.0 and worker.LIMITS["explain"] == 60.0
     for text in (
-        f"ended after {worker.LIMITS['design']:.0f} s ({worker.LIMITS['explain']:.0f} s for Explain",
-        f"more than {MEMORY // 2**30} GB",
-        f"A picture gets {pictures.SECONDS:.0f} s",
+        f"The port is {Explore().port}",
+        f"more than {worker.LIMITS['design']:.0f} s ({worker.LIMITS['explain']:.0f} s for Explain",
+        f"or {MEMORY // 2**30} GB",
+        f"up to {worker.WAITING} requests may be under way",
+        f"{pictures.MAX_STATES} states and {pictures.MAX_ARROWS} arrows, and get {pictures.SECONDS:.0f} s",
         f"at most {guard.MAX_BODY // 1024} KiB, all of it sent within {guard.MAX_SECONDS:.0f} s",
         f"{design.MAX_TEXT:,} characters, {design.MAX_STATES} states and {design.MAX_ARCS} arcs",
-        f"WFSAs up to {machines.MAX_STATES} states and {machines.MAX_ARCS:,} arcs",
-        f"strings up to {machines.MAX_STRING} symbols, sentences up to {explain.MAX_WORDS} words",
+        f"WFSAs {machines.MAX_TEXT:,} characters, {machines.MAX_STATES} states, {machines.MAX_ARCS:,} arcs and "
+        f"{2 * machines.MAX_ALPHABET} symbols, the paper's automata {machines.MAX_ALPHABET}",
+        f"strings {machines.MAX_STRING} symbols",
+        f"sentences {explain.MAX_TEXT:,} characters and {explain.MAX_WORDS} words",
+        f"the newest {runs.MAX_RUNS}",
+        f"best paths, up to {score.PATHS}",
     ):
         assert text in " ".join(PAGE.split()), text
 

@@ -13,7 +13,7 @@ from layer_cases import inputs, make_layer, randomised
 from strategies import cells
 from torch import Tensor
 
-from rrnn.errors import AutomatonError
+from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret import Decomposition, Reading, decompose, read
 from rrnn.nn import RationalRNN
 from rrnn.semirings import get_semiring
@@ -141,3 +141,11 @@ def test_a_best_path_is_no_sum() -> None:
     with pytest.raises(AutomatonError, match=r"over max-plus a score is the weight of one path.*of_units"):
         decompose(read(layer, x))
     assert decompose(read(layer, x).of_units([0, 1, 2])).units == (0, 1, 2)
+
+
+def test_terms_are_of_a_unit_and_a_sentence_that_are_there() -> None:
+    found = decompose(read(make_layer("F"), inputs(3, 2, 4)).of_units([0, 2]))
+    with pytest.raises(ShapeError, match=r"one of the 2 units that were read, from 0 to 2; got unit = 1"):
+        found.terms(unit=1)
+    with pytest.raises(ShapeError, match=r"numbered from 0 to 1; got sentence = 3"):
+        found.terms(unit=0, sentence=3)

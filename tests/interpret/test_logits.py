@@ -133,3 +133,12 @@ def test_mistakes() -> None:
         logit_contributions(read(make_layer("F"), x).of_units([1]), out)
     with pytest.raises(ShapeError, match=r"logits \(batch, classes\); got shape \(5, 3, 3\)"):
         logit_contributions(read(make_layer("F"), x), lambda h: h)
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_head_that_cuts_the_gradient(trained: bool) -> None:
+    """Whether or not its own parameters have one."""
+    readout = linear() if trained else torch.nn.Identity()
+    reading = read(make_layer("F"), inputs(5, 3, 4))
+    with pytest.raises(AutomatonError, match=r"the head's logits have none\. Compute them .* without detach"):
+        logit_contributions(reading, lambda h: readout(h[-1].detach()))

@@ -148,12 +148,30 @@ def test_unknown_words_and_one_word() -> None:
     assert len(explain(classifier(), "good").words) == 1  # without it there is an empty text
 
 
+def test_a_unit_that_keeps_nothing_has_no_share() -> None:
+    """C consumes two words, so one word has no path."""
+    found = explain(classifier(cell="C"), "good")
+    assert found.units and all(unit.paths == () and unit.covered is None for unit in found.units)
+    assert "nan" not in page([("good", found)]) and "of Σ|paths|" not in page([("good", found)])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda m: explain(m, " "), "there is no word in this text"),
         (lambda m: explain(m, 3), "a text to explain is a str; got int"),
         (lambda m: explain(m, "good", target="maybe"), "the labels of this model are no, yes; got 'maybe'"),
+        (lambda m: explain(m, "good", units=-1), "units is how many to show, a whole number above 0; got -1"),
+        (
+            lambda m: explain(m, "good", paths=1.5),
+            "paths is how many to show, a whole number above 0; got 1.5",
+        ),
+        (
+            lambda m: explain(m.module, "good"),
+            "is a text classifier, as rrnn.load gives it; got TextClassifier",
+        ),
+        (lambda m: text_phrases(m.module, ["good"]), "a text classifier, as rrnn.load gives it; got TextCla"),
+        (lambda m: text_phrases(m, "not good"), "takes a list of texts; got one text"),
     ],
 )
 def test_mistakes(call: Any, message: str) -> None:

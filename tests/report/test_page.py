@@ -261,11 +261,21 @@ def test_no_run(lm_runs: list[Path], tmp_path: Path) -> None:
     for folders, message in (
         ([], "there is no run to report on"),
         ([tmp_path / "none"], "there is no such folder"),
-        ([tmp_path], "there is no config.json in it."),
-        ([lm_runs[0].parent], f"There are runs inside it: rrnn report {lm_runs[0].parent}/*"),
+        ([tmp_path], "there is no config.json in it"),
+        ([lm_runs[0], lm_runs[0] / "config.json"], "config.json is a file, and runs are folders"),
     ):
         with pytest.raises(RunError, match=re.escape(message)):
             read_runs(folders)
+
+
+def test_a_folder_of_runs_stands_for_them(lm_runs: list[Path], tmp_path: Path) -> None:
+    """At any depth, in order, each once; other folders and files beside them do not matter."""
+    for seed in (1, 0):
+        shutil.copytree(lm_runs[0], tmp_path / "runs" / "search" / f"seed-{seed}")
+    (tmp_path / "runs" / "empty").mkdir()
+    (tmp_path / "runs" / "search" / "best.json").write_text("{}")
+    found = read_runs([lm_runs[1], tmp_path / "runs", tmp_path / "runs" / "search" / "seed-1"])
+    assert [run.name for run in found] == [lm_runs[1].name, "seed-0", "seed-1"]
 
 
 # ---- small parts ----------------------------------------------------------------------------------------------------

@@ -53,6 +53,8 @@ def explain(options: Explain) -> None:
     for name in ("units", "paths"):
         if getattr(options, name) < 1:
             raise DataError(f"--{name} is how many to show, at least 1; got {getattr(options, name)}")
+    if options.html is not None and options.json:
+        raise DataError("--html writes a page instead of printing, --json prints: leave out one of them")
     run = classify_run(options.run)
     model = load_run(run)
     found = [

@@ -20,7 +20,7 @@ class Report:
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folders of runs that `rrnn lm train` and `rrnn classify train` made."""
+    """Folders of runs that `rrnn lm train` and `rrnn classify train` made, or that hold some."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE.html")] = Path("report.html")
     """Where to; a file that is there is replaced."""
 

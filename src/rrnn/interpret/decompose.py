@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rrnn.errors import AutomatonError
+from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.paths import finite
 from rrnn.interpret.ranks import rank
 from rrnn.interpret.reading import Part, Reading
@@ -71,6 +71,15 @@ class Decomposition:
 
     def terms(self, unit: int, sentence: int = 0, top: int | None = None) -> list[Term]:
         """The tokens and pairs of a unit (tokens only, where no pairs were asked for), the strongest first."""
+        if unit not in self.units:
+            raise ShapeError(
+                f"terms are of one of the {len(self.units)} units that were read, from {min(self.units)} to "
+                f"{max(self.units)}; got unit = {unit!r}. `units` lists them."
+            )
+        if sentence not in range(len(self.tokens)):
+            raise ShapeError(
+                f"sentences are numbered from 0 to {len(self.tokens) - 1}; got sentence = {sentence!r}"
+            )
         d, words = self.units.index(unit), self.tokens[sentence]
         ring, n = get_semiring(self.semirings[d]), len(words)
         table = (

@@ -82,10 +82,7 @@ def logit_contributions(reading: Reading, head: Head, *, affine: bool = False) -
         logits = head(outputs(reading, scores)).cpu().double()
         if logits.dim() != 2 or logits.shape[0] != len(reading.tokens):
             raise ShapeError(f"the head must return logits (batch, classes); got shape {tuple(logits.shape)}")
-        rows = [
-            torch.autograd.grad(logits[:, c].sum(), scores, retain_graph=True)[0]
-            for c in range(logits.shape[1])
-        ]
+        rows = [_gradient(logits[:, c].sum(), scores) for c in range(logits.shape[1])]
     with torch.no_grad():
         base = head(outputs(reading, torch.zeros_like(scores))).cpu().double()
         split = [_split(reading, gradient) for gradient in rows]
@@ -102,6 +99,17 @@ def logit_contributions(reading: Reading, head: Head, *, affine: bool = False) -
         torch.stack([constant for _, constant in split], -1),
         exact=affine and plain,
     )
+
+
+def _gradient(logit: Tensor, scores: Tensor) -> Tensor:
+    known = logit.requires_grad
+    (found,) = torch.autograd.grad(logit, scores, retain_graph=True, allow_unused=True) if known else (None,)
+    if found is None:
+        raise AutomatonError(
+            "contributions need the gradient of the logits in the layer's outputs; the head's logits have none. "
+            "Compute them from what the head is given, without detach, no_grad or a way over numpy."
+        )
+    return found
 
 
 def _check(reading: Reading) -> None:

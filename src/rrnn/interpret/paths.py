@@ -73,7 +73,7 @@ class UnitPaths:
     paths: tuple[Path, ...]
     covered: float | None
     """The share of these paths in Σ|weight| of all paths, since over the reals they may cancel; over log, in
-    exp(score). None where one path is the score."""
+    exp(score). None where one path is the score, and where there are no paths."""
 
     def to_json(self) -> dict[str, Any]:
         return finite(asdict(self) | {"paths": [path.to_json() for path in self.paths]})
@@ -115,7 +115,7 @@ def k_best(reading: Reading, k: int) -> list[UnitPaths]:
                     for i in range(len(columns[0]))
                     if columns[0][i][b][d] != part.ring.zero
                 ]
-                of_unit = None if covered is None else covered[b][d]
+                of_unit = None if covered is None or math.isnan(covered[b][d]) else covered[b][d]
                 of_sentence.append(
                     UnitPaths(b, unit, part.cell.name, part.ring.name, whole[b][d], tuple(paths), of_unit)
                 )

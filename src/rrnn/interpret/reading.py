@@ -8,7 +8,7 @@ and in whatever dtype.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -110,7 +110,11 @@ class Reading:
         return reverse(by_step, self.lengths) if self.backward else by_step
 
     def of_units(self, units: Sequence[int]) -> Reading:
-        """The same reading, of these units only."""
+        """The same reading, of these units only, in the layer's order."""
+        if not isinstance(units, Iterable):
+            raise ShapeError(
+                f"of_units takes a list of units' numbers; got {units!r}: write of_units([{units!r}])"
+            )
         unknown = [unit for unit in units if unit not in self.units]
         if unknown or not units:
             raise ShapeError(

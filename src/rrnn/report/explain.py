@@ -63,7 +63,7 @@ class Unit:
     paths: tuple[Path, ...]
     """The strongest to the end of the text: what is left of them there."""
     covered: float | None
-    """The share of these paths in Σ|weight| of all."""
+    """The share of these paths in Σ|weight| of all; None as in `UnitPaths`."""
 
     def to_json(self) -> dict[str, Any]:
         lists = {name: [each.to_json() for each in getattr(self, name)] for name in ("phrases", "paths")}
@@ -110,8 +110,12 @@ def explain(
 ) -> Explanation:
     """Explain the margin of `target` (the likeliest label, if None): every word, the strongest `units` of the first
     layer, and the strongest `paths` of each."""
+    check_classifier(model)
     if not isinstance(text, str):
         raise DataError(f"a text to explain is a str; got {type(text).__name__}")
+    for name, count in (("units", units), ("paths", paths)):
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise DataError(f"{name} is how many to show, a whole number above 0; got {count!r}")
     tokens = model.tokenise(text)
     if not tokens:
         raise DataError(
@@ -152,6 +156,15 @@ def explain(
         looked.units,
         looked.note,
     )
+
+
+def check_classifier(model: object) -> None:
+    """What is looked into here is a trained text classifier."""
+    if not isinstance(model, TrainedClassifier):
+        raise DataError(
+            f"what can be explained is a text classifier, as rrnn.load gives it; got {type(model).__name__}. Load a "
+            "run that `rrnn classify train` made."
+        )
 
 
 def _visible(token: str) -> str:

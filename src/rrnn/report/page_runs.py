@@ -14,7 +14,7 @@ from typing import Any, Literal
 from rrnn.automata import Cell
 from rrnn.errors import RunError
 from rrnn.tasks.load import LOADERS
-from rrnn.tasks.runs import CELL, CONFIG, METRICS, Run
+from rrnn.tasks.runs import CELL, CONFIG, METRICS, Run, runs_in
 from rrnn.tasks.training import Record
 
 FACTS, RESULT = "facts", "result.json"
@@ -141,20 +141,27 @@ def number(values: dict[str, Any], key: str) -> float | None:
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[Reported]:
-    """Each folder once, in the order given, or an error that says which holds no run."""
+    """Each run once, in the order given: of a folder that is none, those in it, at any depth. Or an error that says
+    which holds no run."""
     if not folders:
         raise RunError("there is no run to report on: name the folders of runs, as in rrnn report runs/*")
-    distinct = list({Path(folder).resolve(): Path(folder) for folder in folders}.values())
+    found = (run for folder in folders for run in _runs(Path(folder)))
+    distinct = list({run.resolve(): run for run in found}.values())
     names = short_names([path.resolve() for path in distinct])
     return [_read(folder, name) for folder, name in zip(distinct, names, strict=True)]
 
 
-def _read(folder: Path, name: str) -> Reported:
-    if not (folder / CONFIG).exists():
-        inside = sorted(path.parent.name for path in folder.glob(f"*/{CONFIG}")) if folder.is_dir() else []
-        hint = f" There are runs inside it: rrnn report {folder}/*" if inside else ""
+def _runs(folder: Path) -> list[Path]:
+    if folder.is_file():
+        raise RunError(f"{folder} is a file, and runs are folders: name the folder of a run")
+    found = runs_in(folder)
+    if not found:
         what = f"there is no {CONFIG} in it" if folder.is_dir() else "there is no such folder"
-        raise RunError(f"{folder} holds no run: {what}.{hint}")
+        raise RunError(f"{folder} holds no run: {what}")
+    return found
+
+
+def _read(folder: Path, name: str) -> Reported:
     run = Run.open(folder)
     task = run.config["task"]
     if task not in KINDS:

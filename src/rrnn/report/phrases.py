@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import torch
 
-from rrnn.errors import AutomatonError
+from rrnn.errors import AutomatonError, DataError
 from rrnn.interpret import Phrase, Reading, UnitPhrases, phrases, read
 from rrnn.nn import RationalRNN
+from rrnn.report.explain import check_classifier
 from rrnn.tasks.classify.trained import TrainedClassifier
 
 _BATCH_TOKENS = 2**11  # with 150 units about as much as the processor's cache can hold
@@ -19,6 +20,9 @@ def text_phrases(
     model: TrainedClassifier, texts: Iterable[str], top: int = 5, *, backward: bool = False
 ) -> list[UnitPhrases]:
     """The strongest phrases of the first layer's units in these texts; a phrase's `sentence` is its text's number."""
+    check_classifier(model)
+    if isinstance(texts, str):
+        raise DataError("text_phrases takes a list of texts; got one text: write text_phrases(model, [text])")
     first = model.module.layers[0]
     if not isinstance(first, RationalRNN):
         raise AutomatonError(

@@ -179,6 +179,13 @@ class Run:
             path.unlink()
 
 
+def runs_in(folder: Path) -> list[Path]:
+    """The folder, where it is a run, else those below it, at any depth, as a search's."""
+    if (folder / CONFIG).exists():
+        return [folder]
+    return [path.parent for path in sorted(folder.rglob(CONFIG))]
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """A run's config.json, checked to be one."""
     path = folder / CONFIG

@@ -25,4 +25,8 @@ const choose = tabs(document.querySelector(".top [role=tablist]"), (name) => {
   document.title = `${name[0].toUpperCase()}${name.slice(1)} · rrnn explore`;
 });
 choose(location.hash.slice(1));
+addEventListener("hashchange", () => {
+  const name = location.hash.slice(1);
+  if (PANELS.includes(name)) choose(name); // #main, which skips to the page, is no panel
+});
 document.body.dataset.ready = "yes";

@@ -95,12 +95,17 @@ def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") 
         elif len(cells) <= max(columns):
             skips.broken(
                 f"too few columns, {len(cells)} where at least {max(columns) + 1} are needed",
-                "mend the row, or skip such rows (skip_broken)",
+                "mend the row, or skip such rows (skip_broken=True, --skip-broken True)",
                 str(path),
                 line,
             )
         elif not cells[columns[1]].strip():
-            skips.broken("no label", "fill it in, or skip such rows (skip_broken)", str(path), line)
+            skips.broken(
+                "no label",
+                "fill it in, or skip such rows (skip_broken=True, --skip-broken True)",
+                str(path),
+                line,
+            )
         else:
             yield Row(cells[columns[0]], cells[columns[1]].strip(), str(path), line)
 

@@ -12,7 +12,7 @@ from rrnn.errors import RunError
 from rrnn.tasks.lm.config import FACTS, LMConfig
 from rrnn.tasks.lm.train import RESULT
 from rrnn.tasks.lm.trained import lm_run
-from rrnn.tasks.runs import CONFIG, read_config
+from rrnn.tasks.runs import read_config, runs_in
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,11 @@ def table_of(folders: Sequence[str | Path]) -> list[tuple[PaperRow | None, OurRo
 
 
 def _runs(folder: str | Path) -> list[str | Path]:
-    """The folder, where it is a run, else language models' below it, at any depth."""
-    if not Path(folder).is_dir() or (Path(folder) / CONFIG).exists():
+    """The folder, where it is a run, else language models' below it."""
+    there = runs_in(Path(folder))
+    if there == [Path(folder)] or not Path(folder).is_dir():
         return [folder]  # what is wrong with it is said where it is read
-    below = (path.parent for path in sorted(Path(folder).rglob(CONFIG)))
-    found: list[str | Path] = [run for run in below if read_config(run)["task"] == LMConfig.task]
+    found: list[str | Path] = [run for run in there if read_config(run)["task"] == LMConfig.task]
     if not found:
         raise RunError(f"there is no run of a language model in {folder}")
     return found
