@@ -8,14 +8,13 @@ have ended keep their best. (Needs matplotlib.)
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from paper_classify_table import rows_of
-from svg import pyplot, save
+from svg import main, pyplot, save
 
 COLUMNS = 3
 
@@ -66,10 +65,4 @@ def draw_panel(axis: Any, lines: dict[str, list[float]], colours: dict[str, Any]
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("-o", type=Path, required=True)
-    arguments = parser.parse_args()
-    draw(arguments.folder, arguments.o)
+    main(__doc__, draw)

@@ -7,12 +7,11 @@ A panel for each size. A run's line is that of its best weights at each epoch: t
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
 
-from svg import pyplot, save
+from svg import main, pyplot, save
 
 SIZES = {"10m": "10M parameters", "24m": "24M parameters", "": ""}  # of what is in a name
 ROOM = 1.35  # of the best perplexity: what is worse throughout is in the legend alone
@@ -62,10 +61,4 @@ def draw_panel(axis: Any, runs: dict[str, Curve]) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("-o", type=Path, required=True)
-    arguments = parser.parse_args()
-    draw(arguments.folder, arguments.o)
+    main(__doc__, draw)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,3 +22,14 @@ def pyplot() -> Any:
 
 def save(figure: Any, path: Path) -> None:
     figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
+
+
+def main(description: str | None, draw: Callable[[Path, Path], None]) -> None:
+    """A script that draws what is in a folder."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("-o", type=Path, required=True)
+    arguments = parser.parse_args()
+    draw(arguments.folder, arguments.o)

@@ -11,7 +11,7 @@ from layer_cases import inputs, make_layer, windowed
 from torch import Tensor, nn
 
 from rrnn import zoo
-from rrnn.automata import Cell, linear, one, tanh
+from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
 from rrnn.backends import use_backend
 from rrnn.errors import CellError, ShapeError
 from rrnn.nn import RationalRNN
@@ -95,6 +95,15 @@ def test_zoneout_needs_forget_gates() -> None:
     ):
         RationalRNN(bare, 4, 3, zoneout=0.1)
     RationalRNN(bare, 4, 3)
+    learned = (
+        Cell("Y")
+        .initial("q0")
+        .loop("q0", one)
+        .arc("q0", "q1", linear("u"))
+        .loop("q1", sigmoid(parameter("f")))
+    )
+    with pytest.raises(CellError, match=r"zoneout=0.1 opens forget gates, projections called f.* Y has none"):
+        RationalRNN(learned.final("q1"), 4, 3, zoneout=0.1)
     with pytest.raises(ShapeError, match="zoneout is a probability"):
         zoo.layer("B", 4, 3, zoneout=2)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -100,3 +101,11 @@ def test_a_dead_state_must_be_minus_infinity(monkeypatch: pytest.MonkeyPatch) ->
     assert verify_cell(chain).max_error < 1e-14
     monkeypatch.setattr("rrnn.theory.verify.scores", lambda rnn, x: theory.scores(rnn, x).clamp_min(-100))
     assert verify_cell(chain).max_error == math.inf
+
+
+def test_a_file_of_the_same_name_does_not_hide_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "LSTM").touch()
+    monkeypatch.chdir(tmp_path)
+    assert verify_model("LSTM").verdict == "open"

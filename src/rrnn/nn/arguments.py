@@ -11,7 +11,6 @@ from rrnn.automata import expressions as ex
 from rrnn.automata.evaluate import evaluate
 from rrnn.errors import CellError, ShapeError
 from rrnn.nn.init import SATURATED, is_forget_gate
-from rrnn.semirings import get_semiring
 
 
 def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
@@ -44,30 +43,35 @@ def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
 
 def check_forget_gates(cells: Sequence[tuple[Cell, int]], what: str) -> None:
     """Whether there are some, and a loop that one weighs is weighed with one where the gate is fully open."""
-    found = False
-    for cell, _ in cells:
-        one = get_semiring(cell.semiring).one
-        for arc in cell.arcs:
-            names = {node.name for node in ex.walk(arc.weight) if isinstance(node, (ex.Linear, ex.Parameter))}
-            gates = {name for name in names if is_forget_gate(name)}
-            found = found or bool(gates)
-            if not gates or arc.source != arc.target:
-                continue
-            # What the others are does not matter to a gate that is open.
-            values = dict.fromkeys((*names, "input"), 0.3) | dict.fromkeys(gates, SATURATED)
-            weight = evaluate(arc.weight, values, cell.semiring)
-            if not math.isclose(weight, one, abs_tol=1e-6):
-                raise CellError(
-                    f"{what} opens forget gates, {', '.join(sorted(gates))} here, and the loop of {cell.name} at "
-                    f"{arc.source} is then weighed {weight:.3g}, not {one:g}: a forget gate is a sigmoid of its "
-                    "projection. Leave it out, or give the projection another name than f, f1, f2, … or forget…"
-                )
-    if not found:
-        names = ", ".join(cell.name for cell, _ in cells)
+    kinds = [cell for cell, _ in cells]
+    if not any(_forget_gates(expression) for cell in kinds for expression in cell.expressions()):
         raise CellError(
-            f"{what} opens forget gates, projections called f, f1, f2, … or forget…, and {names} has none. "
-            "Leave it out."
+            f"{what} opens forget gates, projections called f, f1, f2, … or forget…, and "
+            f"{', '.join(cell.name for cell in kinds)} has none. Leave it out."
         )
+    for cell in kinds:
+        for arc in cell.arcs:
+            if arc.source == arc.target:
+                _check_loop(cell, arc.source, arc.weight, what)
+
+
+def _check_loop(cell: Cell, state: str, expression: ex.Expr, what: str) -> None:
+    gates, one = _forget_gates(expression), cell.semiring.one
+    # What the others are does not matter to a gate that is open.
+    names = (node.name for node in ex.walk(expression) if isinstance(node, (ex.Linear, ex.Parameter)))
+    values = dict.fromkeys((*names, "input"), 0.3) | dict.fromkeys(gates, SATURATED)
+    weight = evaluate(expression, values, cell.semiring) if gates else one
+    if not math.isclose(weight, one, abs_tol=1e-6):
+        raise CellError(
+            f"{what} opens forget gates, {', '.join(sorted(gates))} here, and the loop of {cell.name} at {state} is "
+            f"then weighed {weight:.3g}, not {one:g}: a forget gate is a sigmoid of its projection. Leave it out, or "
+            "give the projection another name than f, f1, f2, … or forget…"
+        )
+
+
+def _forget_gates(expression: ex.Expr) -> set[str]:
+    projections = (node.name for node in ex.walk(expression) if isinstance(node, ex.Linear))
+    return {name for name in projections if is_forget_gate(name)}
 
 
 def check_options(

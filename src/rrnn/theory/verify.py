@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from rrnn import zoo
 from rrnn.automata import Cell
+from rrnn.errors import CellError
 from rrnn.nn import RationalRNN
 from rrnn.theory.describe import automaton, layer_recurrence, recurrence
 from rrnn.theory.layers import scores, to_wfsa
@@ -91,10 +92,13 @@ def verify_model(name: str | Path, *, seed: int = 0, tolerance: float = TOLERANC
 
 def _layer(name: str | Path) -> zoo.Model | None:
     """The model of this name, if it is no cell."""
-    if isinstance(name, Path) or name.endswith(".cell") or "/" in name or Path(name).is_file():
-        return None
-    model = zoo.get_model(name)
-    return None if model.is_cell else model
+    try:
+        model = zoo.get_model(str(name))
+    except CellError:
+        if isinstance(name, Path) or zoo.names_file(name):
+            return None  # get_cell reads it
+        raise
+    return None if isinstance(name, Path) or model.is_cell else model
 
 
 def verify_cell(

@@ -28,7 +28,7 @@ def get_cell(name: str | Path, **options: Any) -> Cell:
     if not isinstance(name, str):
         raise CellError(f"a cell is named by a str; got {type(name).__name__}")
     found = _find(name)
-    if found is None and (name.endswith(".cell") or "/" in name or _is_file(name)):
+    if found is None and names_file(name):
         return read_cell(name)
     if found is None:
         raise CellError(_unknown(name, CELLS))
@@ -58,8 +58,8 @@ def layer(
             try:
                 return found[1].factory(input_size, hidden_size, *args, **found[2], **options)
             except TypeError as error:
-                raise CellError(f"{cell}, which is no cell, has options of its own: {error}") from None
-        if found is None and not (cell.endswith(".cell") or "/" in cell or _is_file(cell)):
+                raise CellError(f"{cell}, which is no cell, has options of its own: {error}") from error
+        if found is None and not names_file(cell):
             raise CellError(_unknown(cell, MODELS))
         own = {} if found is None else {key: options.pop(key) for key in found[1].options if key in options}
         cell = get_cell(cell, **own)
@@ -130,7 +130,10 @@ def _unknown(name: str, table: dict[str, Any]) -> str:
     )
 
 
-def _is_file(name: str) -> bool:
+def names_file(name: str) -> bool:
+    """Whether a name that the zoo does not have is meant for a file."""
+    if name.endswith(".cell") or "/" in name:
+        return True
     try:
         return Path(name).is_file()
     except (OSError, ValueError):  # a name no file can have: too long, or with a NUL in it
@@ -148,6 +151,7 @@ __all__ = [
     "get_cell",
     "get_model",
     "layer",
+    "names_file",
     "ngram",
     "read_cell",
     "sru",

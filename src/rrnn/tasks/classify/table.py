@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from rrnn.errors import RunError
+from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.train import RESULT, Summary, read_summary
-from rrnn.tasks.runs import read_config
+from rrnn.tasks.runs import read_config, runs_in
 
 DATA = ("amazon", "sst", "subj", "cr")
 PAPER: dict[str, tuple[tuple[float, float], ...]] = {
@@ -56,7 +57,7 @@ def find_results(folders: Sequence[str | Path]) -> list[tuple[Path, Summary]]:
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise RunError(f"{folder} is no folder: name runs, or folders that hold some")
-        here = list(_runs(folder))
+        here = _runs(folder)
         if not here:
             raise RunError(
                 f"there is no finished training of a classifier in {folder}: a run ends with {RESULT}"
@@ -65,10 +66,10 @@ def find_results(folders: Sequence[str | Path]) -> list[tuple[Path, Summary]]:
     return found
 
 
-def _runs(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.rglob(RESULT)):
-        if (path.parent / "config.json").exists() and read_config(path.parent)["task"] == "classify":
-            yield path.parent
+def _runs(folder: Path) -> list[Path]:
+    """Finished ones."""
+    finished = (run for run in runs_in(folder) if (run / RESULT).exists())
+    return [run for run in finished if read_config(run)["task"] == ClassifyConfig.task]
 
 
 def table_of(folders: Sequence[str | Path], reference: str = "LSTM") -> list[Row]:

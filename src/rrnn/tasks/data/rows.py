@@ -14,6 +14,7 @@ from rrnn.errors import DataError, FormatError
 from rrnn.tasks.data.text import read_lines
 
 _LONGEST = 2**30  # characters of a cell: Python's own limit is below a long document
+SKIP = "skip such rows (skip_broken=True, --skip-broken True)"
 _TAB = re.compile(r" *[^ \t]+\t")  # a label that a tab ends, not a blank
 
 
@@ -95,17 +96,12 @@ def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") 
         elif len(cells) <= max(columns):
             skips.broken(
                 f"too few columns, {len(cells)} where at least {max(columns) + 1} are needed",
-                "mend the row, or skip such rows (skip_broken=True, --skip-broken True)",
+                f"mend the row, or {SKIP}",
                 str(path),
                 line,
             )
         elif not cells[columns[1]].strip():
-            skips.broken(
-                "no label",
-                "fill it in, or skip such rows (skip_broken=True, --skip-broken True)",
-                str(path),
-                line,
-            )
+            skips.broken("no label", f"fill it in, or {SKIP}", str(path), line)
         else:
             yield Row(cells[columns[0]], cells[columns[1]].strip(), str(path), line)
 
