@@ -47,6 +47,9 @@ def measure(
     configs = settings(base, args.settings, args.seed)
     if args.epochs:
         configs = [config.replace(epochs=args.epochs) for config in configs]
+    here = base.device == "cuda" and processes == 1  # the memory of other processes is not seen
+    if here:
+        torch.cuda.reset_peak_memory_stats()
     start = time.perf_counter()
     results: list[Summary] = []
     for config, answer in side_by_side(
@@ -76,6 +79,7 @@ def measure(
         "median_epochs": statistics.median(result.epochs for result in results) if results else 0,
         "best_dev": best and round(best.dev, 2),
         "its_test": best and best.test is not None and round(best.test, 2),
+        "peak_mb": round(torch.cuda.max_memory_reserved() / 2**20) if here else None,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from functools import partial
 
 import pytest
@@ -132,6 +133,26 @@ def test_no_two_trainings_have_one_stream() -> None:
     kept = ClassifyTask(tiny(config), device=device).graphs
     streams = {Graphs(device, kept.generator).stream for _ in range(80)}
     assert kept.stream not in streams
+
+
+def test_a_closed_one_leaves_its_stream_to_the_next() -> None:
+    gc.collect()  # those of other tests
+    device, generator = torch.device("cuda"), torch.Generator("cuda")
+    first, other = (Graphs(device, generator) for _ in range(2))
+    stream = first.stream
+    first.close()
+    again = Graphs(device, generator)
+    assert again.stream == stream != other.stream
+
+
+def test_many_trainings_take_no_more_memory_than_a_few() -> None:
+    """Also of what torch keeps for itself: trainings in other processes cannot have that."""
+    config = tiny_config(device="cuda", epochs=3)
+    reserved = []
+    for seed in range(8):
+        train(config.replace(seed=seed), data=tiny(config))
+        reserved.append(torch.cuda.memory_reserved())
+    assert max(reserved[2:]) <= reserved[1], reserved
 
 
 def test_processes_equal_one_after_another() -> None:

@@ -6,6 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from weakref import WeakKeyDictionary
 
 import torch
@@ -15,19 +16,23 @@ from rrnn.errors import RunError
 _CAPTURE = threading.Lock()
 """One capture at a time: trainings side by side in one process share the allocator."""
 _STREAMS: WeakKeyDictionary[Graphs, torch.cuda.Stream] = WeakKeyDictionary()
+_USED: dict[torch.cuda.Stream, None] = {}
+"""Streams that trainings had, in order. A stream keeps memory for itself (what is cached, cuBLAS's workspace), so the
+next training takes one of these rather than a new one."""
 _POOL = 32
 """So many streams torch hands out, over and over."""
 
 
 def _own_stream(who: Graphs, device: torch.device) -> torch.cuda.Stream:
     """One that no other training is using: else a capture would take up the other's work, too."""
+    index = torch.cuda.current_device() if device.index is None else device.index
     with _CAPTURE:
         if len(_STREAMS) >= _POOL:
             gc.collect()  # trainings that failed may linger
-        for _ in range(_POOL):
-            stream = torch.cuda.Stream(device)
-            if stream not in _STREAMS.values():
+        for stream in chain(_USED, (torch.cuda.Stream(index) for _ in range(_POOL))):
+            if stream.device.index == index and stream not in _STREAMS.values():
                 _STREAMS[who] = stream
+                _USED.setdefault(stream)
                 return stream
     raise RunError(f"at most {_POOL} trainings share a GPU in one process; use fewer threads")
 
@@ -63,6 +68,18 @@ class Graphs:
         """Until all is done: before tensors of the stream are read, or freed, elsewhere."""
         if self.stream is not None:
             self.stream.synchronize()
+
+    def close(self) -> None:
+        """Waits, then lets others have the stream and the memory, also those in other processes: torch would keep the
+        graphs' until this process needs it."""
+        self.wait()
+        self.capture = False
+        self._seen.clear()
+        self._graphs.clear()
+        if self.stream is not None:
+            with _CAPTURE:
+                _STREAMS.pop(self, None)
+                torch.cuda.empty_cache()
 
     def run(self, key: Hashable, function: Callable[[], None]) -> None:
         """`function`, or the graph that it became under this key. Call it under `on_stream`."""

@@ -95,7 +95,7 @@ def train(
             write_atomic(run.folder / RESULT, (json.dumps(asdict(summary), indent=2) + "\n").encode())
             progress.note(plot_losses(outcome.history, run.folder))
     finally:
-        task.graphs.wait()  # where it failed in the middle: others get its memory
+        task.graphs.close()
         if run is not None:
             run.close()
     model = TrainedClassifier(task.model.eval(), data.vocabulary, data.labels, data.config)
