@@ -83,6 +83,15 @@ def test_what_cannot_be_read() -> None:
         from_sru({"weight": inputs(3, 9)})
     with pytest.raises(FormatError, match="Check bidirectional="):
         from_sru({"rnn_lst.0.weight": inputs(4, 9), "rnn_lst.0.bias": inputs(6)})
+    wrong = [[(4, 8), (4,), (3, 8), (4,)], [(4, 8), (4,), (2, 8), (6,)], [(4, 8), (5,)], [(4, 8), (1,)]]
+    for shapes in wrong:  # of a layer's input, a bias, a first bias, a bias too short for any unit
+        names = [f"rnn_lst.{i}.{name}" for i in range(len(shapes) // 2) for name in ("weight", "bias")]
+        with pytest.raises(FormatError, match="SRU's weight is"):
+            from_sru({name: inputs(*shape) for name, shape in zip(names, shapes, strict=True)})
+    with pytest.raises(
+        FormatError, match=r"a weight is a matrix and a bias a vector; got \(12,\) and \(6,\)"
+    ):
+        from_sru({"rnn_lst.0.weight": inputs(12), "rnn_lst.0.bias": inputs(6)})
     with pytest.raises(FormatError, match="Check window="):
         from_qrnn({"layers.0.linear.weight": inputs(9, 5), "layers.0.linear.bias": inputs(8)}, window=2)
     with pytest.raises(FormatError, match="one window for each of the 1 layers"):

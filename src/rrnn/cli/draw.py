@@ -62,4 +62,6 @@ def _read(options: Draw) -> Cell | WFSA | Diagram:
     format = options.format or guess_format(name)
     if format in ("json", "openfst", "pautomac"):
         return load(name, format, isymbols=options.isymbols)
+    if options.isymbols is not None:
+        raise FormatError(f"only an OpenFst file has a symbol table, and {name[:64]!r} is a cell")
     return get_cell(name)

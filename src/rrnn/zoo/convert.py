@@ -30,17 +30,20 @@ def from_sru(
     """
     layers = _layers(state, r"(?:.*\.)?rnn_lst\.(\d+)\.(weight|bias)")
     n = 2 if bidirectional else 1
-    units = layers[0]["bias"].numel() // (2 * n)
+    units = max(1, layers[0]["bias"].numel() // (2 * n))
     inputs = layers[0]["weight"].shape[0]
     rnn = _rnn(sru(activation), inputs, units, len(layers), layers[0]["weight"], bidirectional, options)
     for depth, layer in enumerate(layers):
-        weight, bias = layer["weight"], layer["bias"].view(2, n, units)
+        weight, bias, size = layer["weight"], layer["bias"], _direction(rnn, depth, 0).input_size
         k, rest = divmod(weight.shape[1], n * units)
-        if rest or k not in (3, 4) or (k == 3 and weight.shape[0] != n * units):
+        fits = k == 4 or (k == 3 and size == n * units)
+        if rest or not fits or weight.shape[0] != size or bias.shape != (2 * n * units,):
             raise FormatError(
-                f"layer {depth}: SRU's weight is (inputs, {n} · {units} · k) with k = 4, or 3 where inputs and outputs "
-                f"have equal sizes; got {tuple(weight.shape)}. Check bidirectional=."
+                f"layer {depth}: SRU's weight is ({size}, {n} · {units} · k) with k = 4, or 3 where inputs and outputs "
+                f"have equal sizes, its bias ({2 * n * units},); got {tuple(weight.shape)} and {tuple(bias.shape)}. "
+                "Check bidirectional=."
             )
+        bias = bias.view(2, n, units)
         columns = weight.view(-1, n, units, k).permute(1, 3, 2, 0)  # (direction, k, unit, input)
         for d in range(n):
             ours = _direction(rnn, depth, d)
@@ -102,6 +105,10 @@ def _layers(state: Mapping[str, Tensor], pattern: str) -> list[dict[str, Tensor]
             f"expected a weight and a bias for each layer, under names like {pattern!r}; "
             f"got {', '.join(list(state)[:6]) or 'nothing'}"
         )
+    for i, each in sorted(found.items()):
+        if each["weight"].dim() != 2 or each["bias"].dim() != 1:
+            shapes = " and ".join(str(tuple(each[name].shape)) for name in ("weight", "bias"))
+            raise FormatError(f"layer {i}: a weight is a matrix and a bias a vector; got {shapes}")
     return [found[i] for i in range(len(found))]
 
 
