@@ -59,6 +59,7 @@ classify)
     set+=(vectors=reviews.npz vector_length=7)
     label=averaged-reviews classify sst --best 5 --again 0 --held-out 4
     label=averaged-reviews classify cr --best 4 --again 4
+    label=averaged-reviews classify subj --best 3 --again 2
     # Many times the words in an epoch.
     set=(average=0.999 vector_length=5 stop_after=8 halve_after=3)
     label=averaged-longer-vectors classify amazon --settings 6 --best 2 --again 1
