@@ -139,9 +139,10 @@ def test_a_failed_start_is_tried_again(
 
 
 def test_a_worker_whose_server_is_gone_ends_itself() -> None:
-    """Nobody is there to end it: its pipes stay open, and its job's time has run out before it began."""
-    line = json.dumps({"job": "start", "arguments": {}, "limit": 0.001 - jobs.GRACE})
-    command = [sys.executable, "-m", "rrnn.explorer.jobs"]
+    """Nobody is there to end it: its pipes stay open, and its job takes far longer than it may."""
+    line = json.dumps({"job": "start", "arguments": {}, "limit": 0.1 - jobs.GRACE})
+    code = "import time; from rrnn.explorer import jobs; jobs.JOBS['start'] = lambda: time.sleep(60); jobs.main()"
+    command = [sys.executable, "-c", code]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
         assert process.stdin and process.stdout
