@@ -110,7 +110,11 @@ def compile_one(case: Case, precision: str) -> None:
 
 
 def measure(case: Case, precision: str, splits: Splits) -> tuple[Row, LanguageTask]:
-    kept = torch.cuda.memory_allocated() if DEVICE == "cuda" else 0  # streams of earlier rows have workspaces
+    kept = 0
+    if DEVICE == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        kept = torch.cuda.memory_allocated()  # streams of earlier rows have workspaces
     task = make(case, precision, splits)
     row: Row = {
         "name": case.name,
@@ -183,9 +187,6 @@ def rows_of(arguments: argparse.Namespace, splits: Splits) -> Iterator[Row]:
                 row |= {"baseline": f"cuDNN {rival}", "ratio": times[rival, precision] / row["ms"]}
             yield row
             del task
-            if DEVICE == "cuda":
-                torch.cuda.empty_cache()
-                torch.cuda.reset_peak_memory_stats()
 
 
 def chosen(arguments: argparse.Namespace) -> list[Case]:

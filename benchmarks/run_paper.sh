@@ -63,7 +63,7 @@ classify)
     # Many times the words in an epoch.
     set=(average=0.999 vector_length=5 stop_after=8 halve_after=3)
     label=averaged-longer-vectors classify amazon --settings 6 --best 2 --again 1
-    # With unit vectors an LSTM needs more patience than the others' 8 epochs: 20 minutes a training, so none again.
+    # With unit vectors an LSTM mostly fails with the others' 8 epochs of patience. 20 minutes a training, so none again.
     models=(B C B-max-plus F) set=(average=0.995 stop_after=8 halve_after=3)
     classify amazon --settings 6 --best 2 --again 1
     models=(LSTM) set=(average=0.995 stop_after=20 halve_after=8)

@@ -39,8 +39,9 @@ def test_an_openfst_file_with_a_symbol_table(tmp_path: Path, capsys: pytest.Capt
     assert main(words) == 2 and "isymbols" in capsys.readouterr().err
     assert main([*words, "--isymbols", str(tmp_path / "ab.syms")]) == 0
     assert ">a" in text(tmp_path / "ab.svg")
-    cell = ["draw", "F", "-o", str(tmp_path / "F.svg"), "--isymbols", str(tmp_path / "ab.syms")]
-    assert main(cell) == 2 and "only an OpenFst file has a symbol table" in capsys.readouterr().err
+    for more in ([], ["--paper"]):
+        cell = ["draw", "F", *more, "-o", str(tmp_path / "F.svg"), "--isymbols", str(tmp_path / "ab.syms")]
+        assert main(cell) == 2 and "only an OpenFst file has a symbol table" in capsys.readouterr().err
 
 
 def test_dot_only(tmp_path: Path) -> None:

@@ -74,10 +74,9 @@ class Graphs:
         graphs' until this process needs it."""
         self.wait()
         self.capture = False
-        self._seen.clear()
-        self._graphs.clear()
         if self.stream is not None:
-            with _CAPTURE:
+            with _CAPTURE:  # a graph that dies would spoil another's capture
+                self._graphs.clear()
                 _STREAMS.pop(self, None)
                 torch.cuda.empty_cache()
 
