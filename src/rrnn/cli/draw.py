@@ -55,7 +55,9 @@ def draw(options: Draw) -> None:
 def _read(options: Draw) -> Cell | WFSA | Diagram:
     name = options.automaton
     format = None if options.paper else options.format or guess_format(name)
-    if options.isymbols is not None and format is None:
+    if format in ("json", "openfst", "pautomac"):
+        return load(name, format, isymbols=options.isymbols)
+    if options.isymbols is not None:
         raise FormatError(
             f"only an OpenFst file has a symbol table; if {name[:64]!r} is one, say --format openfst"
         )
@@ -64,6 +66,4 @@ def _read(options: Draw) -> Cell | WFSA | Diagram:
         if name.lower() not in figures:
             raise CellError(f"the paper has figures of {', '.join(FIGURES)}; got {name[:64]!r}")
         return figures[name.lower()]()
-    if format in ("json", "openfst", "pautomac"):
-        return load(name, format, isymbols=options.isymbols)
     return get_cell(name)

@@ -6,7 +6,7 @@ import gc
 import threading
 from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager, nullcontext
-from itertools import chain
+from functools import cache
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,11 +16,15 @@ from rrnn.errors import RunError
 _CAPTURE = threading.Lock()
 """One capture at a time: trainings side by side in one process share the allocator."""
 _STREAMS: WeakKeyDictionary[Graphs, torch.cuda.Stream] = WeakKeyDictionary()
-_USED: dict[torch.cuda.Stream, None] = {}
-"""Streams that trainings had, in order. A stream keeps memory for itself (what is cached, cuBLAS's workspace), so the
-next training takes one of these rather than a new one."""
 _POOL = 32
 """So many streams torch hands out, over and over."""
+
+
+@cache
+def _streams(device: int) -> list[torch.cuda.Stream]:
+    """In an order that stays: a stream keeps memory for itself (what is cached, cuBLAS's workspace), so the next
+    training takes one that others had rather than a new one."""
+    return [torch.cuda.Stream(device) for _ in range(_POOL)]
 
 
 def _own_stream(who: Graphs, device: torch.device) -> torch.cuda.Stream:
@@ -29,10 +33,9 @@ def _own_stream(who: Graphs, device: torch.device) -> torch.cuda.Stream:
     with _CAPTURE:
         if len(_STREAMS) >= _POOL:
             gc.collect()  # trainings that failed may linger
-        for stream in chain(_USED, (torch.cuda.Stream(index) for _ in range(_POOL))):
-            if stream.device.index == index and stream not in _STREAMS.values():
+        for stream in _streams(index):
+            if stream not in _STREAMS.values():
                 _STREAMS[who] = stream
-                _USED.setdefault(stream)
                 return stream
     raise RunError(f"at most {_POOL} trainings share a GPU in one process; use fewer threads")
 
