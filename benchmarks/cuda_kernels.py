@@ -25,8 +25,9 @@ from torch import Tensor
 
 from rrnn import Cell, get_cell, linear, one, score
 from rrnn.backends import Backend, get_backend
+from rrnn.backends.base import CellCall, Gradients
 from rrnn.backends.triton.plan import save_every
-from rrnn.ir import Program, lower
+from rrnn.ir import lower
 
 SHAPES = [(35, 32, 1024), (512, 32, 1024), (2048, 8, 1024), (4096, 16, 2048), (65536, 1, 1024)]
 TYPICAL = (512, 32, 1024)
@@ -55,11 +56,8 @@ class Bench:
     """One cell at one shape: tensors, and what to time."""
 
     name: str
-    program: Program
     backend: Backend
-    every: int
-    x: Tensor  # (T, B, K, D), a view of K dense (T, B, D) tensors for "B unfused"
-    params: Tensor
+    call: CellCall  # its x is a view of K dense (T, B, D) tensors for "B unfused"
     state: Tensor
     grad: Tensor
     grad_state: Tensor
@@ -81,14 +79,12 @@ class Bench:
             if name == "B unfused"
             else draw(steps, batch, k, units)
         )
+        params = torch.randn(len(program.parameters), units, device=device)
         states = (len(program.states), batch, units)
         return Bench(
             name,
-            program,
             get_backend(backend),
-            save_every(len(program.instructions)),
-            x,
-            torch.randn(len(program.parameters), units, device=device),
+            CellCall(program, x, params, every=save_every(len(program.instructions))),
             torch.full(states, program.semiring.zero, device=device),
             draw(steps, batch, units),
             torch.zeros(states, device=device),
@@ -97,23 +93,18 @@ class Bench:
     def forward(self) -> tuple[Tensor, Tensor, Tensor]:
         """(output, final state, saved states)"""
         out = torch.empty_like(self.grad)
-        final, saved = self.backend.forward(
-            self.program, self.x, self.params, self.state, None, None, self.every, out
-        )
+        final, saved = self.backend.forward(self.call, self.state, out)
         assert saved is not None
         return out, final, saved
 
     def backward(self, saved: Tensor) -> Tensor:
-        grad_x = torch.empty_like(self.x)
-        grads = self.grad, self.grad_state
-        self.backend.backward(
-            self.program, self.x, self.params, None, None, self.every, saved, *grads, grad_x, None
-        )
+        grad_x = torch.empty_like(self.call.x)
+        self.backend.backward(self.call, saved, Gradients(self.grad, self.grad_state, grad_x))
         return grad_x
 
     def passes(self) -> Iterator[tuple[str, int, Callable[[], object]]]:
         """(pass, numbers that must move, what to time)"""
-        size, k = self.grad.numel(), len(self.program.projections)
+        size, k = self.grad.numel(), len(self.call.program.projections)
         saved = self.forward()[2]
         yield "forward", (k + 1) * size, self.forward
         yield "backward", (2 * k + 1) * size, lambda: self.backward(saved)
@@ -123,8 +114,8 @@ class Bench:
     def about(self) -> Row:
         return {
             "name": self.name,
-            "cell": self.program.name,
-            "semiring": self.program.semiring_name,
+            "cell": self.call.program.name,
+            "semiring": self.call.program.semiring_name,
             "shape": list(self.grad.shape),
             "dtype": str(self.grad.dtype).removeprefix("torch."),
         }
@@ -132,8 +123,8 @@ class Bench:
     @property
     def f_and_u(self) -> tuple[Tensor, Tensor]:
         """Of the unfused one: dense (T, B, D) tensors."""
-        names = self.program.projections
-        f, u = (self.x[:, :, names.index(name)] for name in ("f", "u"))
+        names = self.call.program.projections
+        f, u = (self.call.x[:, :, names.index(name)] for name in ("f", "u"))
         assert f.is_contiguous() and u.is_contiguous()
         return f, u
 
@@ -146,7 +137,7 @@ def measure(run: Callable[[], object], numbers: int, size: int, roof: float, clo
 
 def our_rows(bench: Bench, roof: float, clock: Clock) -> Iterator[Row]:
     for name, numbers, run in bench.passes():
-        figures = measure(run, numbers, bench.x.element_size(), roof, clock)
+        figures = measure(run, numbers, bench.call.x.element_size(), roof, clock)
         yield {**bench.about, "backend": bench.backend.name, "pass": name, **figures}
 
 
@@ -163,7 +154,7 @@ def peer_rows(peer: Peer, bench: Bench, roof: float, clock: Clock) -> Iterator[R
             return
         del theirs
         for layout, name, run in peer.passes(f, u, bench.grad):
-            figures = measure(run, moved[name], bench.x.element_size(), roof, clock)
+            figures = measure(run, moved[name], bench.call.x.element_size(), roof, clock)
             yield {**about, "pass": name, "layout": layout, **figures}
     except Exception as error:  # whatever it is, the others go on
         yield {**about, "error": describe(error)}

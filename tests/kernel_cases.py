@@ -18,6 +18,7 @@ from torch import Tensor
 
 from rrnn.automata import Cell, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
 from rrnn.backends import Backend, get_backend
+from rrnn.backends.base import CellCall, Gradients
 from rrnn.backends.cells import epilogue
 from rrnn.ir import Program, lower
 from rrnn.ops import initial_state
@@ -120,7 +121,7 @@ class Arguments:
     inp: Tensor | None
     grad_out: Tensor
     grad_state: Tensor | None
-    wanted: bool = True
+    wants_first: bool = True
 
     def to(self, device: str, dtype: torch.dtype | None = None) -> Arguments:
         """Elsewhere; `dtype` for everything with a point."""
@@ -204,23 +205,11 @@ def run(backend: Backend, a: Arguments, every: int, *, layout: str = "dense", **
 
     out, grad_x = target(a.grad_out), target(a.x)
     grad_inp = None if a.inp is None else target(a.inp)
-    final, saved = backend.forward(a.program, x, a.params, a.state, mask, inp, every, out, **options)
+    call = CellCall(a.program, x, a.params, mask, inp, every)
+    final, saved = backend.forward(call, a.state, out, **options)
     assert saved is not None
-    grad_params, first = backend.backward(
-        a.program,
-        x,
-        a.params,
-        mask,
-        inp,
-        every,
-        saved,
-        grad_out,
-        a.grad_state,
-        grad_x,
-        grad_inp,
-        a.wanted,
-        **options,
-    )
+    grads = Gradients(grad_out, a.grad_state, grad_x, grad_inp, a.wants_first)
+    grad_params, first = backend.backward(call, saved, grads, **options)
     if strided:
         for t in (out, grad_x, *([] if grad_inp is None else [grad_inp])):
             assert t._base is not None

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from rrnn.backends import get_backend
+from rrnn.backends.base import CellCall
 from rrnn.ir import Op, Program
 from rrnn.ir.builder import Builder
 from rrnn.semirings import get_semiring
@@ -36,5 +37,5 @@ def apply(program: Program, *args: Tensor) -> Tensor:
     x = torch.stack([a.reshape(n) for a in args]).view(1, 1, len(args), n)
     out, none = torch.empty(1, 1, n, dtype=x.dtype), torch.empty(0, n, dtype=x.dtype)
     state = torch.empty(0, 1, n, dtype=x.dtype)
-    get_backend("native").forward(program, x, none, state, None, None, 0, out)
+    get_backend("native").forward(CellCall(program, x, none), state, out)
     return out.view(n)

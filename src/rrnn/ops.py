@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.backends.base import cast, compute_dtype, first_state
-from rrnn.backends.cells import columns, run_backward, run_forward, slices
+from rrnn.backends.cells import Cells, LayerCall, run_backward, run_forward
 from rrnn.backends.reference import serial
 from rrnn.backends.reference.interpreter import per_unit_values
 from rrnn.backends.registry import chosen, resolve
@@ -80,10 +80,11 @@ def rational(
     backend = resolve(name, x.device, x.dtype, programs)
     if weight is not None and not (grad and backend.name != "reference"):
         x = F.linear(x, weight)
+    cells = Cells(programs, widths, every, backend)
     if backend.name == "reference":
         tables = [_table(r) for r in rows]
         first = initial_states(programs, tables, x.shape[1]) if states is None else states
-        return _eager_reference(x, tables, first, programs, widths, mask, inp)
+        return _eager_reference(LayerCall(x, tables, mask, inp, cells), first)
     if states is None:  # numbers are known to kernels
         first = [
             None if None not in p.first_states else initial_state(p, _table(r), x.shape[1])
@@ -92,12 +93,10 @@ def rational(
     else:
         first = [cast(s, compute_dtype(x.dtype)) for s in states]
     if not grad:
-        out, final, _ = run_forward(
-            backend, x, [_table(r) for r in rows], first, mask, inp, programs, widths, 0
-        )
+        out, final, _ = run_forward(LayerCall(x, [_table(r) for r in rows], mask, inp, cells), first)
         return Result(out, final)
-    call = (backend, programs, widths, every, [len(r) for r in rows])
-    out, *final = _Rational.apply(call, mask, x, weight, inp, *chain(*rows), *first)
+    layer = cells, [len(r) for r in rows]
+    out, *final = _Rational.apply(layer, mask, x, weight, inp, *chain(*rows), *first)
     return Result(out, final)
 
 
@@ -127,22 +126,12 @@ def _table(params: Params) -> Tensor:
 # ---- eager autograd ---------------------------------------------------------------------------------------------
 
 
-def _eager_reference(
-    x: Tensor,
-    params: Sequence[Tensor],
-    states: Sequence[Tensor],
-    programs: Sequence[Program],
-    widths: Sequence[int],
-    mask: Tensor | None,
-    inp: Tensor | None,
-) -> Result:
+def _eager_reference(call: LayerCall, states: Sequence[Tensor]) -> Result:
     outputs, finals = [], []
-    for program, a, p, s, i in zip(
-        programs, slices(x, programs, widths), params, states, columns(inp, widths), strict=True
-    ):
-        inputs = serial.Inputs.of(a, p, mask, i if program.uses_input else None)
-        out, end, _ = serial.forward(program, inputs, s.to(inputs.params.dtype))
-        outputs.append(out.to(x.dtype))
+    for own, state in zip(call.split(), states, strict=True):
+        inputs = serial.Inputs.of(own)
+        out, end, _ = serial.forward(own.program, inputs, state.to(inputs.params.dtype))
+        outputs.append(out.to(own.x.dtype))
         finals.append(end)
     return Result(outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1), finals)
 
@@ -177,15 +166,16 @@ class _Rational(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        call: tuple[Any, ...],
+        layer: tuple[Cells, list[int]],
         mask: Tensor | None,
         x: Tensor,
         weight: Tensor | None,
         inp: Tensor | None,
         *rest: Any,
     ) -> tuple[Tensor, ...]:
-        """`rest`: all cells' rows of parameters, then their states. (Rows, so that no stack is in the graph.)"""
-        backend, programs, widths, every, counts = call
+        """`layer`: the cells, and how many rows of parameters each of them has. `rest`: all cells' rows, then their
+        states. (Rows, so that no stack is in the graph.)"""
+        ctx.cells, counts = layer
         params, ctx.are_rows, at = [], [], 0
         for count in counts:
             rows = rest[at : at + count]
@@ -193,26 +183,23 @@ class _Rational(torch.autograd.Function):
             ctx.are_rows.append(rows[0].dim() == 1)
             at += count
         y = x if weight is None else F.linear(x, weight)
-        out, finals, saved = run_forward(backend, y, params, rest[at:], mask, inp, programs, widths, every)
+        out, finals, saved = run_forward(LayerCall(y, params, mask, inp, ctx.cells), rest[at:])
         ctx.set_materialize_grads(False)  # most often, nothing depends on the final states
         ctx.save_for_backward(x, weight, y, inp, mask, *params, *saved)
-        ctx.call = call
         return out, *finals
 
     @staticmethod
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, grad_out: Tensor | None, *grad_finals: Tensor | None
     ) -> tuple[Any, ...]:
-        backend, programs, widths, every, _ = ctx.call
+        cells, count = ctx.cells, len(ctx.are_rows)
         x, weight, y, inp, mask, *rest = ctx.saved_tensors
-        params, saved = rest[: len(programs)], rest[len(programs) :]
-        go: Tensor = x.new_zeros((*x.shape[:2], sum(widths))) if grad_out is None else grad_out
+        params, saved = rest[:count], rest[count:]
+        go: Tensor = x.new_zeros((*x.shape[:2], sum(cells.widths))) if grad_out is None else grad_out
         twice = torch.is_grad_enabled()  # create_graph=True
         with torch.no_grad() if twice else nullcontext():
-            wanted = ctx.needs_input_grad[-len(programs) :]
-            gx, gp, gs, gi = run_backward(
-                backend, y, params, mask, inp, saved, go, grad_finals, programs, widths, every, wanted
-            )
+            call, wanted = LayerCall(y, params, mask, inp, cells), ctx.needs_input_grad[-count:]
+            gx, gp, gs, gi = run_backward(call, saved, go, grad_finals, wanted)
             gw = None
             if weight is not None:
                 gx, gw = _through_product(gx, x, weight, ctx.needs_input_grad[2:4])
@@ -229,16 +216,32 @@ class _Rational(torch.autograd.Function):
 
 # ---- registered ops, for torch.compile and torch.export ------------------------------------------------------------
 
+
+class _OpCells(NamedTuple):
+    """The last arguments of both ops: `Cells` in types that torch's schemas have."""
+
+    programs: list[str]
+    widths: list[int]
+    every: int
+    backend: str
+
+    def resolved(self, x: Tensor) -> Cells:
+        """Parse the programs, and find the backend that runs them on x's device."""
+        programs = [Program.parse(text) for text in self.programs]
+        backend = resolve(self.backend, x.device, x.dtype, programs)
+        return Cells(programs, self.widths, self.every, backend)
+
+
 _LIB = torch.library.Library("rrnn", "DEF")
+_CELLS = "str[] programs, SymInt[] widths, int every, str backend"
 _LIB.define(
-    "forward(Tensor x, Tensor[] params, Tensor[] states, Tensor? mask, Tensor? inp, str[] programs, SymInt[] widths,"
-    " int every, str backend) -> (Tensor, Tensor[], Tensor[])",
+    f"forward(Tensor x, Tensor[] params, Tensor[] states, Tensor? mask, Tensor? inp, {_CELLS})"
+    " -> (Tensor, Tensor[], Tensor[])",
     tags=(torch.Tag.needs_fixed_stride_order,) if hasattr(torch.Tag, "needs_fixed_stride_order") else (),
 )
 _LIB.define(
     "backward(Tensor x, Tensor[] params, Tensor? mask, Tensor? inp, Tensor[] saved, Tensor grad_out,"
-    " Tensor[] grad_finals, str[] programs, SymInt[] widths, int every, str backend)"
-    " -> (Tensor, Tensor[], Tensor[], Tensor)"
+    f" Tensor[] grad_finals, {_CELLS}) -> (Tensor, Tensor[], Tensor[], Tensor)"
 )
 
 
@@ -248,16 +251,12 @@ def _op_forward(
     states: list[Tensor],
     mask: Tensor | None,
     inp: Tensor | None,
-    programs: list[str],
-    widths: list[int],
-    every: int,
-    backend: str,
+    *cells: Any,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    parsed = [Program.parse(text) for text in programs]
-    run = resolve(backend, x.device, x.dtype, parsed)
+    call = LayerCall(x, params, mask, inp, _OpCells(*cells).resolved(x))
     first = [cast(s, compute_dtype(x.dtype)) for s in states]
     with torch.no_grad():
-        out, finals, saved = run_forward(run, x, params, first, mask, inp, parsed, widths, every)
+        out, finals, saved = run_forward(call, first)
     # Flat: as a dimension, ⌈T / every⌉ is 1 for short sequences, and a graph traced on one would refuse longer ones.
     return out, finals, [kept.reshape(-1) for kept in saved]
 
@@ -270,30 +269,13 @@ def _op_backward(
     saved: list[Tensor],
     grad_out: Tensor,
     grad_finals: list[Tensor],
-    programs: list[str],
-    widths: list[int],
-    every: int,
-    backend: str,
+    *cells: Any,
 ) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
-    parsed = [Program.parse(text) for text in programs]
-    shapes = [(-(-x.shape[0] // every), *g.shape) for g in grad_finals]
+    call = LayerCall(x, params, mask, inp, _OpCells(*cells).resolved(x))
+    shapes = [(-(-x.shape[0] // call.cells.every), *g.shape) for g in grad_finals]
     saved = [kept.view(shape) for kept, shape in zip(saved, shapes, strict=True)]
-    run = resolve(backend, x.device, x.dtype, parsed)
     with torch.no_grad():
-        gx, gp, gs, gi = run_backward(
-            run,
-            x,
-            params,
-            mask,
-            inp,
-            saved,
-            grad_out,
-            grad_finals,
-            parsed,
-            widths,
-            every,
-            [True] * len(parsed),
-        )
+        gx, gp, gs, gi = run_backward(call, saved, grad_out, grad_finals, [True] * len(saved))
     return gx, gp, [g for g in gs if g is not None], x.new_empty(0) if gi is None else gi
 
 
@@ -302,17 +284,8 @@ _LIB.impl("backward", _op_backward, "CompositeExplicitAutograd")
 
 
 @torch.library.register_fake("rrnn::forward", lib=_LIB)
-def _fake_forward(
-    x: Tensor,
-    params: list[Tensor],
-    states: list[Tensor],
-    mask: Tensor | None,
-    inp: Tensor | None,
-    programs: list[str],
-    widths: list[int],
-    every: int,
-    backend: str,
-) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+def _fake_forward(x: Tensor, *rest: Any) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    programs, widths, every, _ = _OpCells(*rest[4:])
     dtype, steps, batch = compute_dtype(x.dtype), x.shape[0], x.shape[1]
     counts = [len(Program.parse(text).states) for text in programs]
     finals = [x.new_empty(n, batch, w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
@@ -323,18 +296,9 @@ def _fake_forward(
 
 @torch.library.register_fake("rrnn::backward", lib=_LIB)
 def _fake_backward(
-    x: Tensor,
-    params: list[Tensor],
-    mask: Tensor | None,
-    inp: Tensor | None,
-    saved: list[Tensor],
-    grad_out: Tensor,
-    grad_finals: list[Tensor],
-    programs: list[str],
-    widths: list[int],
-    every: int,
-    backend: str,
+    x: Tensor, params: list[Tensor], mask: Tensor | None, inp: Tensor | None, *rest: Any
 ) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
+    _, _, grad_finals, *_ = rest
     states = [
         torch.empty_like(g, dtype=compute_dtype(x.dtype), memory_format=torch.contiguous_format)
         for g in grad_finals
@@ -344,25 +308,24 @@ def _fake_backward(
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-    x, params, states, mask, inp, programs, widths, every, backend = inputs
+    x, params, states, mask, inp, *cells = inputs
     ctx.save_for_backward(x, inp, mask, *params, *output[2])
-    ctx.call = (programs, widths, every, backend, [s.dtype for s in states])
+    ctx.cells, ctx.dtypes = _OpCells(*cells), [s.dtype for s in states]
 
 
 def _op_grad(ctx: Any, grad_out: Tensor, grad_finals: list[Tensor], _: Any) -> tuple[Any, ...]:
-    programs, widths, every, backend, dtypes = ctx.call
-    if not every:
+    cells, count = ctx.cells, len(ctx.dtypes)
+    if not cells.every:
         raise BackendError(
             "this graph kept no states for a backward pass, since it was traced for inference (torch.no_grad). "
             "Compile or export it with gradients enabled to train it."
         )
     x, inp, mask, *rest = ctx.saved_tensors
-    params, saved = rest[: len(programs)], rest[len(programs) :]
-    gx, gp, gs, gi = torch.ops.rrnn.backward(
-        x, params, mask, inp, saved, grad_out, list(grad_finals), programs, widths, every, backend
-    )
-    gs = [g.to(d) for g, d in zip(gs, dtypes, strict=True)]
-    return gx, gp, gs, None, None if inp is None else gi, None, None, None, None
+    params, saved = rest[:count], rest[count:]
+    grads = grad_out, list(grad_finals)
+    gx, gp, gs, gi = torch.ops.rrnn.backward(x, params, mask, inp, saved, *grads, *cells)
+    gs = [g.to(d) for g, d in zip(gs, ctx.dtypes, strict=True)]
+    return gx, gp, gs, None, None if inp is None else gi, *(None for _ in cells)
 
 
 torch.library.register_autograd("rrnn::forward", _op_grad, setup_context=_setup, lib=_LIB)

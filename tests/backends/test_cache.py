@@ -175,6 +175,7 @@ import os, sys
 import torch
 from rrnn import get_cell
 from rrnn.backends import get_backend
+from rrnn.backends.base import CellCall
 from rrnn.ir import lower
 
 program = lower(get_cell("B")).program
@@ -186,7 +187,7 @@ for i in range(8):
         os.close(gate_write)
         os.read(gate_read, 1)  # until all are there
         out = torch.empty(3, 2, 5)
-        get_backend("native").forward(program, x, params, state, None, None, 0, out)
+        get_backend("native").forward(CellCall(program, x, params), state, out)
         os._exit(0 if abs(out[0, 0, 0].item() - 0.2623) < 1e-3 else 1)
     children.append(child)
 os.close(gate_read)

@@ -11,6 +11,7 @@ from calls import ALL_CELLS, Call, make_call
 from torch import Tensor
 
 from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
+from rrnn.backends.base import CellCall
 from rrnn.backends.reference import scan, serial
 from rrnn.backends.reference.serial import Inputs
 from rrnn.ir import lower
@@ -21,7 +22,7 @@ TOLERANCE = {"rtol": 1e-10, "atol": 1e-11}
 def inputs_of(call: Call) -> Inputs:
     (program,), (params,) = call.programs, call.params
     x = call.x.unflatten(-1, (len(program.projections), params.shape[-1]))
-    return Inputs.of(x, params, call.mask, call.inp)
+    return Inputs.of(CellCall(program, x, params, call.mask, call.inp))
 
 
 def random_mask(steps: int, batch: int, seed: int = 0) -> Tensor:
@@ -82,7 +83,7 @@ def test_a_state_that_nothing_reads_survives_padding() -> None:
     program = lower(cell.final("q1").final("q2").output(tanh("score"))).program
     x = torch.randn(4, 2, len(program.projections), 3, dtype=torch.float64)
     mask = torch.tensor([[False, True], [False, True], [False, True], [False, False]])
-    inputs = Inputs.of(x, x.new_zeros(len(program.parameters), 3), mask, None)
+    inputs = Inputs.of(CellCall(program, x, x.new_zeros(len(program.parameters), 3), mask))
     state = torch.rand(len(program.states), 2, 3, dtype=torch.float64)
     for chunk in (1, 3):
         _, end, before = scan.forward(program, inputs, state, chunk)
@@ -102,7 +103,7 @@ def run(cell: Cell, x: list[list[float]], state: Tensor | None = None) -> tuple[
     if state is None:
         state = torch.full((len(program.states), 1, 1), program.semiring.zero, dtype=torch.float64)
     state.requires_grad_()
-    inputs = Inputs.of(given, given.new_zeros(len(program.parameters), 1), None, None)
+    inputs = Inputs.of(CellCall(program, given, given.new_zeros(len(program.parameters), 1)))
     out, end, before = serial.forward(program, inputs, state)
     out.sum().backward()
     dx, _, first, _ = serial.backward(
@@ -159,7 +160,7 @@ def test_a_program_without_states() -> None:
     program = lower(no_state()).program
     assert program.states == ()
     x = torch.randn(4, 2, 1, 3, dtype=torch.float64)
-    inputs = Inputs.of(x, torch.zeros(1, 3, dtype=torch.float64), random_mask(4, 2), None)
+    inputs = Inputs.of(CellCall(program, x, torch.zeros(1, 3, dtype=torch.float64), random_mask(4, 2)))
     state = x.new_zeros(0, 2, 3)
     out, end, before = serial.forward(program, inputs, state)
     assert end.shape == (0, 2, 3) and before.shape == (4, 0, 2, 3)

@@ -1,4 +1,4 @@
-"""What a backend is: it runs a program over time, forwards and backwards. Shapes, the same for all:
+"""What a backend is: it runs a program over time, forwards and backwards. Shapes, the same for all backends:
 
     x      (T, B, K, D)  pre-activations, one per projection, without biases; any strides
     params (P, D)        per-unit parameters, biases among them; of any dtype, which their gradients have as well
@@ -14,11 +14,39 @@ batch, (U, D); `rrnn.ops` turns them into gradients of parameters.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from rrnn.ir import Program
+
+
+class CellCall(NamedTuple):
+    """What the forward and the backward pass of one cell read."""
+
+    program: Program
+    x: Tensor
+    params: Tensor
+    mask: Tensor | None = None
+    inp: Tensor | None = None
+    every: int = 0
+    """The interval at which states are saved for the backward pass; 0 saves none: inference."""
+
+
+class Gradients(NamedTuple):
+    """The gradients that a backward pass starts from, and the views that it writes others into."""
+
+    out: Tensor
+    """dL/d output, read."""
+    state: Tensor | None
+    """dL/d final state, read; None if the loss does not depend on the final state."""
+    x: Tensor
+    """dL/dx, written; a possibly strided view."""
+    inp: Tensor | None = None
+    """dL/d inp, written; None for a program that does not use the layer's input."""
+    wants_first: bool = True
+    """Whether to return the gradient with respect to the first state."""
 
 
 class Backend(ABC):
@@ -34,38 +62,14 @@ class Backend(ABC):
         """`auto` has to do without this backend: the place to warn a user, once, who could have it."""
 
     @abstractmethod
-    def forward(
-        self,
-        program: Program,
-        x: Tensor,
-        params: Tensor,
-        state: Tensor | None,
-        mask: Tensor | None,
-        inp: Tensor | None,
-        every: int,
-        out: Tensor,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Write the output into `out` (T, B, D), a possibly strided view; return (final state, saved).
-        `every = 0` saves nothing: inference. `state = None`: the program's own, if they are all numbers."""
+    def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Write the output into `out` (T, B, D), a possibly strided view; return (final state, saved), where `saved`
+        is None if `call.every` is 0. `state = None`: the program's own first states, if they are all numbers."""
 
     @abstractmethod
-    def backward(
-        self,
-        program: Program,
-        x: Tensor,
-        params: Tensor,
-        mask: Tensor | None,
-        inp: Tensor | None,
-        every: int,
-        saved: Tensor,
-        grad_out: Tensor,
-        grad_state: Tensor | None,
-        grad_x: Tensor,
-        grad_inp: Tensor | None,
-        wanted: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Write dL/dx and dL/d inp into the given views; return (dL/d unit values (U, D), dL/d first state).
-        `grad_state = None`: nothing depends on the final state. The first state's is None unless it is `wanted`."""
+    def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
+        """Fill `grads.x` and `grads.inp`; return (dL/d unit values (U, D), dL/d first state), where the latter is
+        None unless `grads.wants_first`. `saved` is what `forward` returned for the same call."""
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -80,10 +84,11 @@ def cast(t: Tensor, dtype: torch.dtype) -> Tensor:
 
 def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The stored states before the first step, (S, B, D), where they are all numbers."""
-    numbers, shape = [value or 0.0 for value in program.first_states], (batch, params.shape[-1])
+    numbers, units = program.first_states, params.shape[-1]
     if len(set(numbers)) <= 1:  # nearly always
-        return params.new_full((len(numbers), *shape), numbers[0] if numbers else 0.0, dtype=dtype)
-    return torch.stack([params.new_full(shape, number, dtype=dtype) for number in numbers])
+        number = numbers[0] or 0.0 if numbers else 0.0
+        return params.new_full((len(numbers), batch, units), number, dtype=dtype)
+    return torch.stack([params.new_full((batch, units), number or 0.0, dtype=dtype) for number in numbers])
 
 
 def rows(t: Tensor) -> Tensor:

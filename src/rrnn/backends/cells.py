@@ -5,109 +5,107 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import repeat
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, cast, compute_dtype
+from rrnn.backends.base import Backend, CellCall, Gradients, cast, compute_dtype
 from rrnn.backends.reference.interpreter import interpret, leaves
 from rrnn.ir import Op, Program, adjoint
 
 
-def slices(x: Tensor, programs: Sequence[Program], widths: Sequence[int]) -> list[Tensor]:
-    """Per cell a view (T, B, K, D) of the pre-activations."""
-    if len(programs) == 1 and (k := len(programs[0].projections)) * widths[0] == x.shape[2]:
-        return [
-            x.view(x.shape[0], x.shape[1], k, widths[0])
-        ]  # a tenth of the time below: it counts in `step`
-    views, start = [], 0
-    for program, width in zip(programs, widths, strict=True):
-        k = len(program.projections)
-        views.append(x[..., start : start + k * width].unflatten(-1, (k, width)))
-        start += k * width
-    return views
+class Cells(NamedTuple):
+    """Which cells stand side by side, and how they run."""
+
+    programs: Sequence[Program]
+    widths: Sequence[int]  # units D of each cell
+    every: int  # the interval at which states are saved for the backward pass; 0: inference
+    backend: Backend
+
+    def slices(self, x: Tensor) -> list[Tensor]:
+        """Return each cell's view (T, B, K, D) of the pre-activations."""
+        programs, widths, _, _ = self
+        steps, batch, size = x.shape
+        if len(programs) == 1 and (k := len(programs[0].projections)) * widths[0] == size:
+            return [x.view(steps, batch, k, widths[0])]  # a tenth of the time below: it counts in `step`
+        views, start = [], 0
+        for program, width in zip(programs, widths, strict=True):
+            k = len(program.projections)
+            views.append(x[..., start : start + k * width].unflatten(-1, (k, width)))
+            start += k * width
+        return views
+
+    def columns(self, y: Tensor) -> list[Tensor]:
+        """Return each cell's view (T, B, D) of a tensor with ΣD columns."""
+        return [y] if len(self.widths) == 1 else list(y.split(list(self.widths), -1))
+
+    def inputs(self, inp: Tensor | None) -> list[Tensor | None]:
+        """Return each cell's columns of the layer's input or of its gradient, None for a cell that does not use it."""
+        if inp is None:
+            return [None] * len(self.programs)
+        pairs = zip(self.programs, self.columns(inp), strict=True)
+        return [own if program.uses_input else None for program, own in pairs]
 
 
-def columns(y: Tensor | None, widths: Sequence[int]) -> list[Tensor | None]:
-    """Per cell a view (T, B, D) of a tensor with ΣD columns."""
-    if y is None:
-        return [None] * len(widths)
-    return [y] if len(widths) == 1 else list(y.split(list(widths), -1))
+class LayerCall(NamedTuple):
+    """What the forward and the backward pass of cells side by side read."""
+
+    x: Tensor  # (T, B, Σ K·D)
+    params: Sequence[Tensor]  # per cell (P, D)
+    mask: Tensor | None  # (T, B)
+    inp: Tensor | None  # (T, B, ΣD)
+    cells: Cells
+
+    def split(self) -> list[CellCall]:
+        """Return each cell's own call."""
+        x, params, mask, inp, cells = self
+        own, masks, inputs = cells.slices(x), repeat(mask), cells.inputs(inp)
+        return list(map(CellCall, cells.programs, own, params, masks, inputs, repeat(cells.every)))
 
 
 def run_forward(
-    backend: Backend,
-    x: Tensor,
-    params: Sequence[Tensor],
-    states: Sequence[Tensor | None],
-    mask: Tensor | None,
-    inp: Tensor | None,
-    programs: Sequence[Program],
-    widths: Sequence[int],
-    every: int,
+    call: LayerCall, states: Sequence[Tensor | None]
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """`states` in the compute dtype, None for a cell's own numbers."""
-    out = x.new_empty((*x.shape[:2], sum(widths)))
+    """Return the output (T, B, ΣD), the cells' final states and what they saved. `states` are in the compute dtype,
+    None for a cell's own numbers."""
+    x, cells = call.x, call.cells
+    steps, batch, _ = x.shape
+    out = x.new_empty((steps, batch, sum(cells.widths)))
     finals, saved = [], []
-    rows = zip(
-        programs,
-        slices(x, programs, widths),
-        params,
-        states,
-        columns(inp, widths),
-        columns(out, widths),
-        strict=True,
-    )
-    for program, a, p, s, i, o in rows:
-        assert o is not None
-        end, kept = backend.forward(program, a, p, s, mask, i if program.uses_input else None, every, o)
+    for own, state, into in zip(call.split(), states, cells.columns(out), strict=True):
+        end, kept = cells.backend.forward(own, state, into)
         finals.append(end)
-        saved += [kept] if kept is not None else []
+        if kept is not None:
+            saved.append(kept)
     return out, finals, saved
 
 
 def run_backward(
-    backend: Backend,
-    x: Tensor,
-    params: Sequence[Tensor],
-    mask: Tensor | None,
-    inp: Tensor | None,
+    call: LayerCall,
     saved: Sequence[Tensor],
     grad_out: Tensor,
     grad_finals: Sequence[Tensor | None],
-    programs: Sequence[Program],
-    widths: Sequence[int],
-    every: int,
     wanted: Sequence[bool],
 ) -> tuple[Tensor, list[Tensor], list[Tensor | None], Tensor | None]:
-    """`wanted`: per cell, whether the gradient of its first state is."""
-    dtype = compute_dtype(x.dtype)
+    """Return the gradients of x, of the cells' parameters, of their first states, and of the layer's input.
+    `wanted[i]`: whether to return the gradient with respect to cell i's first state."""
+    x, cells, inp = call.x, call.cells, call.inp
+    backend, dtype = cells.backend, compute_dtype(x.dtype)
     grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
     grad_inp = None if inp is None else inp.new_empty(inp.shape)
-    if grad_inp is not None and not all(program.uses_input for program in programs):
+    if grad_inp is not None and not all(program.uses_input for program in cells.programs):
         grad_inp.zero_()  # columns that no kernel writes
+    to_states = [None if g is None else cast(g, dtype) for g in grad_finals]
+    written = cells.slices(grad_x), cells.inputs(grad_inp)
+    grads = map(Gradients, cells.columns(grad_out), to_states, *written, wanted)
     grad_params, grad_states = [], []
-    rows = zip(
-        programs,
-        slices(x, programs, widths),
-        slices(grad_x, programs, widths),
-        params,
-        saved,
-        grad_finals,
-        columns(inp, widths),
-        columns(grad_inp, widths),
-        columns(grad_out, widths),
-        wanted,
-        strict=True,
-    )
-    for program, a, ga, p, kept, gs, i, gi, go, first in rows:
-        assert go is not None
-        i, gi = (i, gi) if program.uses_input else (None, None)
-        gs = None if gs is None else cast(gs, dtype)
-        units, to_first = backend.backward(program, a, p, mask, i, every, kept, go, gs, ga, gi, first)
+    for own, kept, given in zip(call.split(), saved, grads, strict=True):
+        units, to_first = backend.backward(own, kept, given)
         if not backend.gives_parameter_gradients:
-            units = epilogue(program, cast(p, dtype), units)
-        grad_params.append(cast(units, p.dtype))
+            units = epilogue(own.program, cast(own.params, dtype), units)
+        grad_params.append(cast(units, own.params.dtype))
         grad_states.append(to_first)
     return grad_x, grad_params, grad_states, grad_inp
 

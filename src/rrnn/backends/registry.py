@@ -71,7 +71,8 @@ def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Seque
         if candidate == "native" and device.type != "cpu":
             continue  # no news, at every call
         backend = get_backend(candidate)
-        if not any(backend.why_not(device, dtype, program) for program in programs):
+        reasons = [backend.why_not(device, dtype, program) for program in programs]
+        if not any(reasons):
             return backend
         backend.passed_over(device, dtype)
     raise AssertionError("the reference runs everything")

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rrnn.automata import Cell, linear, one, tanh
 from rrnn.backends import get_backend, use_backend
+from rrnn.backends.base import CellCall, Gradients
 from rrnn.backends.native.lines import OPS
 from rrnn.ir import Op, lower
 from rrnn.ops import initial_state, rational
@@ -226,19 +227,19 @@ def test_outputs_of_any_layout() -> None:
     call = make_call("B", steps=4, batch=2, units=21, dtype=torch.float32, grad=False)
     (program,), (params,), (state,) = call.programs, call.params, call.states
     backend = get_backend("native")
-    x = call.x.view(4, 2, 2, 21)
+    whole = CellCall(program, call.x.view(4, 2, 2, 21), params, every=1)
     plain = torch.empty(4, 2, 21)
-    _, saved = backend.forward(program, x, params, state, None, None, 1, plain)
+    _, saved = backend.forward(whole, state, plain)
     assert saved is not None
     grads = torch.randn(4, 2, 21), torch.randn_like(state)
     expected = torch.empty(4, 2, 2, 21)
-    rest = backend.backward(program, x, params, None, None, 1, saved, *grads, expected, None)
+    rest = backend.backward(whole, saved, Gradients(*grads, expected))
     for layout in LAYOUTS:
         out = strided_copy(torch.zeros(4, 2, 21), layout)
-        backend.forward(program, x, params, state, None, None, 0, out)
+        backend.forward(whole._replace(every=0), state, out)
         assert torch.equal(out, plain)
         into = torch.zeros(2, 21, 4, 2).permute(2, 3, 0, 1)
-        others = backend.backward(program, x, params, None, None, 1, saved, *grads, into, None)
+        others = backend.backward(whole, saved, Gradients(*grads, into))
         assert torch.equal(into, expected)
         assert all(torch.equal(a, b) for a, b in zip(rest, others, strict=True))
 

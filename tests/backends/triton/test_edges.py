@@ -24,6 +24,7 @@ from kernel_cases import (
 
 from rrnn.automata import Cell, one, parameter, score, sigmoid, tanh
 from rrnn.backends import get_backend, resolve, use_backend
+from rrnn.backends.base import CellCall, Gradients
 from rrnn.backends.triton.chain import GROUP
 from rrnn.errors import BackendError
 from rrnn.nn import RationalRNN
@@ -107,9 +108,8 @@ def test_inference_saves_nothing() -> None:
     call = make_call("B", steps=3, batch=1, dtype=torch.float32, grad=False)
     x = call.x.unflatten(-1, (2, 3))
     out = torch.full((3, 1, 3), float("nan"))
-    _, saved = get_backend("triton").forward(
-        call.programs[0], x, call.params[0], call.states[0], None, None, 0, out
-    )
+    own = CellCall(call.programs[0], x, call.params[0])
+    _, saved = get_backend("triton").forward(own, call.states[0], out)
     assert saved is None and out.isfinite().all()
 
 
@@ -133,12 +133,11 @@ def test_offsets_beyond_32_bits() -> None:
     x.copy_(a.x)
     out, options = torch.empty_like(a.grad_out), schedule_options(case)
     backend = get_backend("triton")
-    final, saved = backend.forward(a.program, x, a.params, a.state, None, None, 1, out, **options)
+    call = CellCall(a.program, x, a.params, every=1)
+    final, saved = backend.forward(call, a.state, out, **options)
     assert saved is not None
-    grads = a.grad_out, a.grad_state, grad_x
-    grad_params, first = backend.backward(
-        a.program, x, a.params, None, None, 1, saved, *grads, None, **options
-    )
+    grads = Gradients(a.grad_out, a.grad_state, grad_x)
+    grad_params, first = backend.backward(call, saved, grads, **options)
     ours = {"output": out, "final state": final, "dx": grad_x, "dparams": grad_params, "dstate": first}
     compare(ours, theirs)
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from rrnn import RationalRNN
 from rrnn.backends import get_backend, resolve
+from rrnn.backends.base import CellCall, Gradients
 from rrnn.ops import initial_state, rational
 
 pytestmark = pytest.mark.gpu
@@ -98,11 +99,10 @@ def test_more_than_two_to_the_31_elements(schedule: Schedule) -> None:
 
     def both(x: Tensor, state: Tensor, grad: Tensor) -> dict[str, Tensor]:
         out, grad_x = torch.empty_like(grad, memory_format=torch.contiguous_format), torch.empty_like(x)
-        final, saved = backend.forward(program, x, params, state, None, None, schedule.every, out, **options)
+        call = CellCall(program, x, params, every=schedule.every)
+        final, saved = backend.forward(call, state, out, **options)
         assert saved is not None
-        _, first = backend.backward(
-            program, x, params, None, None, schedule.every, saved, grad, state, grad_x, None, **options
-        )
+        _, first = backend.backward(call, saved, Gradients(grad, state, grad_x), **options)
         return {"output": out, "final state": final, "dx": grad_x, "dstate": first}
 
     whole = both(x, state, grad)
@@ -125,10 +125,10 @@ def test_strided_inputs_are_read_in_place() -> None:
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    final, _ = backend.forward(program, x, params, state, None, None, 0, out)
+    final, _ = backend.forward(CellCall(program, x, params), state, out)
     assert torch.cuda.max_memory_allocated() - before < x.numel() * 4 // 2
     dense = torch.empty(steps, batch, units, device="cuda")
-    final_dense, _ = backend.forward(program, x.contiguous(), params, state, None, None, 0, dense)
+    final_dense, _ = backend.forward(CellCall(program, x.contiguous(), params), state, dense)
     assert torch.equal(out, dense) and torch.equal(final, final_dense)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, cast, compute_dtype, first_state, rows
+from rrnn.backends.base import Backend, CellCall, Gradients, cast, compute_dtype, first_state, rows
 from rrnn.backends.native.compiler import find_compiler, load
 from rrnn.backends.native.render import TYPES, render_backward, render_forward
 from rrnn.backends.native.threads import parallel_address, threads_for
@@ -37,9 +37,9 @@ def _backward_kernel(program: Program, dtype: torch.dtype) -> Any:
     return kernel
 
 
-def _at2(t: Tensor | None) -> tuple[int, int, int]:
+def _at2(t: Tensor | None) -> tuple[int, ...]:
     """Pointer, strides of time and batch; zeros for None."""
-    return (0, 0, 0) if t is None else (t.data_ptr(), t.stride(0), t.stride(1))
+    return (0, 0, 0) if t is None else (t.data_ptr(), *t.stride()[:2])
 
 
 class Native(Backend):
@@ -64,17 +64,8 @@ class Native(Backend):
         why = self.why_not(device, dtype)
         warnings.warn(f"rrnn uses its slow reference on the CPU: {why}", RuntimeWarning, stacklevel=2)
 
-    def forward(
-        self,
-        program: Program,
-        x: Tensor,
-        params: Tensor,
-        state: Tensor | None,
-        mask: Tensor | None,
-        inp: Tensor | None,
-        every: int,
-        out: Tensor,
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
+        program, x, params, mask, inp, every = call
         steps, batch, _, units = x.shape
         kernel = _forward_kernel(program, x.dtype)
         dtype = compute_dtype(x.dtype)
@@ -84,7 +75,7 @@ class Native(Backend):
         final = torch.empty_like(state)
         saved = state.new_empty(((steps + every - 1) // every, *state.shape)) if every else None
         target = out if out.stride(-1) == 1 or units == 1 else torch.empty(out.shape, dtype=out.dtype)
-        call = _FORWARD.pack(
+        packed = _FORWARD.pack(
             *(x.data_ptr(), *x.stride()[:3]),
             *(params.data_ptr(), state.data_ptr()),
             *_at2(mask),
@@ -94,35 +85,24 @@ class Native(Backend):
             *(every, steps, batch, units, threads_for(x.numel())),
             parallel_address(),
         )
-        kernel(call)
+        kernel(packed)
         if target is not out:
             out.copy_(target)
         return final, saved
 
-    def backward(
-        self,
-        program: Program,
-        x: Tensor,
-        params: Tensor,
-        mask: Tensor | None,
-        inp: Tensor | None,
-        every: int,
-        saved: Tensor,
-        grad_out: Tensor,
-        grad_state: Tensor | None,
-        grad_x: Tensor,
-        grad_inp: Tensor | None,
-        wanted: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
+    def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
+        program, x, params, mask, inp, every = call
+        grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
         kernel = _backward_kernel(program, x.dtype)
         x, params, saved = rows(x), cast(params, saved.dtype).contiguous(), saved.contiguous()
         grad_out = rows(cast(grad_out, x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
-        first, grad_params = saved.new_empty(saved.shape[1:]), torch.empty_like(params)
+        first = saved.new_empty((len(program.states), batch, units))
+        grad_params = torch.empty_like(params)
         into_x, into_inp = rows(grad_x), None if grad_inp is None else rows(grad_inp)
-        call = _BACKWARD.pack(
+        packed = _BACKWARD.pack(
             *(x.data_ptr(), *x.stride()[:3]),
             params.data_ptr(),
             *_at2(mask),
@@ -136,10 +116,10 @@ class Native(Backend):
             *(steps, batch, units, threads_for(x.numel())),
             parallel_address(),
         )
-        if kernel(call):
+        if kernel(packed):
             raise BackendError("no memory for the states of one segment of time: lower save_every")
         if into_x is not grad_x:
             grad_x.copy_(into_x)
         if into_inp is not grad_inp and grad_inp is not None and into_inp is not None:
             grad_inp.copy_(into_inp)
-        return grad_params, first if wanted else None
+        return grad_params, first if wants_first else None

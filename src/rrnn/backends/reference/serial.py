@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import compute_dtype
+from rrnn.backends.base import CellCall, compute_dtype
 from rrnn.backends.reference.interpreter import interpret, leaves, per_unit_values
 from rrnn.ir import Op, Program, adjoint
 
@@ -23,13 +23,14 @@ class Inputs:
     inp: Tensor | None
 
     @staticmethod
-    def of(x: Tensor, params: Tensor, mask: Tensor | None, inp: Tensor | None) -> Inputs:
-        dtype = compute_dtype(x.dtype)
-        x, inp = x.to(dtype), None if inp is None else inp.to(dtype)
+    def of(call: CellCall) -> Inputs:
+        """Convert what a call reads to the compute dtype, and clear its padded steps."""
+        dtype, mask = compute_dtype(call.x.dtype), call.mask
+        x, inp = call.x.to(dtype), None if call.inp is None else call.inp.to(dtype)
         if mask is not None:  # a NaN in the padding must not reach any product, not even one times zero
             x = torch.where(mask[:, :, None, None], x, 0.0)
             inp = None if inp is None else torch.where(mask[:, :, None], inp, 0.0)
-        return Inputs(x, params.to(dtype), mask, inp)
+        return Inputs(x, call.params.to(dtype), mask, inp)
 
     def keep(self, new: Tensor, old: Tensor | float, t: int | None = None) -> Tensor:
         """`new` on valid steps, `old` on padded ones; of one step, or of all."""

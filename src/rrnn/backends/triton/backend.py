@@ -12,7 +12,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, cast, first_state, rows
+from rrnn.backends.base import Backend, CellCall, Gradients, cast, first_state, rows
 from rrnn.backends.cache import cached
 from rrnn.backends.triton.chain import words
 from rrnn.backends.triton.launch import Kernels
@@ -87,17 +87,9 @@ class Triton(Backend):
         return None
 
     def forward(
-        self,
-        program: Program,
-        x: Tensor,
-        params: Tensor,
-        state: Tensor | None,
-        mask: Tensor | None,
-        inp: Tensor | None,
-        every: int,
-        out: Tensor,
-        schedule: Plan | None = None,
+        self, call: CellCall, state: Tensor | None, out: Tensor, schedule: Plan | None = None
     ) -> tuple[Tensor, Tensor | None]:
+        program, x, params, mask, inp, every = call
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), False)
         launch, shape = _kernels(program, how.unroll, every, how.stages), (len(program.states), batch, units)
@@ -130,21 +122,10 @@ class Triton(Backend):
         return final, saved
 
     def backward(
-        self,
-        program: Program,
-        x: Tensor,
-        params: Tensor,
-        mask: Tensor | None,
-        inp: Tensor | None,
-        every: int,
-        saved: Tensor,
-        grad_out: Tensor,
-        grad_state: Tensor | None,
-        grad_x: Tensor,
-        grad_inp: Tensor | None,
-        wanted: bool = True,
-        schedule: Plan | None = None,
+        self, call: CellCall, saved: Tensor, grads: Gradients, schedule: Plan | None = None
     ) -> tuple[Tensor, Tensor | None]:
+        program, x, params, mask, inp, every = call
+        grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), True)
         launch, shape = _kernels(program, how.unroll, every, how.stages), (len(program.states), batch, units)
@@ -152,7 +133,7 @@ class Triton(Backend):
         go = rows(cast(grad_out, x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
-        first = saved.new_empty(shape) if wanted else None
+        first = saved.new_empty(shape) if wants_first else None
         if not (steps and batch and units):
             grad_x.zero_()
             if first is not None:
