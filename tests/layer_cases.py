@@ -88,8 +88,9 @@ def slow_layer(layer: RationalLayer, x: Tensor) -> Tensor:
 
 
 def _slow_unit(layer: RationalLayer, c: int, d: int, unit: int, x: Tensor) -> list[float]:
-    program, holder = layer.programs[c], layer.cells[c]
-    named = [holder.of(name) for name in program.parameters]
+    program, learned = layer.programs[c], layer.parameters_of(c)
+    biases = {f"{name}.bias": layer.projection(c, name).bias for name in program.projections}
+    named = [(learned | biases)[name] for name in program.parameters]
     numbers = {
         Op.PARAM: [0.0 if p is None else p[d].item() for p in named],
         Op.STATE: [0.0] * len(program.states),
@@ -112,10 +113,9 @@ def _slow_unit(layer: RationalLayer, c: int, d: int, unit: int, x: Tensor) -> li
     outputs = []
     for t in range(x.shape[0]):
         read["projections"] = [_projection(layer, c, name, d, x, t) for name in program.projections]
-        replaced = [r for r in layer.rows if r.cell < 0 and r.name == "input"]
-        read["input"] = (layer.weight[replaced[0].start + unit] @ x[t]).item() if replaced else 0.0
-        if program.uses_input and not replaced:
-            read["input"] = x[t, unit].item()
+        if program.uses_input:
+            replaced = layer.own_projection("input")
+            read["input"] = (x[t, unit] if replaced is None else replaced.weight()[unit] @ x[t]).item()
         values = evaluate(program.instructions, leaves())
         numbers[Op.STATE] = [values[n] for n in program.of_kind("state").values()]
         outputs.append(values[program.of_kind("output")[0]])
@@ -124,17 +124,9 @@ def _slow_unit(layer: RationalLayer, c: int, d: int, unit: int, x: Tensor) -> li
 
 def _projection(layer: RationalLayer, c: int, name: str, d: int, x: Tensor, t: int) -> float:
     """W·v without its bias, over the window."""
-    (rows,) = (r for r in layer.rows if (r.cell, r.name) == (c, name))
-    total = layer.weight[rows.start + d] @ x[t]
-    for k in range(1, rows.window):
-        before = 0
-        for r in layer.lag_rows(k):
-            if r == rows:
-                break
-            before += r.stop - r.start
-        if t >= k:
-            total = total + layer.lagged[str(k)][before + d] @ x[t - k]
-    return total.item()
+    projection = layer.projection(c, name)
+    lags = range(min(projection.window, t + 1))
+    return sum((projection.weight(k)[d] @ x[t - k]).item() for k in lags)
 
 
 def same_state(a: Sequence[LayerState], b: Sequence[LayerState]) -> None:

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch import sigmoid as σ
 
+from rrnn.nn.rows import Projection
+
 Log = F.logsigmoid
 INF = float("inf")
 
@@ -29,24 +31,20 @@ class Read:
 
     def __call__(self, name: str, t: int) -> Tensor:
         """W v_t + V v_{t−1} + … + b: (B, H)."""
-        layer, total = self.layer, 0
-        (row,) = (r for r in layer.rows if r.name == name)
-        bias = layer.cells[0].bias.get(name)
-        for k in range(min(row.window, t + 1)):
-            start, matrix = row.start, layer.weight
-            if k:
-                matrix = layer.lagged[str(k)]
-                start = sum(r.stop - r.start for r in layer.rows if r.start < row.start and r.window > k)
-            total = total + self.x[t - k] @ matrix[start : start + self.units].T
-        return total + (0 if bias is None else bias)
+        return self._apply(self.layer.projection(0, name), t)
+
+    def _apply(self, projection: Projection, t: int) -> Tensor:
+        lags = range(min(projection.window, t + 1))
+        total = sum(self.x[t - k] @ projection.weight(k).T for k in lags)
+        return total + (0 if projection.bias is None else projection.bias)
 
     def number(self, name: str) -> Tensor:
-        return self.layer.cells[0].parameter[name]
+        return self.layer.parameters_of(0)[name]
 
     def v(self, t: int) -> Tensor:
         """The input itself, or the projection that stands for it where sizes differ."""
-        projected = any(r.name == "input" for r in self.layer.rows)
-        return self("input", t) if projected else self.x[t]
+        projected = self.layer.own_projection("input")
+        return self.x[t] if projected is None else self._apply(projected, t)
 
     def zeros(self) -> Tensor:
         return self.x.new_zeros(self.batch, self.units)

@@ -91,9 +91,8 @@ def bigram() -> tuple[RationalRNN, torch.Tensor]:
     with torch.no_grad():
         for p in layer.parameters():
             p.zero_()
-        u1, u2 = (next(r.start for r in layer.layers[0].rows if r.name == name) for name in ("u1", "u2"))
-        layer.layers[0].weight[u1, 0] = -4.0
-        layer.layers[0].weight[u2, 2] = 3.0
+        layer.layers[0].projection(0, "u1").weight()[0, 0] = -4.0
+        layer.layers[0].projection(0, "u2").weight()[0, 2] = 3.0
     return layer, torch.eye(3, dtype=torch.float64)
 
 

@@ -116,7 +116,7 @@ def test_variational_dropout() -> None:
     with torch.no_grad():
         layer.layers[0].weight[:50] = 0
         layer.layers[0].weight[50:] = torch.eye(50)
-        layer.layers[0].cells[0].bias["f"].fill_(-60)
+        layer.layers[0].projection(0, "f").bias.fill_(-60)
     x = torch.full((4, 8, 50), 0.1, dtype=torch.float64)
     out, _ = layer(x)
     seen = (out.atanh() / 0.1).round(decimals=6)
@@ -211,11 +211,11 @@ def test_initialisation() -> None:
 def test_initialisation_of_windows() -> None:
     torch.manual_seed(0)
     layer = RationalRNN(windowed(), 100, 50).layers[0]
-    windows = {r.name: (r.start, r.stop, r.window) for r in layer.rows}
-    assert {n: w for n, (*_, w) in windows.items()} == {"f": 3, "z": 2, "o": 1}
-    for start, stop, window in windows.values():
-        top = layer.weight[start:stop].abs().max()
-        assert 0.98 < top / math.sqrt(3 / (100 * window)) <= 1
+    for name, window in {"f": 3, "z": 2, "o": 1}.items():
+        projection = layer.projection(0, name)
+        assert projection.window == window
+        for k in range(window):
+            assert 0.98 < projection.weight(k).abs().max() / math.sqrt(3 / (100 * window)) <= 1
     assert layer.lagged["1"].shape == (100, 100) and layer.lagged["2"].shape == (50, 100)
     out = layer(torch.randn(30, 20, 100))[0]
     assert out.std() > 0.05

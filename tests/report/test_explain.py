@@ -92,10 +92,10 @@ def test_first_order_is_right_for_small_scores() -> None:
     for size in (0.1, 0.05):
         model = classifier(layers=1)
         with torch.no_grad():
-            weight = model.module.layers[0].layers[0].weight
-            for r in model.module.layers[0].layers[0].rows:
-                if r.name.startswith("u"):
-                    weight[r.start : r.stop] *= size
+            layer = model.module.layers[0].layers[0]
+            for name in layer.programs[0].projections:
+                if name.startswith("u"):
+                    layer.projection(0, name).weight().mul_(size)
         found = explain(model, TEXT)
         assert found.unexplained is not None
         left.append(abs(found.unexplained))

@@ -180,28 +180,12 @@ def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> tup
 
 def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> list[Evaluator]:
     """What the weights of each cell are made of: projections (T, B, D) with their biases, parameters (D,)."""
-    if history is None and layer.window > 1:
-        history = x.new_zeros(layer.window - 1, *x.shape[1:])
-    y, _ = layer.project(x, history, None, True, None)
-    y, columns = _exact(y), {(r.cell, r.name): slice(r.start, r.stop) for r in layer.rows}
-    evaluators, unit = [], 0
-    for c, (cell, width) in enumerate(zip(layer.cell_types, layer.widths, strict=True)):
-        numbers = layer.numbers(c)
-        found = {name: _exact(value) for name, value in numbers.parameter.named_parameters()}
-        for (owner, name), where in columns.items():
-            if owner == c:
-                bias = numbers.of(f"{name}.bias")
-                found[name] = y[..., where] if bias is None else y[..., where] + _exact(bias)
-        if layer.programs[c].uses_input:
-            whole = y[..., columns[-1, "input"]] if (-1, "input") in columns else _exact(x)
-            found["input"] = whole[..., unit : unit + width]
-        evaluators.append(Evaluator(found, cell.semiring, y))
-        unit += width
-    return evaluators
-
-
-def _exact(x: Tensor) -> Tensor:
-    return x.detach().cpu().double()
+    values = layer.leaf_values(x, history, dtype=torch.float64, device="cpu")
+    exact = torch.empty(0, dtype=torch.float64)
+    return [
+        Evaluator({name: value.detach() for name, value in found.items()}, cell.semiring, exact)
+        for found, cell in zip(values, layer.cell_types, strict=True)
+    ]
 
 
 def _part(moves: Moves, value: Evaluator, units: range, shape: Sequence[int]) -> Part:

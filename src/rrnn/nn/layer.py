@@ -16,73 +16,15 @@ from rrnn.errors import CellError
 from rrnn.ir import Program, lower
 from rrnn.nn.init import SATURATED, is_forget_gate, uniform_rows
 from rrnn.nn.masks import Window, zero_padding
+from rrnn.nn.parameters import CellParameters, NamedParameters
 from rrnn.nn.product import in_one_node, linear
-from rrnn.nn.rows import Rows, add_columns, count, rows_of
+from rrnn.nn.rows import Projection, Rows, add_columns, count, rows_of
 from rrnn.nn.state import LayerState
 from rrnn.ops import Params, initial_states, rational
 
 Skip = Literal["highway", "residual"]
 Norm = Literal["layer"] | Callable[[int], nn.Module]
 Drop = Callable[[Tensor], Tensor]
-
-BIAS = ".bias"  # how programs call the bias of a projection: "f.bias"
-
-
-class Named(nn.Module):
-    """Parameters under the names that a cell gives them. Those may be anything ("half", "type"), so they are no
-    attributes, and are read as items."""
-
-    def add(self, name: str, value: nn.Parameter) -> None:
-        self._parameters[name] = value
-
-    def __getitem__(self, name: str) -> Tensor:
-        value = self._parameters[name]
-        assert value is not None
-        return value
-
-    def get(self, name: str) -> Tensor | None:
-        return self._parameters.get(name)
-
-    def train(self, mode: bool = True) -> Named:
-        object.__setattr__(self, "training", mode)  # nn.Module would take it for a parameter of that name
-        return self
-
-    def __repr__(self) -> str:
-        return ", ".join(self._parameters)
-
-
-class CellParameters(nn.Module):
-    """The numbers per unit of one cell: biases of its projections, and its own learned parameters."""
-
-    def __init__(
-        self,
-        program: Program,
-        units: int,
-        bias: bool,
-        device: torch.device | str | None,
-        dtype: torch.dtype | None,
-    ) -> None:
-        super().__init__()
-        self.units = units
-        self.names = tuple((name.endswith(BIAS), name.removesuffix(BIAS)) for name in program.parameters)
-        self.bias, self.parameter = Named(), Named()
-        for is_bias, name in self.names:
-            if bias or not is_bias:
-                value = nn.Parameter(torch.empty(units, device=device, dtype=dtype))
-                (self.bias if is_bias else self.parameter).add(name, value)
-
-    def rows(self, like: Tensor) -> list[Tensor] | Tensor:
-        """P rows (units,) in the program's order; biases that the layer does not have are zeros."""
-        if not self.names:
-            return like.new_zeros(0, self.units)
-        biases, learned = self.bias.get, self.parameter.get  # once: attributes of modules are slow to look up
-        rows = [biases(name) if is_bias else learned(name) for is_bias, name in self.names]
-        return [like.new_zeros(self.units) if row is None else row for row in rows]
-
-    def of(self, name: str) -> Tensor | None:
-        """A parameter by the program's name for it ("f.bias", "r"); None for a bias fixed at zero."""
-        kind, key = (self.bias, name.removesuffix(BIAS)) if name.endswith(BIAS) else (self.parameter, name)
-        return kind.get(key)
 
 
 class RationalLayer(nn.Module):
@@ -125,9 +67,9 @@ class RationalLayer(nn.Module):
 
         total = max((r.stop for r in self.rows), default=0)
         self.weight = nn.Parameter(torch.empty(total, input_size, device=device, dtype=dtype))
-        self.lagged = Named()
+        self.lagged = NamedParameters()
         for k in range(1, self.window):
-            matrix = torch.empty(count(self.lag_rows(k)), input_size, device=device, dtype=dtype)
+            matrix = torch.empty(count(self._lag_rows(k)), input_size, device=device, dtype=dtype)
             self.lagged.add(str(k), nn.Parameter(matrix))
         self.cells = nn.ModuleList(
             CellParameters(p, w, bias, device, dtype) for p, w in zip(self.programs, self.widths, strict=True)
@@ -144,23 +86,20 @@ class RationalLayer(nn.Module):
 
     # ---- parameters ----------------------------------------------------------------------------------------------
 
-    def lag_rows(self, k: int) -> list[Rows]:
-        """The projections that see the input k steps earlier: the rows of `lagged.k`, in this order."""
+    def _lag_rows(self, k: int) -> list[Rows]:
+        """The projections that see the input k steps earlier, in the order of the rows of that matrix."""
         return [r for r in self.rows if r.window > k]
 
-    def _lags(self) -> list[tuple[int, Tensor]]:
-        return [(k, self.lagged[str(k)]) for k in range(1, self.window)]
+    def _matrices(self) -> tuple[Tensor, ...]:
+        """`weight`, `lagged.1`, …"""
+        return self.weight, *(self.lagged[str(k)] for k in range(1, self.window))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw the default initialisation anew (see `rrnn.nn.init`)."""
-        for r in self.rows:
-            uniform_rows(self.weight[r.start : r.stop], self.input_size, r.window)
-        for k, weight in self._lags():
-            start = 0
-            for r in self.lag_rows(k):
-                uniform_rows(weight[start : start + r.stop - r.start], self.input_size, r.window)
-                start += r.stop - r.start
+        for k, weight in enumerate(self._matrices()):
+            for r in self._lag_rows(k):
+                uniform_rows(weight[r.of_lag(k)], self.input_size, r.window)
         found = False
         for cell in self.cells:
             for name, value in cell.named_parameters():
@@ -177,12 +116,6 @@ class RationalLayer(nn.Module):
         reset = getattr(self.norm, "reset_parameters", None)
         if reset is not None:
             reset()
-
-    def numbers(self, cell: int) -> CellParameters:
-        """Biases and parameters of one of the cells."""
-        found = self.cells[cell]
-        assert isinstance(found, CellParameters)
-        return found
 
     def parameter_rows(self, like: Tensor) -> list[Params]:
         """Per cell (P, units): what the kernel reads."""
@@ -201,6 +134,78 @@ class RationalLayer(nn.Module):
         history = (self.window - 1, *batch, self.input_size) if self.window > 1 else None
         return [(len(p.states), *batch, w) for p, w in zip(self.programs, self.widths, strict=True)], history
 
+    # ---- weights by name -----------------------------------------------------------------------------------------
+
+    def locate(self, unit: int) -> tuple[int, int]:
+        """Return (cell, column): which cell a unit of the layer belongs to, and its place among that cell's units."""
+        cell, unit = 0, range(self.hidden_size)[unit]
+        while unit >= self.widths[cell]:
+            cell, unit = cell + 1, unit - self.widths[cell]
+        return cell, unit
+
+    def projection(self, cell: int, name: str) -> Projection:
+        """Return the weights of a cell's projection, `linear(name)`, to read or to write."""
+        cell = range(len(self.programs))[cell]
+        program = self.programs[cell]
+        if name not in program.projections:
+            raise CellError(
+                f"the projections of {program.name} in a layer are {', '.join(program.projections) or 'none'}; "
+                f"got {name!r}"
+            )
+        return self._projection(cell, name, self._cell(cell).bias.get(name))
+
+    def own_projection(self, name: Literal["input", "skip", "gate"]) -> Projection | None:
+        """Return the weights of a projection of the whole layer: "input" stands in for input(), "skip" is the input
+        that a skip connection carries, "gate" is the highway's. None where the layer has none."""
+        if not any(r.name == name for r in self.own_rows):
+            return None
+        return self._projection(-1, name, self.gate_bias if name == "gate" else None)
+
+    def parameters_of(self, cell: int) -> dict[str, Tensor]:
+        """Return the learned parameters of a cell, `parameter(name)`, by name: (units,) each, to read or to write."""
+        return dict(self._cell(cell).parameter.named_parameters())
+
+    def _projection(self, cell: int, name: str, bias: Tensor | None) -> Projection:
+        (rows,) = (r for r in self.rows if (r.cell, r.name) == (cell, name))
+        return Projection(rows, self._matrices(), bias)
+
+    def _cell(self, cell: int) -> CellParameters:
+        found = self.cells[cell]
+        assert isinstance(found, CellParameters)
+        return found
+
+    def leaf_values(
+        self,
+        x: Tensor,
+        history: Tensor | None = None,
+        *,
+        dtype: torch.dtype | None = None,
+        device: torch.device | str | None = None,
+    ) -> list[dict[str, Tensor]]:
+        """Return for each cell what its expressions read, by name: projections of x (T, B, I) with their biases, (T, B,
+        units), parameters (units,), and where the cell reads input(), "input" (T, B, units).
+
+        `history` (K − 1, B, I) is what windows see before x, zeros if it is None. Products are the layer's; then values
+        are taken to `dtype` and `device`, and biases are added there."""
+        y, _ = self.project(x, self._no_history(x.shape[1]) if history is None else history, None, True, None)
+
+        def taken(value: Tensor) -> Tensor:
+            return value.to(device=device, dtype=dtype)
+
+        y, found, first = taken(y), [], 0
+        columns = {(r.cell, r.name): y[..., r.start : r.stop] for r in self.rows}
+        for c, (program, width) in enumerate(zip(self.programs, self.widths, strict=True)):
+            values = {name: taken(value) for name, value in self.parameters_of(c).items()}
+            for name in program.projections:
+                bias = self._cell(c).bias.get(name)
+                values[name] = columns[c, name] if bias is None else columns[c, name] + taken(bias)
+            if program.uses_input:
+                whole = columns[-1, "input"] if (-1, "input") in columns else taken(x)
+                values["input"] = whole[..., first : first + width]
+            found.append(values)
+            first += width
+        return found
+
     # ---- running -------------------------------------------------------------------------------------------------
 
     def project(
@@ -213,8 +218,8 @@ class RationalLayer(nn.Module):
         window = Window(x, history, mask, prefix)
         inputs = window.inputs if drop is None else drop(window.inputs)
         y = linear(inputs[window.reach :], self.weight)
-        for k, weight in self._lags():
-            y = add_columns(y, linear(window.lag(k, inputs), weight), self.lag_rows(k))
+        for k, weight in enumerate(self._matrices()[1:], 1):
+            y = add_columns(y, linear(window.lag(k, inputs), weight), self._lag_rows(k))
         return y, window.latest()
 
     def _zone_out(self, y: Tensor) -> Tensor:

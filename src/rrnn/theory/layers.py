@@ -120,15 +120,15 @@ def _elman_unit(model: LinearElman, unit: int, vectors: dict[Any, Tensor]) -> WF
 
 
 def _cell_unit(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor]) -> WFSA:
-    cell, inside = 0, unit
-    while inside >= layer.widths[cell]:
-        cell, inside = cell + 1, inside - layer.widths[cell]
+    cell, column = layer.locate(unit)
     kind = layer.cell_types[cell]
-    learned = layer.numbers(cell).parameter.named_parameters()
-    numbers = _idle(kind, ex.Parameter) | {name: value[inside].item() for name, value in learned}
-    found, idle = _preactivations(layer, cell, inside, unit, vectors), _idle(kind, ex.Linear, ex.Input)
+    learned = {name: value[column].item() for name, value in layer.parameters_of(cell).items()}
+    found, idle = _preactivations(layer, unit, vectors), _idle(kind, ex.Linear, ex.Input)
     return unit_wfsa(
-        kind, list(vectors), lambda history, symbol: idle | dict(found(history, symbol)), numbers
+        kind,
+        list(vectors),
+        lambda history, symbol: idle | dict(found(history, symbol)),
+        _idle(kind, ex.Parameter) | learned,
     )
 
 
@@ -139,43 +139,34 @@ def _idle(cell: Cell, *leaf: type[ex.Expr]) -> dict[str, float]:
     return {getattr(node, "name", "input"): 1.0 for node in nodes if isinstance(node, leaf)}
 
 
-def _preactivations(
-    layer: RationalLayer, cell: int, inside: int, unit: int, vectors: dict[Any, Tensor]
-) -> Values:
+def _preactivations(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor]) -> Values:
     """W·v + b of each projection of one unit after any history, and what input() is there."""
+    cell, column = layer.locate(unit)
     matrix = torch.stack(list(vectors.values()))
 
-    def products(row: Tensor) -> dict[Any, float]:
-        return dict(zip(vectors, (matrix @ row.double().cpu()).tolist(), strict=True))
+    def products(row: Tensor, constant: float = 0.0) -> dict[Any, float]:
+        return dict(zip(vectors, (matrix @ row.double().cpu() + constant).tolist(), strict=True))
 
-    numbers, reads_input = layer.numbers(cell), layer.programs[cell].uses_input
-    at_once: dict[
-        str, dict[Any, float]
-    ] = {}  # projection → symbol → what the input itself adds, bias included
-    before: dict[str, list[dict[Any, float]]] = {}  # projection → lag − 1 → symbol → what that input adds
-    if reads_input and matrix.shape[1] == layer.hidden_size:
-        at_once["input"] = {a: v[unit].item() for a, v in vectors.items()}
-    for r in layer.rows:
-        if r.cell == cell:
-            bias = numbers.of(f"{r.name}.bias")
-            constant = 0.0 if bias is None else bias[inside].item()
-            here = products(layer.weight[r.start + inside])
-            at_once[r.name] = {a: value + constant for a, value in here.items()}
-            lags = [layer.lag_rows(k) for k in range(1, r.window)]
-            starts = [sum(s.stop - s.start for s in rows[: rows.index(r)]) for rows in lags]
-            before[r.name] = [
-                products(layer.lagged[str(k)][start + inside]) for k, start in enumerate(starts, 1)
-            ]
-        elif reads_input and (r.cell, r.name) == (-1, "input"):  # what stands in for it where sizes differ
-            at_once["input"] = products(layer.weight[r.start + unit])
+    # Projection → lag → symbol → what that input adds; the bias is added at lag 0
+    adds: dict[str, list[dict[Any, float]]] = {}
+    for name in layer.programs[cell].projections:
+        p = layer.projection(cell, name)
+        bias = 0.0 if p.bias is None else p.bias[column].item()
+        adds[name] = [products(p.weight(k)[column], 0.0 if k else bias) for k in range(p.window)]
+    if layer.programs[cell].uses_input:
+        projected = layer.own_projection("input")
+        if projected is None:
+            adds["input"] = [{a: v[unit].item() for a, v in vectors.items()}]
+        else:
+            adds["input"] = [products(projected.weight()[unit])]
 
     def values(history: History, symbol: Hashable) -> dict[str, float]:
         """Before the first symbol a window holds zeros, which add nothing."""
-        found = {}
-        for name, here in at_once.items():
-            earlier = zip(before.get(name, ()), reversed(history), strict=False)
-            found[name] = here[symbol] + sum(by_symbol[a] for by_symbol, a in earlier)
-        return found
+        symbols = (symbol, *reversed(history))
+        return {
+            name: sum(by_symbol[a] for by_symbol, a in zip(by_lag, symbols, strict=False))
+            for name, by_lag in adds.items()
+        }
 
     return values
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from rrnn.errors import FormatError
 from rrnn.nn import RationalLayer, RationalRNN
+from rrnn.nn.rows import Projection
 from rrnn.zoo.qrnn import qrnn
 from rrnn.zoo.sru import sru
 
@@ -50,11 +51,11 @@ def from_sru(
             x, f, r, *carried = columns[d]
             if k == 3 and n == 2:  # each direction carries its own half of the input
                 carried = [torch.eye(n * units, dtype=weight.dtype)[d * units : (d + 1) * units]]
-            _write(ours, "x", [x])
-            _write(ours, "f", [f], bias[0, d])
-            _write(ours, "r", [r], bias[1, d])
-            if any(row.name == "input" for row in ours.rows):
-                _write(ours, "input", carried)
+            _write(ours.projection(0, "x"), [x])
+            _write(ours.projection(0, "f"), [f], bias[0, d])
+            _write(ours.projection(0, "r"), [r], bias[1, d])
+            if (projected := ours.own_projection("input")) is not None:
+                _write(projected, carried)
     return rnn
 
 
@@ -89,7 +90,7 @@ def from_qrnn(
             sign = -1 if name == "f" else 1
             lags = [sign * weight[rows, k * size : (k + 1) * size] for k in range(reach)]
             lags += [torch.zeros_like(lags[0])] * (max(windows) - reach)
-            _write(ours, name, lags, sign * bias[rows])
+            _write(ours.projection(0, name), lags, sign * bias[rows])
     return rnn
 
 
@@ -126,12 +127,10 @@ def _direction(rnn: RationalRNN, depth: int, direction: int) -> RationalLayer:
 
 
 @torch.no_grad()
-def _write(layer: RationalLayer, name: str, weights: Sequence[Tensor], bias: Tensor | None = None) -> None:
+def _write(projection: Projection, weights: Sequence[Tensor], bias: Tensor | None = None) -> None:
     """Set a projection's matrices (units, inputs), one per lag, and its bias."""
-    (row,) = (r for r in layer.rows if r.name == name)
-    layer.weight[row.start : row.stop].copy_(weights[0])
-    for k, weight in enumerate(weights[1:], 1):
-        start = sum(r.stop - r.start for r in layer.lag_rows(k) if r.start < row.start)
-        layer.lagged[str(k)][start : start + row.stop - row.start].copy_(weight)
+    for lag, weight in enumerate(weights):
+        projection.weight(lag).copy_(weight)
     if bias is not None:
-        layer.numbers(0).bias[name].copy_(bias)
+        assert projection.bias is not None
+        projection.bias.copy_(bias)

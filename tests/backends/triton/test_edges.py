@@ -150,6 +150,6 @@ def test_a_cell_that_projects_nothing() -> None:
     for backend in ("reference", "triton"):
         with use_backend(backend):
             out, (state,) = layer(torch.randn(5, 2, 3))
-            (grad,) = torch.autograd.grad(out.square().sum(), [layer.layers[0].numbers(0).of("a")])
+            (grad,) = torch.autograd.grad(out.square().sum(), [layer.layers[0].parameters_of(0)["a"]])
             found.append([out, *state.states, grad])
     torch.testing.assert_close(found[1], found[0])
