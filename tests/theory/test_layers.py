@@ -41,9 +41,9 @@ def test_arcs_of_no_path() -> None:
     cell = Cell("dead").initial("q0").loop("q0", one).arc("q0", "q1", linear("u"))
     cell = cell.loop("q1", sigmoid(linear("f", bias=True)))
     cell = cell.arc("q0", "q2", linear("g") * sigmoid(parameter("r"))).final("q1").output(tanh(score))
-    layer, x = RationalRNN(cell, 3, 4), torch.randn(5, 3)
+    layer, x = RationalRNN(cell, 3, 4, dtype=torch.float64), inputs(5, 3)
     machine = to_wfsa(layer.eval(), 2, x)
-    torch.testing.assert_close(scores(layer, x)[:, 2].detach().double(), machine.prefix_scores(range(5))[1:])
+    torch.testing.assert_close(scores(layer, x)[:, 2].detach(), machine.prefix_scores(range(5))[1:])
 
 
 def test_units_of_mixed_layers_are_counted_through() -> None:
