@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from rrnn.backends.base import compute_dtype
 from rrnn.errors import ShapeError
 from rrnn.nn.affine import IDENTITY, affine_scan
-from rrnn.nn.masks import check_mask, mask_of_lengths
+from rrnn.nn.layout import OneStep, TimeFirst
 
 
 class AffineRNN(nn.Module, ABC):
@@ -67,22 +67,10 @@ class AffineRNN(nn.Module, ABC):
             raise ShapeError(
                 f"expected a tensor with {self.features + 1} or {self.features + 2} dimensions; got {came}"
             )
-        batched = dims - self.features == 2
-        swap = batched and self.batch_first
-        leading = tuple(input.shape[: dims - self.features])
-        if lengths is not None and mask is not None:
-            raise ShapeError("both lengths= and mask= are given; a mask says it all, so leave out lengths=")
-        if lengths is not None and not batched:
-            raise ShapeError("lengths= is for batches; one sequence can have a mask=")
-        if mask is not None:
-            layout = "(batch, time)" if swap else "(time, batch)" if batched else "(time,)"
-            mask = check_mask(mask, leading, layout).to(input.device)
-            mask = mask.T if swap else mask if batched else mask.unsqueeze(1)
-        x = input.transpose(0, 1) if swap else input if batched else input.unsqueeze(1)
-        if lengths is not None:
-            mask = mask_of_lengths(lengths, x.shape[0], x.shape[1], x.device)
+        given = TimeFirst(input, self.features, self.batch_first, lengths, mask)
+        x, mask = given.x, given.mask
         self.check_input(x, mask)
-        first = self._state(hx, x.shape[1], batched)
+        first = self._first(hx, given)
         symbols, matrices, u = self.affine(x, mask)
         if mask is not None:
             symbols, u = torch.where(mask, symbols, IDENTITY), torch.where(mask.unsqueeze(-1), u, 0.0)
@@ -90,10 +78,7 @@ class AffineRNN(nn.Module, ABC):
         states = affine_scan(symbols, matrices.to(work), u.to(work), first, chunk=self.chunk)
         final = states[-1] if x.shape[0] else first
         out = states if mask is None else torch.where(mask.unsqueeze(-1), states, 0.0)
-        out = out.to(self.dtype)
-        if not batched:
-            return out.squeeze(1), final.squeeze(0)
-        return out.transpose(0, 1) if swap else out, final
+        return given.output(out.to(self.dtype)), given.state_out(final)
 
     def step(self, x_t: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """(output, state) of one step, for streaming."""
@@ -102,28 +87,28 @@ class AffineRNN(nn.Module, ABC):
             raise ShapeError(
                 f"expected one step, a tensor with {self.features} or {self.features + 1} dimensions; got {came}"
             )
-        batched = x_t.dim() - self.features == 1
-        x = x_t.unsqueeze(0) if batched else x_t.view(1, 1, *x_t.shape)
-        self.check_input(x, None)
-        first = self._state(state, x.shape[1], batched)
-        symbols, matrices, u = self.affine(x, None)
+        given = OneStep(x_t, self.features)
+        self.check_input(given.x, None)
+        first = self._first(state, given)
+        symbols, matrices, u = self.affine(given.x, None)
         m, u = matrices[symbols[0]].to(first.dtype), u[0].to(first.dtype)
         final = torch.baddbmm(u.unsqueeze(-1), m, first.unsqueeze(-1)).squeeze(-1)
-        final = final if batched else final.squeeze(0)
+        final = given.state_out(final)
         return final.to(self.dtype), final
 
-    def _state(self, hx: Tensor | None, batch: int, batched: bool) -> Tensor:
+    def _first(self, hx: Tensor | None, given: TimeFirst) -> Tensor:
         """The first state, (B, d), in the dtype that states have."""
         if hx is None:
-            return self.init_state(batch)
-        expected = (batch, self.hidden_size) if batched else (self.hidden_size,)
+            return self.init_state(given.x.shape[1])
+        expected = (*given.batch, self.hidden_size)
         if not isinstance(hx, Tensor) or not hx.is_floating_point() or tuple(hx.shape) != expected:
             came = f"{hx.dtype} {tuple(hx.shape)}" if isinstance(hx, Tensor) else type(hx).__name__
+            names = "(batch, units)" if given.batched else "(units,)"
             raise ShapeError(
-                f"expected a state of shape {expected}, numbers of {'(batch, units)' if batched else '(units,)'}; "
-                f"got {came}. Pass a state that this layer returned, or init_state."
+                f"expected a state of shape {expected}, numbers of {names}; got {came}. "
+                "Pass a state that this layer returned, or init_state."
             )
-        return (hx if batched else hx.unsqueeze(0)).to(compute_dtype(self.dtype))
+        return given.state_in(hx).to(compute_dtype(self.dtype))
 
 
 def _whole(value: object) -> bool:

@@ -18,7 +18,7 @@ from rrnn.nn.init import SATURATED, is_forget_gate, uniform_rows
 from rrnn.nn.masks import Window, zero_padding
 from rrnn.nn.parameters import CellParameters, NamedParameters
 from rrnn.nn.product import in_one_node, linear
-from rrnn.nn.rows import Projection, Rows, add_columns, count, rows_of
+from rrnn.nn.rows import Projection, add_columns, count, rows_of
 from rrnn.nn.state import LayerState
 from rrnn.ops import Params, initial_states, rational
 
@@ -62,6 +62,8 @@ class RationalLayer(nn.Module):
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
         self.forget_rows = tuple(r for r in self.rows if r.cell >= 0 and is_forget_gate(r.name))
         self.window = max((r.window for r in self.rows), default=1)
+        # Of each lag the projections that see the input so many steps earlier, in the order of that matrix's rows
+        self.lag_rows = tuple([r for r in self.rows if r.window > k] for k in range(self.window))
         # Whether all that is done with the input is to project it: no history, no cell's input(), no skip past it
         self.only_projects = self.window == 1 and (projected or not (self.uses_input or skip))
 
@@ -69,7 +71,7 @@ class RationalLayer(nn.Module):
         self.weight = nn.Parameter(torch.empty(total, input_size, device=device, dtype=dtype))
         self.lagged = NamedParameters()
         for k in range(1, self.window):
-            matrix = torch.empty(count(self._lag_rows(k)), input_size, device=device, dtype=dtype)
+            matrix = torch.empty(count(self.lag_rows[k]), input_size, device=device, dtype=dtype)
             self.lagged.add(str(k), nn.Parameter(matrix))
         self.cells = nn.ModuleList(
             CellParameters(p, w, bias, device, dtype) for p, w in zip(self.programs, self.widths, strict=True)
@@ -86,10 +88,6 @@ class RationalLayer(nn.Module):
 
     # ---- parameters ----------------------------------------------------------------------------------------------
 
-    def _lag_rows(self, k: int) -> list[Rows]:
-        """The projections that see the input k steps earlier, in the order of the rows of that matrix."""
-        return [r for r in self.rows if r.window > k]
-
     def _matrices(self) -> tuple[Tensor, ...]:
         """`weight`, `lagged.1`, …"""
         return self.weight, *(self.lagged[str(k)] for k in range(1, self.window))
@@ -98,7 +96,7 @@ class RationalLayer(nn.Module):
     def reset_parameters(self) -> None:
         """Draw the default initialisation anew (see `rrnn.nn.init`)."""
         for k, weight in enumerate(self._matrices()):
-            for r in self._lag_rows(k):
+            for r in self.lag_rows[k]:
                 uniform_rows(weight[r.of_lag(k)], self.input_size, r.window)
         found = False
         for cell in self.cells:
@@ -218,8 +216,8 @@ class RationalLayer(nn.Module):
         window = Window(x, history, mask, prefix)
         inputs = window.inputs if drop is None else drop(window.inputs)
         y = linear(inputs[window.reach :], self.weight)
-        for k, weight in enumerate(self._matrices()[1:], 1):
-            y = add_columns(y, linear(window.lag(k, inputs), weight), self._lag_rows(k))
+        for k in range(1, self.window):
+            y = add_columns(y, linear(window.lag(k, inputs), self.lagged[str(k)]), self.lag_rows[k])
         return y, window.latest()
 
     def _zone_out(self, y: Tensor) -> Tensor:

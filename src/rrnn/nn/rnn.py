@@ -16,7 +16,8 @@ from rrnn.errors import ShapeError
 from rrnn.nn.arguments import check_cells, check_forget_gates, check_options
 from rrnn.nn.dropout import Drops
 from rrnn.nn.layer import Norm, RationalLayer, Skip
-from rrnn.nn.masks import check_mask, mask_of_lengths, zero_padding
+from rrnn.nn.layout import OneStep, TimeFirst
+from rrnn.nn.masks import zero_padding
 from rrnn.nn.state import LayerState, State, check_state, reorder, transform
 
 
@@ -183,26 +184,10 @@ class RationalRNN(nn.Module):
             return self._forward_packed(input, hx)
         layers = self._all_layers()
         self._check_input(input, (2, 3), layers[0])
-        batched = input.dim() == 3
-        swap = batched and self.batch_first
-        if lengths is not None and mask is not None:
-            raise ShapeError("both lengths= and mask= are given; a mask says it all, so leave out lengths=")
-        if mask is not None:
-            layout = "(batch, time)" if swap else "(time, batch)" if batched else "(time,)"
-            mask = check_mask(mask, tuple(input.shape[:-1]), layout).to(input.device)
-            mask = mask.T if swap else mask if batched else mask.unsqueeze(1)
-        if lengths is not None and not batched:
-            raise ShapeError("lengths= is for batches; an unbatched input (time, features) can have a mask=")
-        x = input.transpose(0, 1) if swap else input if batched else input.unsqueeze(1)
-        if lengths is not None:
-            mask = mask_of_lengths(lengths, x.shape[0], x.shape[1], x.device)
-        if hx is not None:
-            hx = check_state(hx, [layer.state_shapes((x.shape[1],) if batched else ()) for layer in layers])
-            hx = hx if batched else transform(lambda t: t.unsqueeze(1), hx)
-        out, state = self._run(layers, x, hx, mask, prefix=lengths is not None)
-        if not batched:
-            return out.squeeze(1), transform(lambda t: t.squeeze(1), state)
-        return out.transpose(0, 1) if swap else out, state
+        given = TimeFirst(input, 1, self.batch_first, lengths, mask)
+        first = None if hx is None else self._first(hx, given, layers)
+        out, state = self._run(layers, given.x, first, given.mask, given.prefix)
+        return given.output(out), given.state_out(state)
 
     def step(self, x_t: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """(output, state) of one step: x_t (B, I), or (I,) without a batch. For streaming; in training mode every
@@ -214,16 +199,10 @@ class RationalRNN(nn.Module):
             )
         layers = self._all_layers()
         self._check_input(x_t, (1, 2), layers[0])
-        batched = x_t.dim() == 2
-        x = x_t.unsqueeze(0) if batched else x_t.view(1, 1, -1)
-        if state is not None:
-            shapes = [layer.state_shapes((x.shape[1],) if batched else ()) for layer in layers]
-            state = check_state(state, shapes)
-            state = state if batched else transform(lambda t: t.unsqueeze(1), state)
-        out, state = self._run(layers, x, state, None, prefix=False)
-        if not batched:
-            return out.view(-1), transform(lambda t: t.squeeze(1), state)
-        return out.squeeze(0), state
+        given = OneStep(x_t)
+        first = None if state is None else self._first(state, given, layers)
+        out, state = self._run(layers, given.x, first, None, False)
+        return given.output(out), given.state_out(state)
 
     def _forward_packed(self, packed: PackedSequence, hx: State | None) -> tuple[PackedSequence, State]:
         data, sizes, order, back = packed
@@ -231,10 +210,9 @@ class RationalRNN(nn.Module):
         self._check_input(data, (2,), layers[0])
         # Longest first, as the data lie: the state goes there and comes back, the output keeps the packing.
         x, lengths = pad_packed_sequence(PackedSequence(data, sizes))
-        if hx is not None:
-            hx = reorder(check_state(hx, [layer.state_shapes((x.shape[1],)) for layer in layers]), order)
-        mask = mask_of_lengths(lengths, x.shape[0], x.shape[1], x.device)
-        out, state = self._run(layers, x, hx, mask, prefix=True)
+        given = TimeFirst(x, lengths=lengths)
+        first = None if hx is None else reorder(self._first(hx, given, layers), order)
+        out, state = self._run(layers, x, first, given.mask, given.prefix)
         data = pack_padded_sequence(out, lengths).data
         return PackedSequence(data, sizes, order, back), reorder(state, back)
 
@@ -273,6 +251,10 @@ class RationalRNN(nn.Module):
         return x, tuple(finals)
 
     # ---- checks ----------------------------------------------------------------------------------------------------
+
+    def _first(self, state: Any, given: TimeFirst, layers: Sequence[RationalLayer]) -> State:
+        """The caller's state, checked, with a batch."""
+        return given.state_in(check_state(state, [layer.state_shapes(given.batch) for layer in layers]))
 
     def _check_input(self, x: Any, dims: tuple[int, ...], first: RationalLayer) -> None:
         if not isinstance(x, Tensor):

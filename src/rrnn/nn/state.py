@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -28,15 +28,16 @@ State = tuple[LayerState, ...]
 """Of a whole `RationalRNN`: layer by layer, in each the forward and then the backward direction."""
 
 
-def transform(function: Callable[[Tensor], Tensor], state: State) -> State:
-    """The state with every tensor replaced by the function's result."""
-    return tuple(
-        LayerState(
-            tuple(function(s) for s in layer.states),
-            None if layer.history is None else function(layer.history),
-        )
-        for layer in state
-    )
+S = TypeVar("S")
+
+
+def transform(function: Callable[[Tensor], Tensor], state: S) -> S:
+    """Return the state with every tensor replaced by the function's result. A state is made of tensors, None, tuples
+    (named ones too) and lists."""
+    if isinstance(state, (tuple, list)):
+        parts = [function(part) if isinstance(part, Tensor) else transform(function, part) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else type(state)(parts)
+    return function(state) if isinstance(state, Tensor) else state
 
 
 def detach(state: State) -> State:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map_only
 
 from rrnn.errors import ShapeError
-from rrnn.nn.masks import check_mask, mask_of_lengths, zero_padding
+from rrnn.nn.layout import TimeFirst
+from rrnn.nn.masks import zero_padding
 
 
 class Recurrent(nn.Module, ABC):
@@ -47,24 +47,10 @@ class Recurrent(nn.Module, ABC):
             raise ShapeError(
                 f"expected input with {self.input_size} features, (time, features) or a batch of such; got {came}"
             )
-        batched = input.dim() == 3
-        swap = batched and self.batch_first
-        if lengths is not None and (mask is not None or not batched):
-            raise ShapeError("lengths= is for batches, and without a mask=, which says it all")
-        if mask is not None:
-            layout = "(batch, time)" if swap else "(time, batch)" if batched else "(time,)"
-            mask = check_mask(mask, tuple(input.shape[:-1]), layout).to(input.device)
-            mask = mask.T if swap else mask if batched else mask.unsqueeze(1)
-        x = input.transpose(0, 1) if swap else input if batched else input.unsqueeze(1)
-        if lengths is not None:
-            mask = mask_of_lengths(lengths, x.shape[0], x.shape[1], x.device)
-        if hx is not None and not batched:
-            hx = tree_map_only(Tensor, lambda t: t.unsqueeze(-2), hx)
-        out, state = self.run(zero_padding(x, mask), self.init_state(x.shape[1]) if hx is None else hx, mask)
-        out = zero_padding(out, mask)
-        if not batched:
-            return out.squeeze(1), tree_map_only(Tensor, lambda t: t.squeeze(-2), state)
-        return out.transpose(0, 1) if swap else out, state
+        given = TimeFirst(input, 1, self.batch_first, lengths, mask)
+        first = self.init_state(given.x.shape[1]) if hx is None else given.state_in(hx)
+        out, state = self.run(zero_padding(given.x, given.mask), first, given.mask)
+        return given.output(zero_padding(out, given.mask)), given.state_out(state)
 
     def step(self, x_t: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """(output, state) of one step: x_t (B, I), or (I,) without a batch."""
