@@ -1,0 +1,233 @@
+"""Reduce and compare machines that count, in Python integers and fractions: nothing rounds or overflows.
+
+Natural numbers are rationals, so whether two machines agree is linear algebra over ℚ. The least machine over ℚ may
+need fractions or negative weights, though, which are no counts; so states are only taken away where the weights of
+the rest stay natural numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+
+import torch
+
+from rrnn.errors import AutomatonError
+from rrnn.wfsa.algebra import remove_epsilon
+from rrnn.wfsa.machine import WFSA, Symbol
+
+LARGEST = 2**63 - 1
+"""The greatest weight that a machine's tensors can hold."""
+Vector = list[int]
+
+
+@dataclass
+class Counts:
+    """Hold a machine without ε-arcs in Python integers."""
+
+    initial: Vector
+    steps: list[list[dict[int, int]]]
+    """`steps[symbol][source][target]` is the weight of an arc."""
+    final: Vector
+
+    def transposed(self) -> Counts:
+        """Return the machine that reads strings from right to left."""
+        back: list[list[dict[int, int]]] = [[{} for _ in self.initial] for _ in self.steps]
+        for symbol, rows in enumerate(self.steps):
+            for source, row in enumerate(rows):
+                for target, weight in row.items():
+                    back[symbol][target][source] = weight
+        return Counts(self.final, back, self.initial)
+
+    def step(self, vector: Vector, symbol: int) -> Vector:
+        """Return the vector times the matrix of a symbol."""
+        out = [0] * len(vector)
+        for value, row in zip(vector, self.steps[symbol], strict=True):
+            if value:
+                for target, weight in row.items():
+                    out[target] += value * weight
+        return out
+
+
+def without_epsilon(a: WFSA) -> WFSA:
+    """Return the machine without ε-arcs, or raise where a weight that takes exceeds the range of int64."""
+    if not a.has_epsilon:
+        return a
+    rough = remove_epsilon(a.with_semiring("real"))  # cannot wrap around
+    greatest = max(float(w.max()) for w in (*rough.weights, torch.zeros(1)) if w.numel())
+    if greatest > LARGEST * (1 - 1e-6):
+        raise AutomatonError(
+            f"removing ε-arcs adds up weights that must stay below 2⁶³, the range of counting's int64; "
+            f"here one becomes about {greatest:.3g}. Make the weights smaller, or use the real semiring."
+        )
+    return remove_epsilon(a)
+
+
+def reduced(a: WFSA) -> WFSA:
+    """Return a machine with exactly the scores of `a` (without ε-arcs) and, where possible, fewer states.
+
+    A state goes when its future (the scores of all strings read from there) is a sum of the other states' futures
+    with natural coefficients: arcs into it then lead to those states instead. The same is done with pasts, and both
+    again until no state goes. Sums are looked for over a basis of the smallest futures only, and are not used where a
+    weight would exceed int64.
+    """
+    kept, machine = list(range(a.num_states)), _read(a, {s: i for i, s in enumerate(a.alphabet)})
+    before = None
+    while before != len(kept):
+        before = len(kept)
+        for _ in range(2):
+            machine, left = _without_sums(machine)
+            kept = [kept[q] for q in left]
+            machine = machine.transposed()
+    if not kept:  # all scores are 0: a machine has a state all the same
+        kept, machine = [0], Counts([0], [[{}] for _ in a.alphabet], [0])
+    return _write(a, kept, machine)
+
+
+def first_difference(a: WFSA, b: WFSA) -> tuple[tuple[Symbol, ...], int] | None:
+    """Return the first string whose scores differ, shortest first and then in alphabet order, and by how much.
+
+    This is Tzeng's algorithm over ℚ on machines without ε-arcs: exact and complete.
+    """
+    alphabet = list(dict.fromkeys((*a.alphabet, *b.alphabet)))
+    index = {symbol: i for i, symbol in enumerate(alphabet)}
+    one, two = _read(a, index), _read(b, index)
+    n = len(one.initial)
+    shifted = [[{p + n: w for p, w in row.items()} for row in rows] for rows in two.steps]
+    both = Counts(
+        one.initial + two.initial,
+        [[*left, *right] for left, right in zip(one.steps, shifted, strict=True)],
+        one.final + [-w for w in two.final],
+    )
+    for string, vector, _ in _shortlex(both):
+        difference = sum(x * w for x, w in zip(vector, both.final, strict=True))
+        if difference:
+            return tuple(alphabet[s] for s in string), difference
+    return None
+
+
+def _shortlex(machine: Counts) -> Iterator[tuple[tuple[int, ...], Vector, bool]]:
+    """Yield strings x in order, with λT_x and whether it is linearly independent of all vectors before it.
+
+    Only independent ones are extended: extensions of the others depend on extensions of earlier strings.
+    """
+    echelon: list[tuple[int, Vector]] = []
+    level: list[tuple[tuple[int, ...], Vector]] = [((), machine.initial)]
+    while level:
+        following: list[tuple[tuple[int, ...], Vector]] = []
+        for string, vector in level:
+            new = _insert(echelon, vector)
+            yield string, vector, new
+            if new:
+                following += [((*string, s), machine.step(vector, s)) for s in range(len(machine.steps))]
+        level = following
+
+
+def _insert(echelon: list[tuple[int, Vector]], vector: Vector) -> bool:
+    """Add what fraction-free elimination leaves of a vector; return whether that is anything."""
+    for pivot, row in echelon:
+        if vector[pivot]:
+            left, right = row[pivot], vector[pivot]
+            vector = [left * x - right * y for x, y in zip(vector, row, strict=True)]
+            common = gcd(*vector)
+            if common > 1:
+                vector = [x // common for x in vector]
+    pivot = next((i for i, x in enumerate(vector) if x), None)
+    if pivot is None:
+        return False
+    echelon.append((pivot, vector))
+    return True
+
+
+def _without_sums(machine: Counts) -> tuple[Counts, list[int]]:
+    """Take away states whose future is a natural sum of others' futures; return which states are left, too."""
+    futures = [vector for _, vector, new in _shortlex(machine.transposed()) if new]
+    sums = _natural_sums([[vector[q] for vector in futures] for q in range(len(machine.initial))])
+    initial, steps = machine.initial[:], [[dict(row) for row in rows] for rows in machine.steps]
+    gone = {q for q, parts in sums.items() if _redirect(initial, steps, q, parts)}
+    left = [q for q in range(len(initial)) if q not in gone]
+    place = {q: i for i, q in enumerate(left)}
+    small = Counts(
+        [initial[q] for q in left],
+        [[{place[p]: w for p, w in rows[q].items()} for q in left] for rows in steps],
+        [machine.final[q] for q in left],
+    )
+    return small, left
+
+
+def _natural_sums(rows: list[Vector]) -> dict[int, dict[int, int]]:
+    """Return the rows that are a sum of basis rows with natural coefficients, as {row: {basis row: coefficient}}.
+
+    Rows are natural numbers, so a sum is no smaller than its parts: the basis is chosen from the smallest on.
+    """
+    basis: list[tuple[int, list[Fraction], dict[int, Fraction]]] = []
+    sums: dict[int, dict[int, int]] = {}
+    for q in sorted(range(len(rows)), key=lambda q: (sum(rows[q]), q)):
+        rest, parts = [Fraction(x) for x in rows[q]], {}
+        for pivot, vector, made_of in basis:
+            if rest[pivot]:
+                factor = rest[pivot] / vector[pivot]
+                rest = [x - factor * y for x, y in zip(rest, vector, strict=True)]
+                for p, share in made_of.items():
+                    parts[p] = parts.get(p, Fraction(0)) + factor * share
+        pivot = next((i for i, x in enumerate(rest) if x), None)
+        if pivot is not None:
+            basis.append((pivot, rest, {q: Fraction(1)} | {p: -share for p, share in parts.items()}))
+        elif all(share >= 0 and share.denominator == 1 for share in parts.values()):
+            sums[q] = {p: int(share) for p, share in parts.items() if share}
+    return sums
+
+
+def _redirect(initial: Vector, steps: list[list[dict[int, int]]], q: int, parts: dict[int, int]) -> bool:
+    """Lead the arcs into state q to its parts instead, in place; return False where a weight would not fit."""
+    rows = [row for matrix in steps for p, row in enumerate(matrix) if p != q and q in row]
+    changed = [{p: row.get(p, 0) + row[q] * share for p, share in parts.items()} for row in rows]
+    start = {p: initial[p] + initial[q] * share for p, share in parts.items()}
+    if any(weight > LARGEST for values in (start, *changed) for weight in values.values()):
+        return False
+    for row, values in zip(rows, changed, strict=True):
+        row.update(values)
+        del row[q]
+    for p, weight in start.items():
+        initial[p] = weight
+    for matrix in steps:
+        matrix[q] = {}
+    return True
+
+
+def _read(a: WFSA, symbol_index: dict[Symbol, int]) -> Counts:
+    """Return a machine without ε-arcs in Python integers, with its symbols numbered by `symbol_index`."""
+    steps: list[list[dict[int, int]]] = [[{} for _ in a.states] for _ in symbol_index]
+    place = [symbol_index[s] for s in a.alphabet]
+    columns = (a.arc_source, a.arc_symbol, a.arc_target, a.arc_weight)
+    for source, symbol, target, weight in zip(*(c.tolist() for c in columns), strict=True):
+        if weight:
+            steps[place[symbol]][source][target] = weight
+    return Counts(a.initial_weight.tolist(), steps, a.final_weight.tolist())
+
+
+def _write(a: WFSA, kept: list[int], machine: Counts) -> WFSA:
+    """Return a machine with the semiring, the alphabet and the kept states of `a`."""
+    arcs = [
+        (source, symbol, target, weight)
+        for source in range(len(kept))
+        for symbol, matrix in enumerate(machine.steps)
+        for target, weight in sorted(matrix[source].items())
+    ]
+    source, symbol, target, weight = (
+        torch.tensor(arcs, dtype=torch.int64).reshape(len(arcs), 4).T.contiguous()
+    )
+    return WFSA.from_tensors(
+        a.semiring,
+        a.alphabet,
+        [a.states[q] for q in kept],
+        source,
+        symbol,
+        target,
+        weight,
+        torch.tensor(machine.initial, dtype=torch.int64),
+        torch.tensor(machine.final, dtype=torch.int64),
+        allow_empty=True,
+    )

@@ -1,0 +1,293 @@
+"""Minimise and compare machines over the reals by linear algebra, in floating point.
+
+A machine over the reals is linear algebra: ⟦x⟧ = λ T_{x₁} ⋯ T_{xₙ} ρ. What matters of its state space is what
+strings reach (the span of all λT_x) and final weights see (the span of all T_xρ): restricting it to the one
+and then to the other leaves the least possible number of states (Schützenberger).
+
+All decisions are made on a rescaled machine. Each symbol's weights, the initial and the final weights are divided
+by a power of two near their greatest absolute value, and the machine is *balanced*: every state is rescaled by a
+power of two until what goes into it and what comes out of it are of one size. Both round nothing, and both leave
+the relative size of scores as it is, so that the unit of the weights and of the states plays no role.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from rrnn.wfsa.graph import components
+from rrnn.wfsa.machine import WFSA
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Exponents = np.ndarray[Any, np.dtype[np.int64]]
+ROUNDING = 1e-13
+"""What cancellation may leave behind, relative to the numbers that cancel: some hundred units in the last place."""
+STRAY = 1e-5
+"""The weight of a stray arc, as a multiple of the tolerance (see `first_difference`)."""
+_EXPONENT = 500  # so that no quotient of two scales overflows
+_PIVOT = 0.5  # a pivot is the first state whose entry is at least this share of the greatest one
+
+
+class Dense(NamedTuple):
+    """Hold a machine without ε-arcs as arrays."""
+
+    initial: Array
+    """λ (Q,)."""
+    steps: Array
+    """T (S, Q, Q): one matrix for each symbol."""
+    final: Array
+    """ρ (Q,)."""
+
+    def transposed(self) -> Dense:
+        """Return the machine that reads strings from right to left."""
+        return Dense(self.final, self.steps.swapaxes(1, 2), self.initial)
+
+    def rescaled(self, exponent: Exponents) -> Dense:
+        """Divide what goes into each state by 2^exponent, and multiply what comes out by it."""
+        across = np.ldexp(1.0, (exponent[:, None] - exponent).astype(int))
+        exponent = exponent.astype(int)
+        return Dense(np.ldexp(self.initial, -exponent), self.steps * across, np.ldexp(self.final, exponent))
+
+
+def to_dense(a: WFSA, alphabet: tuple[Any, ...] | None = None) -> Dense:
+    """Return the arrays of a machine without ε-arcs, with matrices in the order of `alphabet` (default: its own)."""
+    index = {symbol: i for i, symbol in enumerate(alphabet or a.alphabet)}
+    place = np.array([index[s] for s in a.alphabet], dtype=np.int64)
+    source, symbol, target = (t.cpu().numpy() for t in (a.arc_source, a.arc_symbol, a.arc_target))
+    weight, initial, final = (w.detach().cpu().double().numpy() for w in a.weights)
+    steps = np.zeros((len(index), a.num_states, a.num_states))
+    steps[place[symbol], source, target] = weight
+    return Dense(initial, steps, final)
+
+
+def reduced(a: WFSA, tolerance: float) -> WFSA:
+    """Return a machine with the scores of `a` (trimmed, without ε-arcs) and the least number of states.
+
+    The rules are those of `rrnn.wfsa.minimise.minimise`. A candidate is only returned once `first_difference` finds
+    its scores equal to those of `a`; otherwise the tolerance for dropping directions is tightened.
+    """
+    machine, (initial, steps, final) = _normalised(to_dense(a))
+    limit = tolerance
+    while limit > ROUNDING / 100:
+        small = _onto_span(_onto_span(machine, limit).transposed(), limit).transposed()
+        if small.initial.size == a.num_states:
+            return a
+        if first_difference(machine, small, 10 * tolerance) is None:
+            scaled = np.ldexp(small.initial, initial), np.ldexp(small.final, final)
+            return _from_dense(a, Dense(scaled[0], np.ldexp(small.steps, steps[:, None, None]), scaled[1]))
+        limit /= 100
+    return a
+
+
+def first_difference(a: Dense, b: Dense, tolerance: float) -> tuple[int, ...] | None:
+    """Return the first string (as symbol indices) whose scores differ, in order of length and then of the alphabet.
+
+    Tzeng's algorithm on λT_x of both machines side by side: a string is continued only if its vector is not in the
+    span of the vectors of earlier strings. With each vector go the same sum with absolute values (`paths`), and the
+    weight of the paths that take at least one stray arc (`stray`); the rule is that of `minimise.equivalent`.
+    """
+    first = a.initial.size
+    machine, _ = _normalised(_side_by_side(a, b))
+    initial, steps, final = _normalised(machine.rescaled(balance(machine)))[0]
+    signed = np.concatenate([final[:first], -final[first:]])
+    steps_size, final_size = np.abs(steps), np.abs(final)
+    noise = STRAY * tolerance
+    step_noise = noise * steps_size.max((1, 2), initial=0.0)
+    final_noise = noise * final_size.max(initial=0.0)
+
+    strings: list[tuple[int, ...]] = [()]
+    vector, paths = initial[None], np.abs(initial)[None]
+    stray = np.full_like(paths, noise * paths.max(initial=0.0))
+    basis = np.zeros((0, initial.size))
+    while strings:
+        bound = tolerance * (paths @ final_size) + stray @ final_size + final_noise * (paths + stray).sum(1)
+        different = np.flatnonzero(np.abs(vector @ signed) > bound)
+        if different.size:
+            return strings[different[0]]
+        size = np.linalg.norm(paths, axis=1)
+        basis, kept = _extended(basis, vector, tolerance * size + np.linalg.norm(stray, axis=1))
+        strings = [(*strings[i], s) for i in kept for s in range(len(steps))]
+        vector, paths, stray = (x[kept] / size[kept, None] for x in (vector, paths, stray))
+        jumps = (paths + stray).sum(1)[None, :, None] * step_noise[:, None, None]
+        vector, paths, stray = (
+            x.swapaxes(0, 1).reshape(len(strings), initial.size)
+            for x in (vector @ steps, paths @ steps_size, stray @ steps_size + jumps)
+        )
+    return None
+
+
+def _extended(basis: Array, vectors: Array, least: Array) -> tuple[Array, list[int]]:
+    """Add the vectors, in their order, that stand out of the span by more than `least`; return which."""
+    rest, kept = _without(vectors, basis), []
+    while True:
+        new = np.flatnonzero(np.linalg.norm(rest, axis=1) > least)
+        if not new.size:
+            return basis, kept
+        kept.append(int(new[0]))
+        direction = _without(rest[new[0]] / np.linalg.norm(rest[new[0]]), basis)
+        direction /= np.linalg.norm(direction)
+        basis = np.concatenate([basis, direction[None]])
+        rest = rest - np.outer(rest @ direction, direction)
+        rest[: new[0] + 1] = 0.0
+
+
+def span(start: Array, steps: Array, tolerance: float) -> Array:
+    """Return orthonormal rows that span `start` (Q,) and its images under all products of `steps` (S, Q, Q).
+
+    The span is built level by level (strings of length 0, 1, 2, …). In each level, what new vectors add is measured
+    by the singular values of their parts outside the span so far, relative to the absolute numbers that were added
+    to form them; those up to `tolerance` are dropped.
+    """
+    basis = np.zeros((0, start.size))
+    vectors, sizes = start[None], np.linalg.norm(start[None], axis=1)
+    while len(vectors):
+        useful = sizes > 0
+        rest = _without(vectors[useful] / sizes[useful, None], basis)
+        _, strength, directions = np.linalg.svd(rest, full_matrices=False)
+        new = _without(directions[strength > tolerance], basis)
+        new /= np.linalg.norm(new, axis=1, keepdims=True)
+        basis = np.concatenate([basis, new])
+        vectors = (new @ steps).reshape(-1, start.size)
+        sizes = np.linalg.norm((np.abs(new) @ np.abs(steps)).reshape(-1, start.size), axis=1)
+    return basis
+
+
+def _without(vectors: Array, basis: Array) -> Array:
+    """Return the part outside the span of the orthonormal `basis`; in two passes, as one leaves rounding behind."""
+    for _ in range(2):
+        vectors = vectors - (vectors @ basis.T) @ basis
+    return vectors
+
+
+def _onto_span(machine: Dense, tolerance: float) -> Dense:
+    """Return the machine on as many of its states as the vectors λT_x span dimensions.
+
+    Each λT_x is (λT_x)[kept] · rows, where the rows are the identity in the columns of the kept states: so λ and the
+    columns of T keep their weights, and no weight is spread over states that it had nothing to do with.
+    """
+    exponent = balance(machine)
+    initial, steps, final = machine.rescaled(exponent)
+    basis = span(initial, steps, tolerance)
+    if len(basis) == initial.size:
+        return machine
+    kept, rows = _in_terms_of_states(basis)
+    size = (rows != 0) * np.abs(rows).max(1, keepdims=True, initial=1.0)
+    steps = steps[:, :, kept]
+    small = Dense(
+        initial[kept],
+        _cleaned(rows @ steps, size @ np.abs(steps)),
+        _cleaned(rows @ final, size @ np.abs(final)),
+    )
+    return small.rescaled(-exponent[kept])
+
+
+def _in_terms_of_states(basis: Array) -> tuple[list[int], Array]:
+    """Return states, and rows that span what `basis` spans and are the identity in the columns of these states.
+
+    Gauss-Jordan elimination. As the basis is orthonormal and pivots are large, its rounding is relative to 1:
+    entries that are a whole number up to that (0 above all) are that number.
+    """
+    rows, pivots = basis.copy(), []
+    for i in range(len(rows)):
+        best = np.abs(rows[i:]).max(0)
+        pivot = int((best >= _PIVOT * best.max()).argmax())
+        row = i + int(np.abs(rows[i:, pivot]).argmax())
+        rows[[i, row]] = rows[[row, i]]
+        rows[i] /= rows[i, pivot]
+        factor = rows[:, pivot].copy()
+        factor[i] = 0.0
+        rows -= np.outer(factor, rows[i])
+        pivots.append(pivot)
+    order = np.argsort(pivots)
+    rows = rows[order]
+    whole = np.rint(rows)
+    return sorted(pivots), np.where(
+        np.abs(rows - whole) <= ROUNDING * np.maximum(1.0, np.abs(rows)), whole, rows
+    )
+
+
+def _cleaned(values: Array, sizes: Array) -> Array:
+    """Put 0 in place of what rounding leaves where numbers of the given sizes cancel."""
+    return np.where(np.abs(values) > ROUNDING * sizes, values, 0.0)
+
+
+def balance(machine: Dense, rounds: int = 100) -> Exponents:
+    """Return the exponents for `Dense.rescaled` (whole numbers) with which arcs into and out of states match in size.
+
+    Osborne's balancing of the greatest absolute weights between states (loops aside), where initial and final
+    weights count as arcs from and to outside. States that lie on a common cycle are also shifted together, so that
+    the greatest weights into and out of the group match: heavy arcs inside do not hide those.
+    """
+    n = machine.initial.size
+    size = np.zeros((n + 1, n + 1))  # the last row and column are outside
+    size[:n, :n] = np.abs(machine.steps).max(0, initial=0.0)
+    size[n, :n], size[:n, n] = np.abs(machine.initial), np.abs(machine.final)
+    np.fill_diagonal(size, 0.0)
+    with np.errstate(divide="ignore"):
+        log = np.log2(size)
+    parts = [
+        part for part in components([np.flatnonzero(row).tolist() for row in size[:n, :n]]) if len(part) > 1
+    ]
+    groups: list[tuple[Any, Any]] = [(q, slice(None)) for q in range(n)]
+    groups += [
+        (np.array(part), np.array([q for q in range(n + 1) if q not in part])[:, None]) for part in parts
+    ]
+    exponent = np.zeros(n, dtype=np.int64)
+    for _ in range(rounds):
+        changed = False
+        for inside, outside in groups:
+            into, out = log[outside, inside].max(), log.T[outside, inside].max()
+            if np.isfinite(into) and np.isfinite(out):
+                shift = round(float(into - out) / 2)
+                low, high = int(exponent[inside].min()), int(exponent[inside].max())
+                shift = max(-_EXPONENT - low, min(_EXPONENT - high, shift))
+                if shift:
+                    exponent[inside] += shift
+                    log[:, inside] -= shift
+                    log[inside] += shift
+                    changed = True
+        if not changed:
+            break
+    return exponent
+
+
+def _normalised(machine: Dense) -> tuple[Dense, tuple[int, Array, int]]:
+    """Divide λ, each symbol's matrix, and ρ by a power of two so that the greatest weight is near 1; return both."""
+    greatest = (np.abs(x).max(axis, initial=0.0) for x, axis in zip(machine, (0, (1, 2), 0), strict=True))
+    initial, steps, final = (np.frexp(x)[1] for x in greatest)
+    scaled = Dense(
+        np.ldexp(machine.initial, -initial),
+        np.ldexp(machine.steps, -steps[:, None, None]),
+        np.ldexp(machine.final, -final),
+    )
+    return scaled, (initial, steps, final)
+
+
+def _side_by_side(a: Dense, b: Dense) -> Dense:
+    """Return the union of two machines over one alphabet."""
+    n, m = a.initial.size, b.initial.size
+    steps = np.zeros((len(a.steps), n + m, n + m))
+    steps[:, :n, :n], steps[:, n:, n:] = a.steps, b.steps
+    return Dense(np.concatenate([a.initial, b.initial]), steps, np.concatenate([a.final, b.final]))
+
+
+def _from_dense(a: WFSA, machine: Dense) -> WFSA:
+    """Return the machine with the semiring and alphabet of `a` and numbered states (one, if there is none)."""
+    initial, steps, final = machine
+    if not initial.size:
+        initial, steps, final = np.zeros(1), np.zeros((len(steps), 1, 1)), np.zeros(1)
+    symbol, source, target = np.nonzero(steps)
+    return WFSA.from_tensors(
+        a.semiring,
+        a.alphabet,
+        range(initial.size),
+        torch.from_numpy(source),
+        torch.from_numpy(symbol),
+        torch.from_numpy(target),
+        torch.from_numpy(steps[symbol, source, target]),
+        torch.from_numpy(initial),
+        torch.from_numpy(final),
+        allow_empty=True,
+    )

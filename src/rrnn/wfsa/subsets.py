@@ -1,0 +1,190 @@
+"""Minimise and compare machines that only accept or reject, by following sets of states.
+
+A boolean machine without ε-arcs is a nondeterministic finite automaton. Sets of its states, as bits of an integer,
+make it deterministic. There may be up to 2^Q such sets, so their number is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import torch
+
+from rrnn.errors import AutomatonError
+from rrnn.wfsa.machine import WFSA, Symbol
+
+LARGEST = 100_000
+"""The most sets of states that are followed."""
+
+
+@dataclass
+class _Nondeterministic:
+    """Hold an automaton whose sets of states are the bits of an integer."""
+
+    initial: int
+    steps: list[dict[int, int]]
+    """`steps[symbol][q]`: the states that follow q."""
+    final: int
+
+    def step(self, states: int, symbol: int) -> int:
+        """Return the states that follow any of `states`."""
+        rows, out = self.steps[symbol], 0
+        while states:
+            lowest = states & -states
+            out |= rows.get(lowest.bit_length() - 1, 0)
+            states ^= lowest
+        return out
+
+
+@dataclass
+class _Deterministic:
+    """Hold an automaton that starts in state 0; a missing arc rejects."""
+
+    steps: list[dict[int, int]]
+    """`steps[q][symbol]`: the state that follows q."""
+    final: list[bool]
+
+
+def reduced(a: WFSA) -> WFSA:
+    """Return the minimal deterministic machine of `a` (trimmed, without ε-arcs).
+
+    It is trimmed, so a missing arc rejects. States are numbered in the order of the first string that reaches each
+    (shortest first, then in alphabet order), so machines over one alphabet that accept the same strings give the
+    same result. Hopcroft's algorithm merges states.
+    """
+    machine = _determinised(_read(a, {s: i for i, s in enumerate(a.alphabet)}), a.num_states)
+    blocks = sorted(_blocks(machine), key=min)
+    place = {q: i for i, block in enumerate(blocks) for q in block}
+    arcs = [
+        (i, symbol, place[target])
+        for i, block in enumerate(blocks)
+        for symbol, target in sorted(machine.steps[min(block)].items())
+    ]
+    ring = a.semiring
+    initial, final = ring.zeros(max(len(blocks), 1)), ring.zeros(max(len(blocks), 1))
+    for i, block in enumerate(blocks):
+        initial[i] = ring.one if i == 0 else ring.zero
+        final[i] = ring.one if machine.final[min(block)] else ring.zero
+    source, symbol, target = torch.tensor(arcs, dtype=torch.int64).reshape(len(arcs), 3).T.contiguous()
+    return WFSA.from_tensors(
+        ring,
+        a.alphabet,
+        range(initial.numel()),
+        source,
+        symbol,
+        target,
+        ring.ones(len(arcs)),
+        initial,
+        final,
+        allow_empty=True,
+    )
+
+
+def first_difference(a: WFSA, b: WFSA) -> tuple[Symbol, ...] | None:
+    """Return the first string that one of two machines accepts and the other does not, or None.
+
+    The sets of states that a string reaches in both machines are followed side by side, shortest strings first and
+    then in alphabet order. Pairs of sets that earlier pairs make equivalent are left out (Hopcroft and Karp): any
+    difference behind them shows behind an earlier pair, too.
+    """
+    alphabet = list(dict.fromkeys((*a.alphabet, *b.alphabet)))
+    index = {symbol: i for i, symbol in enumerate(alphabet)}
+    one, two = _read(a, index), _read(b, index)
+    parent: dict[tuple[int, int], tuple[int, int]] = {}
+
+    def root(node: tuple[int, int]) -> tuple[int, int]:
+        while parent.setdefault(node, node) != node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    queue: deque[tuple[int, int, tuple[int, ...]]] = deque([(one.initial, two.initial, ())])
+    while queue:
+        left, right, string = queue.popleft()
+        if bool(left & one.final) != bool(right & two.final):
+            return tuple(alphabet[s] for s in string)
+        above, below = root((0, left)), root((1, right))
+        if above == below:
+            continue
+        parent[above] = below
+        _bounded(len(parent), "equivalence", max(a.num_states, b.num_states))
+        for s in range(len(alphabet)):
+            queue.append((one.step(left, s), two.step(right, s), (*string, s)))
+    return None
+
+
+def _determinised(a: _Nondeterministic, states: int) -> _Deterministic:
+    """Return the deterministic automaton of all sets of states that some string reaches, without the empty set."""
+    sets = [a.initial] if a.initial else []
+    index = {a.initial: 0}
+    steps: list[dict[int, int]] = []
+    for current in sets:  # which grows
+        following: dict[int, int] = {}
+        for symbol in range(len(a.steps)):
+            target = a.step(current, symbol)
+            if target:
+                if target not in index:
+                    index[target] = len(sets)
+                    sets.append(target)
+                    _bounded(len(sets), "minimisation", states)
+                following[symbol] = index[target]
+        steps.append(following)
+    return _Deterministic(steps, [bool(s & a.final) for s in sets])
+
+
+def _bounded(sets: int, what: str, states: int) -> None:
+    if sets > LARGEST:
+        raise AutomatonError(
+            f"{what} over boolean follows at most {LARGEST:,} sets of states; a machine of {states} states has more "
+            "here. Make it more deterministic: fewer arcs of one symbol that leave one state, or fewer states."
+        )
+
+
+def _blocks(machine: _Deterministic) -> list[set[int]]:
+    """Return the classes of states with the same future. Every state must lie on a path to a final one."""
+    before: dict[int, dict[int, list[int]]] = {}
+    for source, row in enumerate(machine.steps):
+        for symbol, target in row.items():
+            before.setdefault(target, {}).setdefault(symbol, []).append(source)
+    ends = {q for q, final in enumerate(machine.final) if final}
+    blocks = [block for block in (ends, set(range(len(machine.final))) - ends) if block]
+    block_of = {q: i for i, block in enumerate(blocks) for q in block}
+    waiting = set(range(len(blocks)))
+    while waiting:
+        into: dict[int, set[int]] = {}
+        for q in blocks[waiting.pop()]:
+            for symbol, sources in before.get(q, {}).items():
+                into.setdefault(symbol, set()).update(sources)
+        for sources in into.values():
+            touched: dict[int, set[int]] = {}
+            for q in sources:
+                touched.setdefault(block_of[q], set()).add(q)
+            for i, inside in touched.items():
+                if len(inside) == len(blocks[i]):
+                    continue
+                outside = blocks[i] - inside
+                # A block that waits still does, as two; of one that is done, the smaller half is enough.
+                small, large = sorted((inside, outside), key=len)
+                blocks[i] = large
+                blocks.append(small)
+                for q in small:
+                    block_of[q] = len(blocks) - 1
+                waiting.add(len(blocks) - 1)
+    return blocks
+
+
+def _read(a: WFSA, symbol_index: dict[Symbol, int]) -> _Nondeterministic:
+    """Return a machine without ε-arcs as sets of states, with its symbols numbered by `symbol_index`."""
+    steps: list[dict[int, int]] = [{} for _ in symbol_index]
+    place = [symbol_index[s] for s in a.alphabet]
+    columns = (a.arc_source, a.arc_symbol, a.arc_target, a.arc_weight)
+    for source, symbol, target, weight in zip(*(c.tolist() for c in columns), strict=True):
+        if weight:
+            row = steps[place[symbol]]
+            row[source] = row.get(source, 0) | 1 << target
+    ends = [
+        sum(1 << q for q, w in enumerate(weights.tolist()) if w)
+        for weights in (a.initial_weight, a.final_weight)
+    ]
+    return _Nondeterministic(ends[0], steps, ends[1])
