@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 from machines import all_strings, random_machine, score, scores
+from rational_machines import Rational
 
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.wfsa import EPSILON, WFSA
@@ -269,12 +270,65 @@ def test_the_empty_string_counts() -> None:
     assert answer.counter_example == () and answer.difference == -1.0
 
 
+def test_noise_is_no_difference() -> None:
+    """The union of a machine with itself shrinks back to it, with its own weights and nothing else."""
+    arcs = [(0, "b", 0, 1.0), (0, "b", 1, 0.25), (1, "a", 1, 0.5)]
+    x = WFSA(alphabet="ab", arcs=arcs, initial={0: 1.0}, final={1: 1.0})
+    y = union(x, x)
+    small = minimise(y)
+    assert sorted(w for *_, w in small.arcs) == [0.25, 0.5, 1.0] and small.num_states == 2
+    assert equivalent(small, y) and equivalent(y, small)
+    stray = [*arcs, (0, "a", 1, 1e-17), (1, "b", 0, 4e-48), (1, "a", 0, -1e-16)]
+    noisy = WFSA(alphabet="ab", arcs=stray, initial={0: 1.0, 1: 1e-17}, final={0: -1e-17, 1: 1.0})
+    assert equivalent(x, noisy) and equivalent(noisy, x)
+    assert not equivalent(
+        x, WFSA(alphabet="ab", arcs=[*arcs, (0, "a", 1, 1e-7)], initial={0: 1.0}, final={1: 1.0})
+    )
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-90, 1e90, 1e200])
+def test_the_unit_of_weights_plays_no_role(unit: float) -> None:
+    """Noise and differences are relative to a machine's own weights, even where scores underflow or overflow."""
+
+    def chain(last: float, stray: float = 0.0) -> WFSA:
+        arcs = [(i, s, i + 1, 1.0) for i in range(8) for s in "ab"]
+        arcs += [(8, "b", 9, last), (0, "b", 9, stray)]
+        machine = WFSA(alphabet="ab", arcs=arcs, initial={0: 1.0}, final={9: 1.0})
+        return machine.map_weights(lambda w: w * unit)
+
+    assert equivalent(chain(1.0), chain(1.0, 1e-17)) and equivalent(chain(1.0), chain(1.0 + 1e-15))
+    assert equivalent(chain(1.0), chain(1.0 + 1e-6)).counter_example == tuple("aaaaaaaab")
+    assert equivalent(chain(1.0), chain(1.0, 1e-6)).counter_example == ("b",)
+    assert minimise(chain(1.0)).num_states == 10
+    assert minimise(union(chain(1.0), chain(2.0))).num_states == 10
+    assert minimise(union(chain(1.0), chain(-1.0))).num_states == 1
+
+
+def test_the_longest_string_that_can_be_needed() -> None:
+    """Rings of 7 and 9 states whose scores of aᵏ agree for k < 7 + 9 − 1, and for no larger bound."""
+
+    def ring(n: int, last: float, final: np.ndarray) -> WFSA:
+        arcs = [(i, "a", (i + 1) % n, last if i == n - 1 else 1.0) for i in range(n)]
+        return WFSA(alphabet="a", arcs=arcs, initial={0: 1.0}, final=dict(enumerate(final.tolist())))
+
+    equations = np.zeros((15, 16))
+    for k in range(15):
+        equations[k, k % 7], equations[k, 7 + k % 9] = 1.0, -(2.0 ** (k // 9))
+    solution = np.linalg.svd(equations)[2][-1]
+    a, b = ring(7, 1.0, solution[:7]), ring(9, 2.0, solution[7:])
+    answer = equivalent(a, b)
+    assert answer.counter_example == ("a",) * 15 and abs(answer.difference) > 0.1
+    assert equivalent(union(a, b), union(b, a))
+
+
 def test_errors() -> None:
     tropical = random_machine(0, "max-plus")
-    with pytest.raises(SemiringError, match="real semiring"):
+    with pytest.raises(SemiringError, match=r"negation.*max-plus has neither.*with_semiring"):
         minimise(tropical)
     with pytest.raises(SemiringError, match="real semiring"):
         equivalent(random_machine(0), tropical)
+    with pytest.raises(AutomatonError, match="one semiring; got real and counting"):
+        equivalent(random_machine(0), random_machine(0, "counting"))
     loop = [("q", EPSILON, "q", 2.0), ("q", "a", "q", 1.0)]
     with pytest.raises(AutomatonError, match="cycle"):
         minimise(WFSA(alphabet="a", arcs=loop, initial={"q": 1.0}, final={"q": 1.0}))
@@ -287,47 +341,6 @@ def test_results_are_outside_any_graph() -> None:
 
 
 # ---- against exact arithmetic --------------------------------------------------------------------------------
-
-
-def exact_size(machine: WFSA) -> int:
-    """The least number of states by elimination on fractions: the rank of (reached vectors) × (seen vectors)."""
-    n, symbols = machine.num_states, range(len(machine.alphabet))
-    step = [[[Fraction(0)] * n for _ in range(n)] for _ in symbols]
-    for q, symbol, p, w in machine.arcs:
-        step[machine.symbol_index[symbol]][machine.state_index[q]][machine.state_index[p]] = Fraction(w)
-    back = [[list(column) for column in zip(*matrix, strict=True)] for matrix in step]
-    reached = exact_span([Fraction(w) for w in machine.initial_weight.tolist()], step)
-    seen = exact_span([Fraction(w) for w in machine.final_weight.tolist()], back)
-    return len(echelon([[sum(x * y for x, y in zip(v, u, strict=True)) for u in seen] for v in reached]))
-
-
-def exact_span(start: list[Fraction], steps: list[list[list[Fraction]]]) -> list[list[Fraction]]:
-    found: list[list[Fraction]] = []
-    todo = [start]
-    while todo:
-        vector = todo.pop()
-        if len(echelon([*found, vector])) > len(found):
-            found.append(vector)
-            columns = [list(zip(*matrix, strict=True)) for matrix in steps]
-            todo += [
-                [sum(x * w for x, w in zip(vector, c, strict=True)) for c in matrix] for matrix in columns
-            ]
-    return found
-
-
-def echelon(rows: list[list[Fraction]]) -> list[list[Fraction]]:
-    """The non-zero rows of the echelon form."""
-    rows, done = [row[:] for row in rows], []
-    for column in range(len(rows[0]) if rows else 0):
-        pivot = next((row for row in rows if row[column]), None)
-        if pivot is None:
-            continue
-        rows.remove(pivot)
-        done.append(pivot)
-        rows = [
-            [x - row[column] / pivot[column] * y for x, y in zip(row, pivot, strict=True)] for row in rows
-        ]
-    return done
 
 
 def test_sizes_equal_those_of_exact_arithmetic() -> None:
@@ -348,7 +361,7 @@ def test_sizes_equal_those_of_exact_arithmetic() -> None:
             alphabet="ab", states=range(n), arcs=arcs, initial=ends[0], final=ends[1], allow_empty=True
         )
         small = minimise(machine)
-        assert small.num_states == max(exact_size(machine), 1), seed
+        assert small.num_states == max(Rational((1, machine)).rank(), 1), seed
         shrunk += small.num_states < machine.num_states
         assert equivalent(small, machine)
     assert shrunk > 20

@@ -17,15 +17,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from rrnn.wfsa.algebra import trim
 from rrnn.wfsa.graph import components
 from rrnn.wfsa.machine import WFSA
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Exponents = np.ndarray[Any, np.dtype[np.int64]]
 ROUNDING = 1e-13
-"""What cancellation may leave behind, relative to the numbers that cancel: some hundred units in the last place."""
-STRAY = 1e-5
-"""The weight of a stray arc, as a multiple of the tolerance (see `first_difference`)."""
+"""Rounding, relative to the numbers it comes from: some hundred units in the last place."""
+DOUBT = 1e-5
+"""A weight is doubtful up to this multiple of the tolerance, relative to the greatest (see `minimise.equivalent`)."""
+SPAN = 1e-3
+"""A vector is in a span up to this multiple of the tolerance, relative to its length with absolute values."""
+_COORDINATE = 4e-15  # what rounding may leave in a coordinate of a unit vector
 _EXPONENT = 500  # so that no quotient of two scales overflows
 _PIVOT = 0.5  # a pivot is the first state whose entry is at least this share of the greatest one
 
@@ -46,9 +50,10 @@ class Dense(NamedTuple):
 
     def rescaled(self, exponent: Exponents) -> Dense:
         """Divide what goes into each state by 2^exponent, and multiply what comes out by it."""
-        across = np.ldexp(1.0, (exponent[:, None] - exponent).astype(int))
-        exponent = exponent.astype(int)
-        return Dense(np.ldexp(self.initial, -exponent), self.steps * across, np.ldexp(self.final, exponent))
+        across = exponent[:, None] - exponent
+        return Dense(
+            np.ldexp(self.initial, -exponent), np.ldexp(self.steps, across), np.ldexp(self.final, exponent)
+        )
 
 
 def to_dense(a: WFSA, alphabet: tuple[Any, ...] | None = None) -> Dense:
@@ -75,8 +80,13 @@ def reduced(a: WFSA, tolerance: float) -> WFSA:
         if small.initial.size == a.num_states:
             return a
         if first_difference(machine, small, 10 * tolerance) is None:
-            scaled = np.ldexp(small.initial, initial), np.ldexp(small.final, final)
-            return _from_dense(a, Dense(scaled[0], np.ldexp(small.steps, steps[:, None, None]), scaled[1]))
+            small = Dense(
+                np.ldexp(small.initial, initial),
+                np.ldexp(small.steps, steps[:, None, None]),
+                np.ldexp(small.final, final),
+            )
+            alive = trim(_from_dense(a, small))  # dropped weights may leave a state without a path
+            return _from_dense(a, to_dense(alive))
         limit /= 100
     return a
 
@@ -86,36 +96,55 @@ def first_difference(a: Dense, b: Dense, tolerance: float) -> tuple[int, ...] | 
 
     Tzeng's algorithm on λT_x of both machines side by side: a string is continued only if its vector is not in the
     span of the vectors of earlier strings. With each vector go the same sum with absolute values (`paths`), and the
-    weight of the paths that take at least one stray arc (`stray`); the rule is that of `minimise.equivalent`.
+    part of it that belongs to paths with doubtful weights (`doubt`); the rule is that of `minimise.equivalent`.
     """
-    first = a.initial.size
-    machine, _ = _normalised(_side_by_side(a, b))
-    initial, steps, final = _normalised(machine.rescaled(balance(machine)))[0]
-    signed = np.concatenate([final[:first], -final[first:]])
-    steps_size, final_size = np.abs(steps), np.abs(final)
-    noise = STRAY * tolerance
-    step_noise = noise * steps_size.max((1, 2), initial=0.0)
-    final_noise = noise * final_size.max(initial=0.0)
+    n = a.initial.size
+    both = _normalised(_side_by_side(a, b))[0]
+    initial, steps, final = both = _normalised(both.rescaled(balance(both)))[0]
+    initial_size, steps_size, final_size = sizes = Dense(*(np.abs(x) for x in both))
+    first = _doubtful(a, Dense(initial_size[:n], steps_size[:, :n, :n], final_size[:n]), tolerance)
+    second = _doubtful(b, Dense(initial_size[n:], steps_size[:, n:, n:], final_size[n:]), tolerance)
+    doubtful = zip(_side_by_side(first, second), sizes, strict=True)
+    initial_doubt, steps_doubt, final_doubt = (mark * size for mark, size in doubtful)
+    signed = np.concatenate([final[:n], -final[n:]])
 
     strings: list[tuple[int, ...]] = [()]
-    vector, paths = initial[None], np.abs(initial)[None]
-    stray = np.full_like(paths, noise * paths.max(initial=0.0))
+    vector, paths, doubt = initial[None], initial_size[None], initial_doubt[None]
     basis = np.zeros((0, initial.size))
     while strings:
-        bound = tolerance * (paths @ final_size) + stray @ final_size + final_noise * (paths + stray).sum(1)
+        bound = tolerance * (paths @ final_size) + doubt @ final_size + paths @ final_doubt
         different = np.flatnonzero(np.abs(vector @ signed) > bound)
         if different.size:
             return strings[different[0]]
         size = np.linalg.norm(paths, axis=1)
-        basis, kept = _extended(basis, vector, tolerance * size + np.linalg.norm(stray, axis=1))
+        basis, kept = _extended(basis, vector, SPAN * tolerance * size + np.linalg.norm(doubt, axis=1))
         strings = [(*strings[i], s) for i in kept for s in range(len(steps))]
-        vector, paths, stray = (x[kept] / size[kept, None] for x in (vector, paths, stray))
-        jumps = (paths + stray).sum(1)[None, :, None] * step_noise[:, None, None]
-        vector, paths, stray = (
+        vector, paths, doubt = (x[kept] / size[kept, None] for x in (vector, paths, doubt))
+        vector, paths, doubt = (
             x.swapaxes(0, 1).reshape(len(strings), initial.size)
-            for x in (vector @ steps, paths @ steps_size, stray @ steps_size + jumps)
+            for x in (vector @ steps, paths @ steps_size, doubt @ steps_size + paths @ steps_doubt)
         )
     return None
+
+
+def _doubtful(machine: Dense, balanced: Dense, tolerance: float) -> Dense:
+    """Mark with 1 the weights that may be what rounding left in place of 0: see `minimise.equivalent`.
+
+    `balanced` holds the absolute weights of the machine when it is balanced.
+    """
+    initial, steps, final = _normalised(balanced)[0]
+    greatest = steps.max(0, initial=0.0)
+    before, after = initial, final  # the heaviest path to and from each state; no weight is above 1
+    for _ in range(initial.size):
+        before = np.maximum(before, (before[:, None] * greatest).max(0, initial=0.0))
+        after = np.maximum(after, (greatest * after).max(1, initial=0.0))
+    through = Dense(initial * after, before[:, None] * steps * after, before * final)
+    heaviest, marks = through.initial.max(initial=0.0), []
+    for weight, path, axis in zip(machine, through, (0, (1, 2), 0), strict=True):
+        size = np.abs(weight)
+        light = size <= DOUBT * tolerance * size.max(axis, keepdims=True, initial=0.0)
+        marks.append((light & (path <= tolerance * heaviest)).astype(float))
+    return Dense(*marks)
 
 
 def _extended(basis: Array, vectors: Array, least: Array) -> tuple[Array, list[int]]:
@@ -146,11 +175,14 @@ def span(start: Array, steps: Array, tolerance: float) -> Array:
         useful = sizes > 0
         rest = _without(vectors[useful] / sizes[useful, None], basis)
         _, strength, directions = np.linalg.svd(rest, full_matrices=False)
-        new = _without(directions[strength > tolerance], basis)
+        clear = strength > tolerance
+        new = _without(directions[clear], basis)
+        # Rounding in place of 0 would be all that is left where a symbol has no arcs from the other states.
+        new = np.where(np.abs(new) > np.minimum(_COORDINATE / strength[clear, None], 1e-5), new, 0.0)
         new /= np.linalg.norm(new, axis=1, keepdims=True)
         basis = np.concatenate([basis, new])
-        vectors = (new @ steps).reshape(-1, start.size)
-        sizes = np.linalg.norm((np.abs(new) @ np.abs(steps)).reshape(-1, start.size), axis=1)
+        vectors = (new @ steps).reshape(len(steps) * len(new), start.size)
+        sizes = np.linalg.norm(np.abs(new) @ np.abs(steps), axis=2).ravel()
     return basis
 
 
@@ -172,22 +204,22 @@ def _onto_span(machine: Dense, tolerance: float) -> Dense:
     basis = span(initial, steps, tolerance)
     if len(basis) == initial.size:
         return machine
-    kept, rows = _in_terms_of_states(basis)
+    kept, rows = _in_terms_of_states(basis, tolerance)
     size = (rows != 0) * np.abs(rows).max(1, keepdims=True, initial=1.0)
     steps = steps[:, :, kept]
     small = Dense(
         initial[kept],
-        _cleaned(rows @ steps, size @ np.abs(steps)),
-        _cleaned(rows @ final, size @ np.abs(final)),
+        _cleaned(rows @ steps, size @ np.abs(steps), tolerance),
+        _cleaned(rows @ final, size @ np.abs(final), tolerance),
     )
     return small.rescaled(-exponent[kept])
 
 
-def _in_terms_of_states(basis: Array) -> tuple[list[int], Array]:
+def _in_terms_of_states(basis: Array, tolerance: float) -> tuple[list[int], Array]:
     """Return states, and rows that span what `basis` spans and are the identity in the columns of these states.
 
     Gauss-Jordan elimination. As the basis is orthonormal and pivots are large, its rounding is relative to 1:
-    entries that are a whole number up to that (0 above all) are that number.
+    entries that are a whole number up to that are that number, and those up to `tolerance` are 0.
     """
     rows, pivots = basis.copy(), []
     for i in range(len(rows)):
@@ -198,19 +230,17 @@ def _in_terms_of_states(basis: Array) -> tuple[list[int], Array]:
         rows[i] /= rows[i, pivot]
         factor = rows[:, pivot].copy()
         factor[i] = 0.0
-        rows -= np.outer(factor, rows[i])
+        rows -= factor[:, None] * rows[i]
         pivots.append(pivot)
-    order = np.argsort(pivots)
-    rows = rows[order]
+    rows = _cleaned(rows[np.argsort(pivots)], 1.0, tolerance)
     whole = np.rint(rows)
-    return sorted(pivots), np.where(
-        np.abs(rows - whole) <= ROUNDING * np.maximum(1.0, np.abs(rows)), whole, rows
-    )
+    near = np.abs(rows - whole) <= ROUNDING * np.maximum(1.0, np.abs(rows))
+    return sorted(pivots), np.where(near, whole, rows)
 
 
-def _cleaned(values: Array, sizes: Array) -> Array:
-    """Put 0 in place of what rounding leaves where numbers of the given sizes cancel."""
-    return np.where(np.abs(values) > ROUNDING * sizes, values, 0.0)
+def _cleaned(values: Array, sizes: Any, tolerance: float) -> Array:
+    """Put 0 in place of what is left where numbers of the given sizes cancel."""
+    return np.where(np.abs(values) > tolerance * sizes, values, 0.0)
 
 
 def balance(machine: Dense, rounds: int = 100) -> Exponents:
@@ -227,13 +257,10 @@ def balance(machine: Dense, rounds: int = 100) -> Exponents:
     np.fill_diagonal(size, 0.0)
     with np.errstate(divide="ignore"):
         log = np.log2(size)
-    parts = [
-        part for part in components([np.flatnonzero(row).tolist() for row in size[:n, :n]]) if len(part) > 1
-    ]
-    groups: list[tuple[Any, Any]] = [(q, slice(None)) for q in range(n)]
-    groups += [
-        (np.array(part), np.array([q for q in range(n + 1) if q not in part])[:, None]) for part in parts
-    ]
+    groups: list[tuple[Any, Any]] = [(q, slice(None)) for q in range(n)]  # (inside, outside)
+    for part in components([np.flatnonzero(row).tolist() for row in size[:n, :n]]):
+        if len(part) > 1:
+            groups.append((np.array(part), np.setdiff1d(np.arange(n + 1), part)[:, None]))
     exponent = np.zeros(n, dtype=np.int64)
     for _ in range(rounds):
         changed = False

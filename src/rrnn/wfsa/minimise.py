@@ -28,7 +28,8 @@ class Equivalence:
     equal: bool
     counter_example: tuple[Symbol, ...] | None = None
     difference: float = 0.0
-    """First machine's score minus the second's; over counting an exact integer."""
+    """First machine's score minus the second's. Over counting an exact integer; over real a floating-point number, 0 or
+    NaN where scores underflow or overflow."""
 
     def __bool__(self) -> bool:
         return self.equal
@@ -39,15 +40,15 @@ def minimise(a: WFSA, tolerance: float = 1e-10) -> WFSA:
 
     ε-arcs are removed first, and the result's weights are outside any graph.
 
-    **Real.** The number of states is the rank of the machine, where a direction of state space counts as absent if it
-    is at most `tolerance` times the absolute numbers that were added to compute it, in a machine that is rescaled by
-    powers of two: λ, ρ and the arcs of each symbol to a greatest weight near 1, and each state so that its greatest
-    weights in and out match. Scores stay the same by the rule of `equivalent` with 10 · `tolerance`; this is checked,
-    and where it fails fewer directions are dropped. The size is exactly the least one if no direction is near
-    `tolerance`; one below it is lost, and one just above it may cost states more than the least number, but never
-    more than the machine has. Weights that are left by cancellation, below 1e-13 of the numbers that cancel, become
-    no arcs; the machine's own weights are never noise, however small. A machine that is minimal already (up to
-    trimming) comes back with its own states and arcs; otherwise states are numbered, and weights may have either sign.
+    **Real.** The number of states is the rank of the machine. A direction of state space counts as absent if it is
+    at most `tolerance` times the absolute numbers that are added to compute it, and a weight that is left by
+    cancellation becomes no arc if it is at most `tolerance` times the numbers that cancel; both in a machine that is
+    rescaled by powers of two: λ, ρ and the arcs of each symbol to a greatest weight near 1, and each state so that its
+    greatest weights in and out match. Scores stay the same by the rule of `equivalent` with 10 · `tolerance`: this is
+    checked, and where it fails the same is tried with a smaller tolerance, down to none. The size is the least one if
+    no direction is near `tolerance`. A direction below it is lost; one just above it may cost more states than the
+    least number, but never more than the machine has on its paths. A machine that is minimal already (up to trimming)
+    comes back with its own states and arcs; otherwise states are numbered, and weights may have either sign.
 
     **Counting.** The result has exactly the same scores, and natural weights. A state goes if its future (or past) is
     a sum of others' with natural coefficients, which includes duplicates and multiples of another state. The states
@@ -76,16 +77,21 @@ def equivalent(a: WFSA, b: WFSA, tolerance: float = 1e-9) -> Equivalence:
     **Real.** Two scores of a string x count as different if they differ by more than the sum of
 
     - `tolerance` times the absolute weights of all paths for x in both machines, and
-    - the absolute weights of all paths for x that take one or more *stray arcs*. These stand for what rounding leaves
-      in place of zeros: one of each symbol between any two states, one into and one out of each state, each weighing
-      1e-5 · `tolerance` times the greatest absolute weight of that symbol (of λ, of ρ) in the two machines, which are
-      balanced first: states are rescaled by powers of two so that their greatest weights in and out match.
+    - the absolute weights of those paths for x that use a *doubtful* weight, which may be what rounding left in place
+      of 0. A weight is doubtful if it is at most 1e-5 · `tolerance` times the greatest weight of its symbol in its
+      machine (an initial or final weight: times the greatest such weight), and if no path through it weighs more than
+      `tolerance` times the machine's heaviest path. To compare paths of different lengths, the machine is balanced
+      (each state rescaled so that its greatest weights in and out match), and the weights of each symbol, λ and ρ are
+      divided by the greatest one.
 
-    Both scale with the machines' own weights: multiplying λ, ρ or all weights of one symbol by a number changes no
-    answer. A counter-example is always a true one: weights taken as exact numbers, the scores differ. Machines with
-    exactly equal scores are always found equal. Machines that are found equal may differ within that bound; strings up
-    to length n₁ + n₂ − 1 are followed as long as their state vectors are not combinations of earlier strings', up to
-    `tolerance` relative to the length of the absolute vector.
+    Both are relative to the machines' own weights, so their unit plays no role: scores may be 1e-200, or underflow.
+    The answer is about machines without ε-arcs, whose removal rounds, with weights taken as exact numbers. A
+    counter-example is then always true: the scores differ. Machines with exactly equal scores are always found equal,
+    unless `tolerance` is near rounding itself (1e-16 times the number of states, squared). Machines that are found
+    equal may differ within the rule. A string is continued, up to length n₁ + n₂ − 1, if its state vector is no
+    combination of earlier strings' vectors up to 1e-3 · `tolerance` of its length with absolute weights (and up to
+    doubtful weights); so a difference can be missed if weights that matter span more than about twelve orders of
+    magnitude after balancing.
     """
     both_machines(a, b, "equivalence")
     method, _ = _method(a.semiring, "equivalence"), _method(b.semiring, "equivalence")

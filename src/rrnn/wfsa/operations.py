@@ -61,13 +61,15 @@ class Operations:
         return trim(cast("WFSA", self))
 
     def minimise(self, tolerance: float = 1e-10) -> WFSA:
-        """Over the reals: the same scores with the least number of states."""
+        """Return a machine with the same scores and fewest states: over real, up to a tolerance relative to the
+        machine's own weights; over boolean, the minimal deterministic one; over counting, fewer states at least."""
         from rrnn.wfsa.minimise import minimise
 
         return minimise(cast("WFSA", self), tolerance)
 
     def equivalent(self, other: WFSA, tolerance: float = 1e-9) -> Equivalence:
-        """Over the reals: the same scores for every string? If not, a shortest counter-example."""
+        """Decide whether every string has the same score in both; if not, give a shortest counter-example. Exact over
+        boolean and counting; over real, up to `tolerance` relative to the absolute weights of a string's paths."""
         from rrnn.wfsa.minimise import equivalent
 
         return equivalent(cast("WFSA", self), other, tolerance)

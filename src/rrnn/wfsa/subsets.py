@@ -6,7 +6,6 @@ make it deterministic. There may be up to 2^Q such sets, so their number is boun
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 import torch
@@ -99,24 +98,34 @@ def first_difference(a: WFSA, b: WFSA) -> tuple[Symbol, ...] | None:
             node = parent[node]
         return node
 
-    queue: deque[tuple[int, int, tuple[int, ...]]] = deque([(one.initial, two.initial, ())])
-    while queue:
-        left, right, string = queue.popleft()
+    pairs = [(one.initial, two.initial)]
+    reached_by = [(-1, -1)]  # the number of the pair before it, and a symbol
+    for number, (left, right) in enumerate(pairs):  # which grows
         if bool(left & one.final) != bool(right & two.final):
-            return tuple(alphabet[s] for s in string)
+            return tuple(alphabet[s] for s in _string_to(number, reached_by))
         above, below = root((0, left)), root((1, right))
         if above == below:
             continue
         parent[above] = below
         _bounded(len(parent), "equivalence", max(a.num_states, b.num_states))
         for s in range(len(alphabet)):
-            queue.append((one.step(left, s), two.step(right, s), (*string, s)))
+            pairs.append((one.step(left, s), two.step(right, s)))
+            reached_by.append((number, s))
     return None
+
+
+def _string_to(number: int, reached_by: list[tuple[int, int]]) -> list[int]:
+    """Return the symbols that lead from the first pair to one."""
+    string: list[int] = []
+    while number:
+        number, symbol = reached_by[number]
+        string.append(symbol)
+    return string[::-1]
 
 
 def _determinised(a: _Nondeterministic, states: int) -> _Deterministic:
     """Return the deterministic automaton of all sets of states that some string reaches, without the empty set."""
-    sets = [a.initial] if a.initial else []
+    sets = [a.initial] if a.initial and a.final else []
     index = {a.initial: 0}
     steps: list[dict[int, int]] = []
     for current in sets:  # which grows
@@ -163,10 +172,9 @@ def _blocks(machine: _Deterministic) -> list[set[int]]:
             for i, inside in touched.items():
                 if len(inside) == len(blocks[i]):
                     continue
-                outside = blocks[i] - inside
                 # A block that waits still does, as two; of one that is done, the smaller half is enough.
-                small, large = sorted((inside, outside), key=len)
-                blocks[i] = large
+                small = inside if 2 * len(inside) <= len(blocks[i]) else blocks[i] - inside
+                blocks[i] -= small
                 blocks.append(small)
                 for q in small:
                     block_of[q] = len(blocks) - 1
