@@ -86,6 +86,34 @@ def gpu_fused() -> str:
 
 
 @named
+def complex_b() -> str:
+    """B over the complex numbers against the loop that one would write with torch's complex tensors."""
+    body = []
+    for file in ("complex-h200", "complex-cpu"):
+        for r in rows(file, **{"pass": BOTH}):
+            machine = (
+                "H200" if file.endswith("h200") else f"CPU, {r['threads']} thread{'s' * (r['threads'] > 1)}"
+            )
+            ours = (size(r["shape"]), f"{r['ms']:.3g}", f"{r['percent_of_copy']:.0f} %")
+            body.append((machine, *ours, f"{r['eager_ms']:.3g}", f"{r['ratio']:.0f}×"))
+    return table("machine | T×B×D | ms: | of copy: | eager, ms: | eager / ours:", body)
+
+
+@named
+def versions() -> str:
+    """The present kernels against those before semirings became data, old and new in turns."""
+    body = []
+    for file, machine in (("versions-h200", "H200"), ("versions-cpu", "CPU, 1 thread")):
+        for kind, words in (("kernel", "kernels"), ("first call", "first call")):
+            ratios = sorted(r["ratio"] for r in rows(file, kind=kind))
+            middle = ratios[len(ratios) // 2]
+            body.append(
+                (machine, words, len(ratios), f"{ratios[0]:.3f}", f"{middle:.3f}", f"{ratios[-1]:.3f}")
+            )
+    return table("machine | what | cases: | least new / old: | median: | greatest:", body)
+
+
+@named
 def gpu_counters() -> str:
     body = []
     for r in rows("counters-h200"):

@@ -10,12 +10,36 @@ import torch
 from torch import Tensor
 
 from rrnn import zoo
-from rrnn.automata import Cell, Expr, input, linear, log_sigmoid, one, parameter, sigmoid, softplus, tanh
+from rrnn.automata import (
+    Cell,
+    Expr,
+    complex,
+    input,
+    linear,
+    log_sigmoid,
+    one,
+    pair,
+    parameter,
+    polar,
+    score,
+    sigmoid,
+    softplus,
+    tanh,
+)
 from rrnn.automata import exp as exp_
 from rrnn.ir import Program, lower
 from rrnn.ops import initial_state
 
-GRADIENT_SEMIRINGS = ("real", "log", "max-plus", "min-plus", "max-times")
+GRADIENT_SEMIRINGS = (
+    "real",
+    "log",
+    "max-plus",
+    "min-plus",
+    "max-times",
+    "complex",
+    "expectation",
+    "signed-log",
+)
 CORE = ("B", "B-max-plus", "C", "F", "ngram4", "SRU")
 """Those cells of the zoo that everything is tried with; tests/zoo tries every model, but not with everything."""
 RANDOM_CELLS = tuple(f"{semiring}-{seed}" for semiring in GRADIENT_SEMIRINGS for seed in (1, 2, 3))
@@ -34,6 +58,14 @@ def cell(name: str) -> Cell:
 def _weight(rng: random.Random, semiring: str, name: str) -> Expr:
     """A weight of one arc: gates and inputs as layers have them, small enough to stay tame over many steps."""
     gate, plain = linear(name, bias=rng.random() < 0.5), linear(f"{name}_v")
+    if semiring == "complex":
+        return rng.choice(
+            [polar(sigmoid(gate), plain), complex(0.5 * tanh(plain), 0.3 * plain), sigmoid(gate)]
+        )
+    if semiring == "expectation":
+        return rng.choice([pair(sigmoid(gate), 0.3 * plain), sigmoid(gate)])
+    if semiring == "signed-log":  # of one sign: what cancels loses digits in any arithmetic
+        return rng.choice([sigmoid(gate), exp_(0.2 * plain - 0.3)])
     if semiring == "real":
         return rng.choice([sigmoid(gate), (1 - sigmoid(gate)) * plain, 0.5 * tanh(plain)])
     if semiring in ("log", "max-plus"):
@@ -69,8 +101,10 @@ def random_cell(semiring: str, seed: int, *, states: int = 4, density: float = 0
     if rng.random() < 0.5:
         cell = cell.initial("q1", _constant(rng, semiring, "l1"))
     cell = cell.final(names[-1], _constant(rng, semiring, "r3")).final("q1", _constant(rng, semiring, "r1"))
-    output = tanh("score") * sigmoid(linear("o", bias=True))
-    return cell.output(output + 0.5 * input() if seed % 2 else output).check()
+    scores = [getattr(score, c) for c in cell.semiring.components] or [score]
+    outputs = [tanh(s) * sigmoid(linear("o", bias=True)) for s in scores]
+    outputs = outputs if seed % 3 else outputs[-1:]
+    return cell.output(*(o + 0.5 * input() if seed % 2 else o for o in outputs)).check()
 
 
 @dataclass
@@ -127,9 +161,13 @@ def make_call(
     params = [draw(len(p.parameters), w, dtype=state_dtype) for p, w in zip(programs, widths, strict=True)]
     states = []
     for program, p, width in zip(programs, params, widths, strict=True):
-        drawn = draw(len(program.states), batch, width, dtype=state_dtype)
+        drawn = draw(len(program.flat.states), batch, width, dtype=state_dtype)
         if program.semiring_name == "max-times":
             drawn = drawn.detach().abs().requires_grad_(grad)
+        if program.semiring_name == "signed-log":
+            rows = drawn.detach().clone()
+            rows[::2] = 1.0
+            drawn = rows.requires_grad_(grad)
         first = initial_state(program, p, batch).detach().requires_grad_(grad)
         states.append(drawn if random_state else first)
     columns = sum(len(p.projections) * w for p, w in zip(programs, widths, strict=True))

@@ -46,6 +46,8 @@ def expressions(*, constant: bool = False) -> st.SearchStrategy[Expr]:
             st.builds(lambda a, b: a + b, inner, inner),
             st.builds(lambda a, b: a - b, inner, inner),
             st.builds(lambda a, b: a * b, inner, inner),
+            st.builds(lambda a, b: a / (0.5 + softplus(b)), inner, inner),
+            st.builds(lambda a, b: a / exp(b), inner, inner),
             inner.map(lambda x: x * x),
         )
 
@@ -74,7 +76,18 @@ def _weights(semiring: str, inner: st.SearchStrategy[Expr]) -> st.SearchStrategy
     if semiring == "max-times":
         positive = st.sampled_from([sigmoid, exp, softplus, relu])
         return st.one_of(special, st.builds(lambda f, x: f(x), positive, inner))
-    return st.one_of(special, inner)
+    return st.one_of(special, inner, *_constructed(semiring, inner))
+
+
+def _constructed(semiring: str, inner: st.SearchStrategy[Expr]) -> list[st.SearchStrategy[Expr]]:
+    """Weights made by the semiring's constructors; a sign is −1 or 1."""
+    return [
+        st.builds(
+            lambda *given, name=name: ex.construct(name, *given),
+            *(inner.map(lambda x: 2 * step(x) - 1) if a == "sign" else inner for a in arguments),
+        )
+        for name, (arguments, _) in SEMIRINGS[semiring].constructors.items()
+    ]
 
 
 @st.composite
@@ -107,5 +120,10 @@ def cells(draw: st.DrawFn) -> Cell:
         cell = cell.initial(state, draw(fixed))
     for state in sorted(draw(st.sets(st.sampled_from(states))) - {states[-1]}):
         cell = cell.final(state, draw(fixed))
-    outputs = [ex.score, ex.tanh(ex.score), ex.sigmoid(linear("o", bias=True)) * ex.score]
-    return cell.final(states[-1]).output(draw(st.sampled_from(outputs)))
+    parts = [ex.Component(ex.score, c) for c in cell.semiring.components] or [ex.score]
+    outputs = [
+        tuple(parts),
+        (ex.tanh(parts[-1]),),
+        (ex.sigmoid(linear("o", bias=True)) * parts[0], -parts[-1]),
+    ]
+    return cell.final(states[-1]).output(*draw(st.sampled_from(outputs)))

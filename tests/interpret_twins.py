@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from rrnn.interpret import Path, Reading, k_best
+from rrnn.interpret import Reading, TokenPath, k_best
 from rrnn.nn import RationalRNN
 from rrnn.semirings import Semiring
 from rrnn.theory import to_wfsa
@@ -44,11 +44,11 @@ def enumerated(layer: RationalRNN, unit: int, x: Tensor) -> dict[Arcs, float]:
     )
 
 
-def arcs_of(path: Path) -> Arcs:
+def arcs_of(path: TokenPath) -> Arcs:
     return tuple((step.source, step.token, step.target) for step in path.steps)
 
 
-def listed(reading: Reading, unit: int) -> list[Path]:
+def listed(reading: Reading, unit: int) -> list[TokenPath]:
     """All paths of a unit on the first sentence of a reading."""
     reading, k = reading.of_units([unit]), 64
     while True:
@@ -63,7 +63,7 @@ def as_enumerated(reading: Reading, unit: int) -> dict[Arcs, float]:
     return _summed(ring, [(arcs_of(path), path.weight) for path in listed(reading, unit)])
 
 
-def entries(path: Path) -> list[int]:
+def entries(path: TokenPath) -> list[int]:
     """The positions at which a path enters, straight from the words of the definition."""
     found, before = [], path.start
     for i, step in enumerate(path.steps):

@@ -144,12 +144,14 @@ def arguments(case: Case, seed: int = 0) -> Arguments:
     x = draw(steps, batch, len(program.projections), units)
     if case.cell == "unfused":
         x = x.sigmoid()  # weights below one: the recurrence stays tame
-    params, state = draw(len(program.parameters), units), draw(len(program.states), batch, units)
+    params, state = draw(len(program.parameters), units), draw(len(program.flat.states), batch, units)
     if program.semiring_name == "max-times":
         state = state.abs()
+    if program.semiring_name == "signed-log":
+        state[::2] = 1.0
     if case.start != "given":
         state = initial_state(program, params, batch)
-    own = case.start == "own" and None not in program.first_states
+    own = case.start == "own" and None not in program.flat.first_states
     inp = draw(steps, batch, units) if program.uses_input else None
     mask = None
     if case.mask != "whole":
@@ -159,7 +161,7 @@ def arguments(case: Case, seed: int = 0) -> Arguments:
         x[~mask] = NAN
         if inp is not None:
             inp[~mask] = NAN
-    grad_out = draw(steps, batch, units)
+    grad_out = draw(steps, batch, program.output_count * units)
     return Arguments(
         program,
         x.to(dtype),

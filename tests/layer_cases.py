@@ -81,14 +81,18 @@ def slow_layer(layer: RationalLayer, x: Tensor) -> Tensor:
     """One layer on one sequence (T, I), without skip and norm: every unit by itself, in Python floats."""
     columns, unit = [], 0
     for c, width in enumerate(layer.widths):
-        for d in range(width):
-            columns.append(_slow_unit(layer, c, d, unit, x))
-            unit += 1
+        units = [_slow_unit(layer, c, d, unit + d, x) for d in range(width)]
+        unit += width
+        # The first output of all units, then their second one.
+        columns += [
+            [row[k] for row in of_unit] for k in range(layer.programs[c].output_count) for of_unit in units
+        ]
     return torch.tensor(columns, dtype=torch.float64).T
 
 
-def _slow_unit(layer: RationalLayer, c: int, d: int, unit: int, x: Tensor) -> list[float]:
-    program, learned = layer.programs[c], layer.parameters_of(c)
+def _slow_unit(layer: RationalLayer, c: int, d: int, unit: int, x: Tensor) -> list[list[float]]:
+    """Per step all outputs of one unit."""
+    program, learned = layer.programs[c].flat, layer.parameters_of(c)
     biases = {f"{name}.bias": layer.projection(c, name).bias for name in program.projections}
     named = [(learned | biases)[name] for name in program.parameters]
     numbers = {
@@ -118,7 +122,7 @@ def _slow_unit(layer: RationalLayer, c: int, d: int, unit: int, x: Tensor) -> li
             read["input"] = (x[t, unit] if replaced is None else replaced.weight()[unit] @ x[t]).item()
         values = evaluate(program.instructions, leaves())
         numbers[Op.STATE] = [values[n] for n in program.of_kind("state").values()]
-        outputs.append(values[program.of_kind("output")[0]])
+        outputs.append([values[n] for n in program.of_kind("output").values()])
     return outputs
 
 

@@ -33,6 +33,10 @@ def random_weight(
 ) -> Any:
     if semiring == "counting":
         return rng.randint(1, 3)
+    if SEMIRINGS[semiring].components:
+        low, high = ranges["real"]
+        a, b = rng.uniform(low, high), rng.uniform(low, high)
+        return SEMIRINGS[semiring].from_real(a) if semiring == "signed-log" else (a, b)
     return 1.0 if semiring == "boolean" else rng.uniform(*ranges[semiring])
 
 
@@ -71,19 +75,25 @@ def all_strings(alphabet: Iterable[Any], longest: int) -> list[tuple[Any, ...]]:
     return [string for n in range(longest + 1) for string in product(symbols, repeat=n)]
 
 
-def score(machine: WFSA, string: tuple[Any, ...]) -> float:
-    """The score as a number; a symbol that the machine does not know has no path."""
+def score(machine: WFSA, string: tuple[Any, ...]) -> Any:
+    """The score as an element; a symbol that the machine does not know has no path."""
     if not set(string) <= set(machine.alphabet):
         return machine.semiring.zero
     return machine.semiring.numbers(machine.score(string))
 
 
-def scores(machine: WFSA, strings: list[tuple[Any, ...]]) -> list[float]:
-    """Many scores as numbers, of strings that may hold symbols the machine does not know."""
+def scores(machine: WFSA, strings: list[tuple[Any, ...]]) -> list[Any]:
+    """Many scores as elements, of strings that may hold symbols the machine does not know."""
     known = [string for string in strings if set(string) <= set(machine.alphabet)]
     found = dict(zip(known, machine.semiring.numbers(machine.score(known)), strict=True))
     return [found.get(string, machine.semiring.zero) for string in strings]
 
 
-def close(semiring: str, a: float, b: float, tolerance: float = 1e-9) -> bool:
-    return SEMIRINGS[semiring].close(a, b, tolerance) or math.isclose(a, b, rel_tol=tolerance)
+def close(semiring: str, a: Any, b: Any, tolerance: float = 1e-9) -> bool:
+    """Are two elements equal up to rounding? Two signed-log weights are where the real numbers are that they stand for:
+    what is left when paths cancel has any sign, and a logarithm that says nothing."""
+    ring = SEMIRINGS[semiring]
+    if semiring == "signed-log" and max(a[1], b[1]) < 300:
+        return math.isclose(ring.to_real(a), ring.to_real(b), rel_tol=tolerance, abs_tol=tolerance)
+    pairs = zip(ring.numbers_of(a), ring.numbers_of(b), strict=True)
+    return ring.close(a, b, tolerance) or all(math.isclose(x, y, rel_tol=tolerance) for x, y in pairs)

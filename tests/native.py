@@ -8,21 +8,22 @@ from torch import Tensor
 from rrnn.backends import get_backend
 from rrnn.backends.base import CellCall
 from rrnn.ir import Op, Program
-from rrnn.ir.builder import Builder
+from rrnn.ir.builder import Builder, Value
 from rrnn.semirings import get_semiring
 
 
-def function_program(op: Op, *, of_logaddexp: bool = False) -> Program:
-    """A program without states whose output is one function of its projections; `of_logaddexp` replaces the last
-    argument by the logaddexp of both, as SHARE has it in gradients."""
-    b = Builder(get_semiring("real"))
-    args = [b.leaf(Op.PREACT, k) for k in range(op.arity)]
+def function_program(op: Op | str, *, of_logaddexp: bool = False) -> Program:
+    """A program without states whose output is one function of its projections, an op or a composite of one argument;
+    `of_logaddexp` replaces the last argument by the logaddexp of both, as SHARE has it in gradients."""
+    b, arity = Builder(get_semiring("real")), 1 if isinstance(op, str) else op.arity
+    args = [b.leaf(Op.PREACT, k) for k in range(arity)]
     if of_logaddexp:
         args[1] = b.emit(Op.LOGADDEXP, *args)
-    value = b.emit(op, *args)
+    name = op if isinstance(op, str) else op.text
+    value = b.number_of(getattr(b.arithmetic, name)(*(Value(b, n) for n in args)))
     program, _ = b.finish(
-        f"test_{op.text}",
-        projections=tuple("ab"[: op.arity]),
+        f"test_{name}",
+        projections=tuple("abc"[:arity]),
         parameters=(),
         states=(),
         initial=(),

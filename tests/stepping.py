@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from strategies import Numbers
 
@@ -12,10 +12,17 @@ from rrnn.ir.evaluate import initial_state, run_step
 
 
 class Step(NamedTuple):
+    """One step: the stored numbers before and after it, the score (a tuple, if it has several components), outputs."""
+
     before: list[float]
     after: list[float]
-    score: float
-    output: float
+    score: Any
+    outputs: tuple[float, ...]
+
+    @property
+    def output(self) -> float:
+        """The first output."""
+        return self.outputs[0]
 
 
 def parameters_of(program: Program, numbers: Numbers) -> list[float]:
@@ -34,10 +41,18 @@ def leaves_of(program: Program, numbers: Numbers, symbol: str) -> dict[Op, list[
 
 def run(program: Program, numbers: Numbers, string: Iterable[str]) -> list[Step]:
     steps: list[Step] = []
-    state = initial_state(program, parameters_of(program, numbers))
+    ring, state = program.semiring, initial_state(program, parameters_of(program, numbers))
     for symbol in string:
         out = run_step(program, leaves_of(program, numbers, symbol) | {Op.STATE: state})
-        after = [out["state", s] for s in range(len(program.states))]
-        steps.append(Step(state, after, out["score", 0], out["output", 0]))
+        after = [out["state", s] for s in range(len(state))]
+        score = ring.element(out["score", i] for i in range(ring.size))
+        outputs = tuple(out["output", i] for i in range(program.output_count))
+        steps.append(Step(state, after, score, outputs))
         state = after
     return steps
+
+
+def elements(program: Program, numbers: list[float]) -> list[Any]:
+    """Return the elements that stored numbers are."""
+    ring = program.semiring
+    return [ring.element(numbers[i : i + ring.size]) for i in range(0, len(numbers), ring.size)]

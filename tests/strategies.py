@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from hypothesis import assume
 from hypothesis import strategies as st
@@ -17,12 +18,17 @@ from hypothesis import strategies as st
 from rrnn.automata import (
     Cell,
     Expr,
+    complex,
+    construct,
+    cos,
     exp,
     input,
     linear,
     log_sigmoid,
     one,
+    pair,
     parameter,
+    polar,
     relu,
     score,
     sigmoid,
@@ -37,14 +43,17 @@ from rrnn.errors import CellError
 from rrnn.ir import lower
 from rrnn.semirings import SEMIRINGS
 
-DIFFERENTIABLE = [name for name, ring in SEMIRINGS.items() if ring.laws.has_gradient]
+DIFFERENTIABLE = [name for name, ring in SEMIRINGS.items() if ring.has_gradient]
 SYMBOLS = "abc"
 
 _F, _U, _A = linear("f", bias=True), linear("u"), linear("a", bias=True)
 _P, _R, _S = parameter("p"), parameter("r"), parameter("s")
 _GATE = sigmoid(_F)
+_SIGNED = partial(construct, "signed")
+_VALUED = partial(construct, "valued")
 
-# Weights of arcs that consume a symbol: few enough that equal ones meet, and `zero`, which prunes.
+# Weights of arcs that consume a symbol: few enough that equal ones meet, and `zero`, which prunes. A real expression is
+# a weight over a semiring of several components, too.
 _ARCS: dict[str, list[Expr | float]] = {
     "real": [one, _GATE, (1 - _GATE) * _U, _U, tanh(_A) * _P, sigmoid(_R), input() - 0.5, -0.5, zero],
     "log": [one, log_sigmoid(_F), log_sigmoid(-_F), _U, log_sigmoid(_A) + _P, -0.5, input(), zero],
@@ -53,7 +62,32 @@ _ARCS: dict[str, list[Expr | float]] = {
     "max-times": [one, _GATE, (1 - _GATE) * softplus(_U), exp(_A), relu(_U), sqrt(_GATE), 0.5, zero],
     "boolean": [one, step(_F), step(_U), 1 - step(_A), step(_A) * step(_P), zero],
     "counting": [one, step(_F), 2 * step(_U), 1 + step(_A), step(_A) * step(_P), 3, zero],
+    "complex": [
+        one,
+        _GATE,
+        tanh(_A) * _P,
+        complex(_U, _A),
+        polar(_GATE, _U),
+        complex(0, -0.5),
+        input() - 0.5,
+        zero,
+    ],
+    "expectation": [
+        one,
+        _GATE,
+        tanh(_A) * _P,
+        pair(_GATE, _U),
+        _VALUED(sigmoid(_A), _R),
+        -0.5,
+        input() - 0.5,
+        zero,
+    ],
+    "signed-log": [
+        *(one, _GATE, tanh(_A) * _P, _U, -0.5, input() - 0.5, zero),
+        *(_SIGNED(2 * step(_F) - 1, log_sigmoid(_A)), _SIGNED(1, _U)),
+    ],
 }
+_GROWING = {"counting": [3]}  # a loop of such a weight is warned of
 # Weights of ε-arcs, initial and final states. The first ones are small enough for any ε-cycle of six states.
 _CONSTANTS: dict[str, tuple[list[Expr | float], list[Expr | float]]] = {
     "real": ([0.15 * tanh(_R), 0.1], [one, sigmoid(_R), tanh(_S), _P, -0.5]),
@@ -63,11 +97,42 @@ _CONSTANTS: dict[str, tuple[list[Expr | float], list[Expr | float]]] = {
     "max-times": ([sigmoid(_R), 0.5, one], [exp(_S), 2.0, relu(_P)]),
     "boolean": ([one, step(_R), step(_S)], []),
     "counting": ([], [one, step(_R), 2.0, 1 + step(_S)]),
+    "complex": (
+        [0.15 * tanh(_R), complex(0.1, -0.1), polar(0.1 * sigmoid(_R), _S)],
+        [one, sigmoid(_R), complex(_P, _R), polar(1, _S), -0.5],
+    ),
+    "expectation": (
+        [0.15 * tanh(_R), pair(0.1, _S), 0.1],
+        [one, sigmoid(_R), pair(_P, _S), _VALUED(sigmoid(_R), _S), -0.5],
+    ),
+    "signed-log": (
+        [0.15 * tanh(_R), _SIGNED(-1, -3), _SIGNED(1, log_sigmoid(_R) - 2)],
+        [one, tanh(_S), _P, _SIGNED(-1, _S), -0.5],
+    ),
 }
 
 
-def _outputs(semiring: str) -> list[Expr]:
-    """Output expressions that are finite, with a finite gradient, wherever the score is zero."""
+def _outputs(semiring: str) -> list[tuple[Expr, ...]]:
+    """Outputs, one or several, that are finite, with a finite gradient, wherever the score is zero."""
+    gate = sigmoid(linear("o", bias=True))
+    if semiring == "complex":
+        re, im = (getattr(score, c) for c in ("re", "im"))
+        return [
+            (re, im),
+            (tanh(re),),
+            (gate * (re * re + im * im), cos(im) / (1 + gate)),
+            (re + input() * im,),
+        ]
+    if semiring == "expectation":
+        p, r = (getattr(score, c) for c in ("p", "r"))
+        return [(p, r), (r / (1 + p * p),), (gate * tanh(r), p)]
+    if semiring == "signed-log":
+        sign, log = (getattr(score, c) for c in ("sign", "log"))
+        return [(sign * exp(log),), (tanh(log), sign), (gate * tanh(log),)]
+    return [(output,) for output in _single_outputs(semiring)]
+
+
+def _single_outputs(semiring: str) -> list[Expr]:
     gate = linear("o", bias=True)
     if semiring in ("boolean", "counting"):
         return [score, score * sigmoid(gate)]
@@ -111,11 +176,13 @@ def cells(
     pairs += [(q, draw(state)) for q in initials if q not in finals]
     pairs += [(draw(state), q) for q in finals if q not in initials]
     for q, p in pairs:
-        cell = cell.arc(q, p, draw(weight), merge="plus")
+        w = draw(weight)
+        grows = q == p and any(w is growing for growing in _GROWING.get(semiring, ()))
+        cell = cell.arc(q, p, one if grows else w, merge="plus")
 
     cell = _with_epsilon(draw, cell, names, epsilon)
-    outputs = [e for e in _outputs(semiring) if inputs or not _reads_input(e)]
-    cell = cell.output(draw(st.sampled_from(outputs)))
+    outputs = [some for some in _outputs(semiring) if inputs or not any(map(_reads_input, some))]
+    cell = cell.output(*draw(st.sampled_from(outputs)))
     try:
         lower(cell)
     except CellError:  # every weight on the way to a final state happens to be zero

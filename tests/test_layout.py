@@ -1,4 +1,5 @@
-"""Imports point one way: each part of the package imports only the parts before it."""
+"""Imports point one way: each part of the package imports only the parts before it. And a semiring is data: only its
+own folder knows semirings by name."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ from pathlib import Path
 import pytest
 
 import rrnn
+from rrnn.semirings import SEMIRINGS
 
 ROOT = Path(rrnn.__file__).parent
 ORDER = [
     "errors",
+    "arithmetic",
     "semirings",
     "automata",
     "wfsa",
@@ -107,3 +110,149 @@ def test_imports_point_one_way(path: Path) -> None:
 )
 def test_the_check_itself(source: str, module: str, is_package: bool, count: int) -> None:
     assert len(violations(source, module.split("."), is_package=is_package)) == count
+
+
+# ---- semirings are data ----------------------------------------------------------------------------------------
+
+# Names of semirings that are no other words: to write one beside a comparison is to ask for that semiring.
+UNMISTAKABLE = {name for name in SEMIRINGS if "-" in name}
+NAMES = {"name", "semiring_name", "plus_symbol", "times_symbol"}
+
+
+def _last(node: ast.expr) -> str:
+    """The last word of a dotted name or call: "ring" of `self.ring`, "get_semiring" of `get_semiring(x)`."""
+    if isinstance(node, ast.Call):
+        return _last(node.func)
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _names_a_semiring(node: ast.AST) -> bool:
+    """Whether this is `ring.name`, `cell.semiring_name`, `ring.times_symbol`, or a name itself, as `semiring` is."""
+    if isinstance(node, (ast.Name, ast.Attribute)) and _last(node) in ("ring", "semiring", "semiring_name"):
+        return True
+    if not isinstance(node, ast.Attribute) or node.attr not in NAMES:
+        return False
+    return node.attr != "name" or _last(node.value).lower().endswith(("ring", "rings"))
+
+
+def _constants(node: ast.AST) -> list[str]:
+    """The texts that a literal, or a collection of them, holds."""
+    items = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
+    return [item.value for item in items if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+
+
+def asks_for_a_semiring(source: str) -> list[str]:
+    """Lines of a module that treat one semiring unlike another: by name, symbol, identity or class."""
+    tree, found = ast.parse(source), []
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("rrnn.semirings")
+        for alias in node.names
+    }
+    given = {name for name in imported if name.isupper() and name != "SEMIRINGS"}  # REAL, MAX_PLUS
+    kinds = {name for name in imported if name[0].isupper() and not name.isupper()} - {"Semiring"}
+    kinds |= {name for name in imported if name.isupper()}
+
+    def one_of(node: ast.AST) -> bool:
+        items = node.elts if isinstance(node, (ast.Tuple, ast.List, ast.Set)) else [node]
+        return any(isinstance(item, ast.Name) and item.id in given for item in items)
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            texts = [text for side in sides for text in _constants(side)]
+            wrong = (
+                (texts and any(map(_names_a_semiring, sides)))
+                or set(texts) & UNMISTAKABLE
+                or any(map(one_of, sides))
+            )
+        elif isinstance(node, ast.Match):
+            patterns = [
+                p.value
+                for case in node.cases
+                for p in ast.walk(case.pattern)
+                if isinstance(p, ast.MatchValue)
+            ]
+            texts = [text for value in patterns for text in _constants(value)]
+            wrong = (texts and _names_a_semiring(node.subject)) or any(
+                one_of(value) or set(_constants(value)) & UNMISTAKABLE for value in patterns
+            )
+        elif isinstance(node, ast.Call) and _last(node.func) in ("isinstance", "issubclass"):
+            wrong = any(isinstance(part, ast.Name) and part.id in kinds for part in ast.walk(node.args[1]))
+        elif isinstance(node, ast.Call) and _last(node.func) in ("startswith", "endswith"):
+            wrong = isinstance(node.func, ast.Attribute) and _names_a_semiring(node.func.value)
+        elif isinstance(node, ast.Dict):  # a table is a comparison, too
+            keys = [key for key in node.keys if key is not None]
+            wrong = any(one_of(key) or set(_constants(key)) & UNMISTAKABLE for key in keys)
+        else:
+            continue
+        if wrong:
+            found.append(f"line {node.lineno}: {ast.unparse(node)[:100]}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in modules() if path.relative_to(ROOT).parts[0] != "semirings"],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_no_module_asks_for_one_semiring(path: Path) -> None:
+    found = asks_for_a_semiring(path.read_text(encoding="utf-8"))
+    assert not found, "a semiring is data: ask it for a property (rrnn.semirings.base)\n" + "\n".join(found)
+
+
+IMPORT = "from rrnn.semirings import REAL, LOG, SEMIRINGS, Semiring, get_semiring\n"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'ring.name == "real"',
+        'self.semiring.name != "log"',
+        'cell.semiring_name in ("real", "log")',
+        '"real" == get_semiring(x).name',
+        'machine.semiring.name not in {"boolean"}',
+        'name == "max-plus"',
+        'semiring == "real"',
+        'ring.times_symbol == "·"',
+        'ring.plus_symbol in ("max", "min")',
+        'ring.name.startswith("max")',
+        'match ring.name:\n    case "real": pass',
+        'match name:\n    case "min-plus": pass',
+        "ring is REAL",
+        "ring is not LOG",
+        "ring == REAL",
+        "ring in (REAL, LOG)",
+        "isinstance(ring.products, (int, LOG))",
+        "match ring:\n    case Semiring(): pass\n    case _ if ring is LOG: pass",
+        '{"max-plus": 1}[name]',
+        "{REAL: 1}.get(ring)",
+        "from rrnn.semirings.products import Linear\nisinstance(ring.products, Linear)",
+    ],
+)
+def test_semirings_are_asked_for(source: str) -> None:
+    assert len(asks_for_a_semiring(IMPORT + source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "a.semiring_name != b.semiring_name",
+        "a.semiring is not b.semiring",
+        "isinstance(semiring, Semiring)",
+        "SEMIRINGS.get(ring.name) is not ring",
+        'axis.name == "log"',
+        'scale == "log"',
+        'node.name == "real"',
+        "ring.selective and ring.zero == 0.0",
+        "ring = get_semiring('max-plus')",
+        "Cell('B', 'max-plus')",
+        "f = LOG.t_plus",
+        "name in SEMIRINGS",
+        "value is None",
+        '{"semiring": "max-plus"}',
+    ],
+)
+def test_semirings_are_used(source: str) -> None:
+    assert not asks_for_a_semiring(IMPORT + source)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rrnn.semirings import SEMIRINGS
 from rrnn.wfsa import EPSILON, WFSA
 
-DIFFERENTIABLE = [name for name, ring in SEMIRINGS.items() if ring.laws.has_gradient]
+DIFFERENTIABLE = [name for name, ring in SEMIRINGS.items() if ring.has_gradient]
 
 
 def weights(semiring: str, scale: float = 1.0) -> st.SearchStrategy[Any]:
@@ -20,6 +20,8 @@ def weights(semiring: str, scale: float = 1.0) -> st.SearchStrategy[Any]:
         return st.integers(0, 3)
     if semiring == "boolean":
         return st.sampled_from([0.0, 1.0])
+    if ring.components:
+        return _several(semiring, scale)
     numbers = {
         "real": st.floats(-1.5 * scale, 1.5 * scale),
         "log": st.floats(-4.0, 1.0).map(lambda w: w if scale == 1.0 else w - 4.0),
@@ -29,6 +31,16 @@ def weights(semiring: str, scale: float = 1.0) -> st.SearchStrategy[Any]:
     }[semiring]
     # Numbers near the limits of a float64 have tests of their own.
     return st.one_of(numbers.map(lambda w: 0.0 if abs(w) < 1e-3 else w), st.just(ring.zero))
+
+
+def _several(semiring: str, scale: float) -> st.SearchStrategy[Any]:
+    """Weights of the semirings of several components, from real numbers."""
+    reals = weights("real", scale)
+    return {
+        "complex": st.tuples(reals, reals),
+        "expectation": st.tuples(reals, reals),
+        "signed-log": reals.map(SEMIRINGS["signed-log"].from_real),
+    }[semiring]
 
 
 @st.composite

@@ -20,7 +20,10 @@ _EXPORTS: dict[str, str] = {
     "BackendError": "errors",
     "Cell": "automata",
     "CellError": "errors",
+    "complex": "automata",
     "concatenate": "automata",
+    "construct": "automata",
+    "cos": "automata",
     "DataError": "errors",
     "DivergedError": "errors",
     "EPSILON": "wfsa",
@@ -29,6 +32,7 @@ _EXPORTS: dict[str, str] = {
     "exp": "automata",
     "FormatError": "errors",
     "get_cell": "zoo",
+    "GrowthWarning": "errors",
     "input": "automata",
     "instantiate": "wfsa",
     "interpolate": "automata",
@@ -41,19 +45,26 @@ _EXPORTS: dict[str, str] = {
     "log_sigmoid": "automata",
     "ngram_chain": "wfsa",
     "one": "automata",
+    "pair": "automata",
     "parameter": "automata",
+    "polar": "automata",
     "ProgramError": "errors",
     "RationalRNN": "nn",
     "read_cell": "zoo",
+    "register_semiring": "semirings",
     "relabel": "automata",
     "relu": "automata",
     "RRNNError": "errors",
     "RunError": "errors",
     "scale": "automata",
     "score": "automata",
+    "Semiring": "semirings",
     "SemiringError": "errors",
     "ShapeError": "errors",
     "sigmoid": "automata",
+    "signed": "automata",
+    "silu": "automata",
+    "sin": "automata",
     "softplus": "automata",
     "sqrt": "automata",
     "step": "automata",
@@ -63,13 +74,17 @@ _EXPORTS: dict[str, str] = {
     "to_wfsa": "theory",
     "union": "automata",
     "use_backend": "backends",
+    "valued": "automata",
     "WFSA": "wfsa",
     "zero": "automata",
 }
 
 if TYPE_CHECKING:
     from rrnn.automata import Cell as Cell
+    from rrnn.automata import complex as complex
     from rrnn.automata import concatenate as concatenate
+    from rrnn.automata import construct as construct
+    from rrnn.automata import cos as cos
     from rrnn.automata import exp as exp
     from rrnn.automata import input as input
     from rrnn.automata import interpolate as interpolate
@@ -77,17 +92,23 @@ if TYPE_CHECKING:
     from rrnn.automata import log as log
     from rrnn.automata import log_sigmoid as log_sigmoid
     from rrnn.automata import one as one
+    from rrnn.automata import pair as pair
     from rrnn.automata import parameter as parameter
+    from rrnn.automata import polar as polar
     from rrnn.automata import relabel as relabel
     from rrnn.automata import relu as relu
     from rrnn.automata import scale as scale
     from rrnn.automata import score as score
     from rrnn.automata import sigmoid as sigmoid
+    from rrnn.automata import signed as signed
+    from rrnn.automata import silu as silu
+    from rrnn.automata import sin as sin
     from rrnn.automata import softplus as softplus
     from rrnn.automata import sqrt as sqrt
     from rrnn.automata import step as step
     from rrnn.automata import tanh as tanh
     from rrnn.automata import union as union
+    from rrnn.automata import valued as valued
     from rrnn.automata import zero as zero
     from rrnn.backends import use_backend as use_backend
     from rrnn.draw import to_dot as to_dot
@@ -98,6 +119,7 @@ if TYPE_CHECKING:
     from rrnn.errors import DataError as DataError
     from rrnn.errors import DivergedError as DivergedError
     from rrnn.errors import FormatError as FormatError
+    from rrnn.errors import GrowthWarning as GrowthWarning
     from rrnn.errors import ProgramError as ProgramError
     from rrnn.errors import RRNNError as RRNNError
     from rrnn.errors import RunError as RunError
@@ -106,6 +128,8 @@ if TYPE_CHECKING:
     from rrnn.ir.equations import equations as equations
     from rrnn.ir.equations import latex as latex
     from rrnn.nn import RationalRNN as RationalRNN
+    from rrnn.semirings import Semiring as Semiring
+    from rrnn.semirings import register_semiring as register_semiring
     from rrnn.tasks.load import load as load
     from rrnn.theory import to_wfsa as to_wfsa
     from rrnn.wfsa import EPSILON as EPSILON
@@ -122,8 +146,8 @@ if TYPE_CHECKING:
     from rrnn.zoo.elman import LinearElman as LinearElman
     from rrnn.zoo.isan import ISAN as ISAN
 
-# All but `input`: `from rrnn import *` should not hide the built-in one.
-__all__ = ["__version__", *(name for name in _EXPORTS if name != "input")]  # pyright: ignore[reportUnsupportedDunderAll]
+# All but `input` and `complex`: `from rrnn import *` should not hide the built-in ones.
+__all__ = ["__version__", *(name for name in _EXPORTS if name not in ("input", "complex"))]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 if not TYPE_CHECKING:  # a type checker that saw this would believe in any name

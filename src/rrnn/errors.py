@@ -52,3 +52,7 @@ class RunError(RRNNError, RuntimeError):
 
 class DivergedError(RunError):
     """A training whose loss is no number any more."""
+
+
+class GrowthWarning(UserWarning):
+    """A cell whose weights provably make its states grow without bound."""

@@ -34,7 +34,7 @@ On a GPU the interval is `rrnn.backends.triton.plan.save_every`."""
 
 
 class Result(NamedTuple):
-    output: Tensor  # (T, B, ΣD)
+    output: Tensor  # (T, B, ΣN·D): per cell all units' first output, then their second one, …
     states: list[Tensor]  # per cell (S, B, D)
 
 
@@ -68,7 +68,7 @@ def rational(
     if grad and save_every is not None:
         every = save_every
     elif grad:
-        every = min(gpu_interval(len(p.instructions)) for p in programs) if x.is_cuda else SAVE_EVERY
+        every = min(gpu_interval(len(p.flat.instructions)) for p in programs) if x.is_cuda else SAVE_EVERY
     name = chosen()
     if torch.compiler.is_compiling():
         tables, texts = [_table(r) for r in rows], [p.text for p in programs]
@@ -87,7 +87,7 @@ def rational(
         return _eager_reference(LayerCall(x, tables, mask, inp, cells), first)
     if states is None:  # numbers are known to kernels
         first = [
-            None if None not in p.first_states else initial_state(p, _table(r), x.shape[1])
+            None if None not in p.flat.first_states else initial_state(p, _table(r), x.shape[1])
             for p, r in zip(programs, rows, strict=True)
         ]
     else:
@@ -102,6 +102,7 @@ def rational(
 
 def initial_state(program: Program, params: Tensor, batch: int) -> Tensor:
     """λ of every stored state: (S, batch, D), differentiable in the parameters."""
+    program = program.flat
     dtype, shape = compute_dtype(params.dtype), (batch, params.shape[-1])
     if None not in program.first_states:  # nearly always
         return first_state(program, batch, params, dtype)
@@ -130,7 +131,7 @@ def _eager_reference(call: LayerCall, states: Sequence[Tensor]) -> Result:
     outputs, finals = [], []
     for own, state in zip(call.split(), states, strict=True):
         inputs = serial.Inputs.of(own)
-        out, end, _ = serial.forward(own.program, inputs, state.to(inputs.params.dtype))
+        out, end, _ = serial.forward(own.program.flat, inputs, state.to(inputs.params.dtype))
         outputs.append(out.to(own.x.dtype))
         finals.append(end)
     return Result(outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1), finals)
@@ -195,7 +196,7 @@ class _Rational(torch.autograd.Function):
         cells, count = ctx.cells, len(ctx.are_rows)
         x, weight, y, inp, mask, *rest = ctx.saved_tensors
         params, saved = rest[:count], rest[count:]
-        go: Tensor = x.new_zeros((*x.shape[:2], sum(cells.widths))) if grad_out is None else grad_out
+        go: Tensor = x.new_zeros((*x.shape[:2], cells.output_size())) if grad_out is None else grad_out
         twice = torch.is_grad_enabled()  # create_graph=True
         with torch.no_grad() if twice else nullcontext():
             call, wanted = LayerCall(y, params, mask, inp, cells), ctx.needs_input_grad[-count:]
@@ -287,11 +288,13 @@ _LIB.impl("backward", _op_backward, "CompositeExplicitAutograd")
 def _fake_forward(x: Tensor, *rest: Any) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     programs, widths, every, _ = _OpCells(*rest[4:])
     dtype, steps, batch = compute_dtype(x.dtype), x.shape[0], x.shape[1]
-    counts = [len(Program.parse(text).states) for text in programs]
+    parsed = [Program.parse(text) for text in programs]
+    counts = [len(p.flat.states) for p in parsed]
     finals = [x.new_empty(n, batch, w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
     kept = (steps + every - 1) // every if every else 0
     saved = [x.new_empty(kept * n * batch * w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
-    return x.new_empty(steps, batch, sum(widths)), finals, saved if every else []
+    columns = sum(w * p.output_count for p, w in zip(parsed, widths, strict=True))
+    return x.new_empty(steps, batch, columns), finals, saved if every else []
 
 
 @torch.library.register_fake("rrnn::backward", lib=_LIB)

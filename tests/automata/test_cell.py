@@ -73,6 +73,7 @@ def test_reading() -> None:
         lambda c: c.with_semiring("log"),
     ],
 )
+@pytest.mark.filterwarnings("ignore::rrnn.errors.GrowthWarning")
 def test_methods_leave_the_cell_as_it_was(change: Build) -> None:
     cell, before = b(), b()
     assert change(cell) != before

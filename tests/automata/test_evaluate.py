@@ -10,7 +10,22 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rrnn.automata import evaluate, input, linear, one, parameter, score, sigmoid, zero
+from rrnn.arithmetic import FLOATS
+from rrnn.automata import (
+    Evaluator,
+    complex,
+    construct,
+    evaluate,
+    input,
+    linear,
+    one,
+    pair,
+    parameter,
+    polar,
+    score,
+    sigmoid,
+    zero,
+)
 from rrnn.automata import expressions as ex
 from rrnn.errors import CellError
 from rrnn.semirings import SEMIRINGS
@@ -25,6 +40,11 @@ TORCH: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "softplus": lambda x: torch.logaddexp(x, x.new_zeros(())),  # torch's own softplus is linear from 20 on
     "sqrt": torch.sqrt,
     "step": lambda x: (x > 0).double(),
+    "sin": torch.sin,
+    "cos": torch.cos,
+    "silu": torch.nn.functional.silu,
+    "abs": torch.abs,
+    "sign": lambda x: (x > 0).double() - (x < 0).double(),
 }
 POINTS = [
     -math.inf,
@@ -64,6 +84,35 @@ def test_arithmetic_and_leaves() -> None:
     assert evaluate(a - b * r, values, "real") == -13
     assert evaluate(-(a - b), values, "real") == 1
     assert evaluate(input() * score + 0.5, values, "real") == 77.5
+    assert (
+        evaluate(a / b / r, values, "real") == pytest.approx(2 / 15)
+        and evaluate(1 / a, values, "real") == 0.5
+    )
+
+
+def test_elements() -> None:
+    r, t = parameter("r"), parameter("t")
+    values = {"r": 2.0, "t": math.pi / 2, "score": (3.0, 4.0)}
+    assert evaluate(complex(r, -1), values, "complex") == (2.0, -1.0)
+    assert evaluate(polar(r, t), values, "complex") == pytest.approx((0.0, 2.0))
+    assert evaluate(pair(r, t), values, "expectation") == (2.0, math.pi / 2)
+    assert evaluate(construct("valued", r, 3), values, "expectation") == (2.0, 6.0)
+    assert evaluate(construct("signed", -1, r), values, "signed-log") == (-1.0, 2.0)
+    assert evaluate(score.re * score.re + score.im, values, "complex") == 13.0
+
+
+@pytest.mark.parametrize("name", sorted(SEMIRINGS))
+def test_a_real_weight_stands_for_a_real_number(name: str) -> None:
+    ring = SEMIRINGS[name]
+    weight = Evaluator(FLOATS, ring, lambda leaf: 1.0).weight(parameter("p"))
+    assert weight == (ring.from_real(1.0) if ring.components else 1.0)
+
+
+def test_what_expressions_share_is_computed_once() -> None:
+    asked = []
+    value = Evaluator(FLOATS, SEMIRINGS["real"], lambda leaf: asked.append(leaf) or 2.0)
+    p = parameter("p")
+    assert value(p * p + sigmoid(p) * 0 + p) == 6.0 and len(asked) == 1
 
 
 @pytest.mark.parametrize("name", sorted(SEMIRINGS))

@@ -14,7 +14,21 @@ import pytest
 from cell_strategies import expressions
 from hypothesis import given
 
-from rrnn.automata import Expr, expr_text, input, linear, one, parameter, score, sigmoid, tanh, zero
+from rrnn import automata
+from rrnn.automata import (
+    Expr,
+    complex,
+    expr_text,
+    input,
+    linear,
+    one,
+    parameter,
+    polar,
+    score,
+    sigmoid,
+    tanh,
+    zero,
+)
 from rrnn.automata import expressions as ex
 from rrnn.errors import CellError
 
@@ -28,6 +42,7 @@ def test_operators_take_numbers_on_either_side() -> None:
         "+", ex.Binary("*", ex.Number(2.0), u), ex.Binary("*", u, ex.Number(2.0))
     )
     assert 1 + u == ex.as_expr(1) + u
+    assert 1 / u == ex.Binary("/", ex.Number(1.0), u) and u / 2 == ex.Binary("/", u, ex.Number(2.0))
     assert -u == ex.Call("neg", u)
     assert "score" * f == score * f
     assert tanh("score") == tanh(score)
@@ -51,12 +66,42 @@ def test_numbers_must_be_finite(bad: Any) -> None:
         ex.as_expr(bad)
 
 
-@pytest.mark.parametrize("bad", ["scores", None, True, [1.0], 1j, b"score", object()])
+@pytest.mark.parametrize("bad", ["scores", None, True, [1.0], b"score", object()])
 def test_other_things_are_no_weights(bad: Any) -> None:
     with pytest.raises(CellError, match="a weight is an expression, a number or"):
         ex.as_expr(bad)
     with pytest.raises(CellError):
         tanh(u + bad)
+
+
+def test_complex_numbers_are_complex_weights() -> None:
+    assert ex.as_expr(1 - 2j) == complex(1, -2)
+    with pytest.raises(CellError, match="must be finite"):
+        ex.as_expr(1j * float("inf"))
+
+
+def test_constructors() -> None:
+    assert polar(u, 1) == ex.Construct("polar", (u, ex.as_expr(1))) != complex(u, 1)
+    assert polar(u, 1).children == (u, ex.as_expr(1))
+    for call, message in (
+        (
+            lambda: ex.construct("spherical", 1, 2),
+            "no semiring has a constructor 'spherical': there are complex, polar",
+        ),
+        (lambda: polar(1), "polar takes r, theta; got 1 arguments"),
+        (lambda: complex(1, "im"), "a weight is an expression, a number"),
+    ):
+        with pytest.raises(CellError, match=message):
+            call()
+    with pytest.raises(AttributeError, match="no attribute 'spherical'"):
+        automata.spherical  # noqa: B018
+
+
+def test_components_of_the_score() -> None:
+    assert ex.score.re == ex.Component(ex.score, "re") != ex.score.im
+    with pytest.raises(AttributeError):
+        ex.score.real  # noqa: B018
+    assert pickle.loads(pickle.dumps(ex.score.re)) == ex.score.re
 
 
 def test_no_truth_value() -> None:

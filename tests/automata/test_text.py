@@ -33,6 +33,9 @@ def labels(cell: Cell) -> list[str | None]:
     return [node.label for top in cell.expressions() for node in ex.walk(top)]
 
 
+# Random weights may grow; that there is a warning is tried elsewhere.
+pytestmark = pytest.mark.filterwarnings("ignore::rrnn.errors.GrowthWarning")
+
 # ---- round trips -------------------------------------------------------------------------------------------
 
 
@@ -43,7 +46,7 @@ def test_cells_round_trip(cell: Cell) -> None:
     again = Cell.from_text(text)
     assert again == cell and hash(again) == hash(cell)
     assert again.to_text() == text
-    fields = "name semiring_name states arcs initials finals output_expr epsilon_limit epsilon_after_last"
+    fields = "name semiring_name states arcs initials finals output_exprs epsilon_limit epsilon_after_last"
     assert all(getattr(again, field) == getattr(cell, field) for field in fields.split())
     # labels survive: of several for one expression the first, and none moves to another expression
     first: dict[Expr, str] = {}
@@ -252,7 +255,6 @@ WEIGHTS = {
     "conditional": "1 if f else 2",
     "comparison": "f < 1",
     "power": "9**9**9**9",
-    "division": "1 / 0",
     "floor": "f // 2",
     "matrix product": "f @ f",
     "shift": "1 << 1000000",

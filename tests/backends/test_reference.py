@@ -35,7 +35,7 @@ def random_mask(steps: int, batch: int, seed: int = 0) -> Tensor:
 def gradients(call: Call, weight: Tensor, weight_end: Tensor) -> dict[str, Tensor | None]:
     """By autograd through the forward pass, of a random linear loss on outputs and final state."""
     inputs = inputs_of(call)
-    out, end, _ = serial.forward(call.programs[0], inputs, call.states[0])
+    out, end, _ = serial.forward(call.programs[0].flat, inputs, call.states[0])
     loss = (out * weight).sum() + (torch.where(end.isfinite(), end, 0.0) * weight_end).sum()
     given = {"x": call.x, "state": call.states[0], "params": call.params[0], "inp": call.inp}
     names = [n for n, t in given.items() if t is not None]
@@ -52,7 +52,7 @@ class TestAdjointAndScan:
         return replace(call, mask=random_mask(7, 3) if masked else None)
 
     def test_adjoint_equals_autograd(self, call: Call) -> None:
-        program, inputs = call.programs[0], inputs_of(call)
+        program, inputs = call.programs[0].flat, inputs_of(call)
         out, end, before = serial.forward(program, inputs, call.states[0])
         weight, weight_end = torch.randn_like(out), torch.randn_like(end)
         expected = gradients(call, weight, weight_end)
@@ -66,13 +66,13 @@ class TestAdjointAndScan:
     def test_chunks_equal_steps(self, call: Call, chunk: int) -> None:
         program, inputs = call.programs[0], inputs_of(call)
         ours = scan.forward(program, inputs, call.states[0], chunk)
-        theirs = serial.forward(program, inputs, call.states[0])
+        theirs = serial.forward(program.flat, inputs, call.states[0])
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, **TOLERANCE)
         out, end, before = theirs
         grads = torch.randn_like(out), torch.randn_like(end)
         ours = scan.backward(program, inputs, before, *grads, chunk)
-        theirs = serial.backward(program, inputs, before, *grads)
+        theirs = serial.backward(program.flat, inputs, before, *grads)
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, **TOLERANCE)
 

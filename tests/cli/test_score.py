@@ -62,6 +62,34 @@ def test_scores_are_exact_down_to_tiny_ones(folder: Path, capsys: pytest.Capture
     assert [float(line) for line in lines] == pytest.approx([-(1 + 3 * n) * math.log(2) for n in lengths])
 
 
+def test_scores_beyond_floats_have_a_sign_and_a_logarithm(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A string of either sign that underflows, one that overflows, one whose paths cancel, and one without a path."""
+    arcs = [(0, "n", 0, -1e-3), (0, "h", 0, 1e3), (0, "c", 1, 1e-200), (0, "c", 2, -1e-200), (0, "x", 9, 1.0)]
+    arcs += [(1, "c", 3, 1e-200), (2, "c", 3, 1e-200)]
+    save(WFSA(alphabet="nhcx", arcs=arcs, initial={0: 1.0}, final={0: 1.0, 3: 1.0}), "m.json")
+    lengths = {"n": [200, 201], "h": [200]}
+    lines = [f"{n}{f' {symbol}' * n}" for symbol, sizes in lengths.items() for n in sizes]
+    Path("s").write_text("\n".join([*lines, "2 c c", "1 x", "1 n"]) + "\n")
+    code, printed, err = run(capsys, "m.json", "--strings", "s")
+    assert (code, err) == (0, "")
+    assert printed[3:] == ["0.0", "0.0", "-0.001"]
+    for line, n, sign, factor in zip(
+        printed, (200, 201, 200), ("", "-", ""), (1e-3, 1e-3, 1e3), strict=False
+    ):
+        assert line.startswith(f"{sign}exp(") and line.endswith(")")
+        assert float(line.removeprefix(f"{sign}exp(")[:-1]) == pytest.approx(n * math.log(factor), rel=1e-14)
+
+
+def test_every_semiring_can_be_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ("m.txt", "--format", "pautomac", "--strings", "s.txt", "--semiring")
+    assert run(capsys, *args, "complex")[1][:2] == ["(0.5, 0.0)", "(0.1875, 0.0)"]
+    assert run(capsys, *args, "signed_log")[1][0] == repr((1.0, math.log(0.5)))
+    code, lines, err = run(capsys, *args, "reel")
+    assert (code, lines) == (2, []) and "Did you mean 'real'?" in err
+
+
 def test_scores_are_those_of_exact_arithmetic(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A branching model against fractions, where scores go down to 1e-90 and below."""
     rng, states = random.Random(0), range(4)

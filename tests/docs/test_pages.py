@@ -9,13 +9,19 @@ import pytest
 from pages import PAGES, ROOT, Block, check_shell, read_blocks, rrnn_arguments, run_page, same
 
 from rrnn.cli import main
+from rrnn.semirings import SEMIRINGS
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
 def test_page(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RRNN_DATA", raising=False)
-    run_page(page)
+    known = dict(SEMIRINGS)
+    try:
+        run_page(page)
+    finally:  # a page may register semirings, which are those of the whole process
+        SEMIRINGS.clear()
+        SEMIRINGS.update(known)
 
 
 def test_what_runs_as_it_stands(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rrnn.automata import Cell, exp, linear, one, parameter, relu, sigmoid, tanh, zero
+from rrnn.automata import Cell, exp, linear, one, parameter, polar, relu, score, sigmoid, tanh, zero
 from rrnn.draw import Diagram, diagram_of
 from rrnn.draw.cells import LEGEND_LINES
 from rrnn.draw.text import plain
@@ -127,3 +127,41 @@ def test_a_legend_ends_somewhere() -> None:
 def test_a_broken_cell_is_refused() -> None:
     with pytest.raises(CellError, match="no final state"):
         diagram_of(Cell("X").initial("q0").loop("q0", one))
+
+
+@pytest.mark.parametrize(
+    ("semiring", "lines"),
+    [
+        ("complex", ["complex semiring: ⊕ is +, ⊗ is ·"]),
+        (
+            "expectation",
+            [
+                "expectation semiring",
+                "⟨p₁, r₁⟩ ⊕ ⟨p₂, r₂⟩ = ⟨p₁ + p₂, r₁ + r₂⟩",
+                "⟨p₁, r₁⟩ ⊗ ⟨p₂, r₂⟩ = ⟨p₁ · p₂, p₁ · r₂ + r₁ · p₂⟩",
+            ],
+        ),
+        (
+            "signed-log",
+            [
+                "signed-log semiring: ⊕ is + of the real numbers that they stand for",
+                "⟨sign₁, log₁⟩ ⊗ ⟨sign₂, log₂⟩ = ⟨sign₁ · sign₂, log₁ + log₂⟩",
+            ],
+        ),
+    ],
+)
+def test_legends_of_several_components(semiring: str, lines: list[str]) -> None:
+    cell = Cell("X", semiring).initial("q0").loop("q0", one).arc("q0", "q1", linear("u")).final("q1")
+    assert legend(diagram_of(cell))[-len(lines) :] == lines
+
+
+def test_outputs_and_angles_in_the_legend() -> None:
+    cell = (
+        Cell("X", "complex")
+        .initial("q0")
+        .loop("q0", polar(sigmoid(linear("f")), linear("theta")))
+        .final("q0")
+    )
+    found = legend(diagram_of(cell.output(score.re, tanh(score.im))))
+    assert "θ(α) = W_θ v_α" in found and "w₁(α) = polar(f(α), θ(α))" in found
+    assert "output = score.re, tanh(score.im)" in found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from rrnn.draw import diagram_of
+from rrnn.draw import diagram_of, to_svg
 from rrnn.draw.machines import LINES
 from rrnn.draw.text import plain
 from rrnn.wfsa import EPSILON, WFSA, automaton_f
@@ -69,3 +69,10 @@ def test_states_of_any_kind() -> None:
     arcs = [(a, "x", b, 1.0) for a, b in pairwise(states)]
     machine = WFSA(alphabet="x", arcs=arcs, initial={states[0]: 1}, final={3: 1})
     assert circles(machine) == [["(q₀,1)"], ["''"], ["None"], ["q₀"], ["3"]]
+
+
+def test_elements_of_several_components() -> None:
+    arcs = [(0, "a", 0, complex(-0.0, -1 / 3)), (0, "b", 0, 2.0)]
+    machine = WFSA("complex", alphabet="ab", arcs=arcs, initial={0: 1}, final={0: 1j})
+    svg = to_svg(machine)
+    assert "⟨0, −0.333⟩" in svg and "⟨2, 0⟩" in svg and "⟨0, 1⟩" in svg and "−0," not in svg

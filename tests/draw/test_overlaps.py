@@ -66,5 +66,5 @@ def test_random_wfsas(seed: int) -> None:
 
 def test_long_names() -> None:
     start, end = "the_beginning_of_it_all", "a_state_whose_name_is_far_too_long_for_a_circle"
-    cell = Cell("L").initial(start, 0.5).loop(start, 2.0).arc(start, end, 1.0).arc(end, start, 3.0)
+    cell = Cell("L").initial(start, 0.5).loop(start, 0.5).arc(start, end, 1.0).arc(end, start, 3.0)
     assert collisions(scene(diagram_of(cell.loop(end, 0.25).final(end, 0.125)))) == []

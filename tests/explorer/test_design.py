@@ -93,7 +93,7 @@ B = get_cell("B").to_text().splitlines()
     ("line", "text", "words"),
     [
         (2, "cell B C", "name"),
-        (3, "semiring complex", "unknown semiring"),
+        (3, "semiring imaginary", "unknown semiring"),
         (4, "f = sigmoid(linear('f'", ""),
         (4, "f = __import__('os').system('id')", ""),
         (4, "f = (lambda: 1)()", ""),
@@ -170,3 +170,23 @@ def test_an_automaton_too_dense_to_draw_still_compiles(client: Any) -> None:
     found = design(client, "\n".join(["rrnn-cell 1", "cell X", "initial q0", *arcs, "final q11"]))
     assert "svg" not in found["picture"] and "rrnn draw" in found["picture"]["why"]
     assert found["facts"]["arcs"] == len(arcs) and found["code"]["c"]
+
+
+def test_numbers_of_elements_and_outputs(client: Any) -> None:
+    """Two components are two numbers in a chunk, and two outputs are written."""
+    text = "\n".join(
+        [
+            *("rrnn-cell 1", "cell pole", "semiring complex", "states q0 q1", "initial q0", "loop q0 : one"),
+            *('arc q0 -> q1 : complex(linear("u"), linear("v"))', "loop q1 : polar(0.5, 1)", "final q1"),
+        ]
+    )
+    answer = client.post("/api/design", json={"text": text + "\n"})
+    assert answer.status_code == 200, answer.text
+    facts = answer.json()["facts"]
+    assert (facts["carried"], facts["carried_back"]) == (4, 6)
+    assert (facts["bytes"], facts["bytes_training"]) == ((2 + 2) * 4, (3 * 2 + 2 * 2) * 4)
+    equations = answer.json()["equations"]
+    assert (
+        "<mo>.</mo>" in re.sub(r"<mo [^>]*>", "<mo>", equations[-1]["right"])
+        and "<mi>im</mi>" in equations[-1]["right"]
+    )

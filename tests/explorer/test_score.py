@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -191,3 +192,23 @@ def test_names_are_text(client: Any) -> None:
     text = EXAMPLE["text"].replace('"q1"', f'"{HOSTILE}"').replace('"b"', '"</text><script>"')
     found = score(client, {"text": text}, "a")
     assert "<img" not in found["picture"]["svg"] and "<script" not in found["picture"]["svg"]
+
+
+@pytest.mark.parametrize("name", [name for name, ring in SEMIRINGS.items() if ring.components])
+def test_elements_of_several_components_are_texts(client: Any, name: str) -> None:
+    machine = machine_of(asked("B")).with_semiring(name)
+    found = score(client, {"text": to_json(machine)}, "not so good")
+    ring = machine.semiring
+    assert found["semiring"]["zero"] in ("⟨0, 0⟩", "⟨0, −∞⟩") and found["semiring"]["one"] == "⟨1, 0⟩"
+    for value in [
+        *found["prefixes"],
+        *(v for row in found["table"] for v in row),
+        *(a[3] for a in found["arcs"]),
+    ]:
+        assert re.fullmatch(r"⟨−?(∞|[\d.]+(e−?\d+)?), −?(∞|[\d.]+(e−?\d+)?)⟩", value), value
+    first = machine.score_by_paths(("not", "so", "good"))
+    shown = [float(x.replace("−", "-")) for x in found["prefixes"][-1].strip("⟨⟩").split(", ")]
+    assert ring.close(tuple(shown), first, 1e-3)
+    sizes = [path["size"] for path in found["paths"]]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] > 0 and found["count"] == len(sizes)
+    score(client, asked("F", name))  # real weights of a template stand for elements

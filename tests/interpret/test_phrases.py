@@ -15,7 +15,7 @@ from layer_cases import CASES, inputs, make_layer, randomised
 
 from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
 from rrnn.errors import AutomatonError
-from rrnn.interpret import Path, Reading, UnitPhrases, phrases, read
+from rrnn.interpret import Reading, TokenPath, UnitPhrases, phrases, read
 from rrnn.interpret.ranks import rank
 from rrnn.nn import RationalRNN
 from rrnn.zoo import layer as zoo_layer
@@ -83,7 +83,7 @@ def by_hand(layer: RationalRNN, unit: int, sentences: list[list[str]], **options
     return {sign: sorted(some.values(), key=lambda each: -each[0]) for sign, some in found.items()}
 
 
-def wording(path: Path, backward: bool) -> tuple[tuple[str, str], ...]:
+def wording(path: TokenPath, backward: bool) -> tuple[tuple[str, str], ...]:
     """Without ε-arcs behind the last token."""
     steps = list(path.steps)
     while steps[-1].kind == "bridged":

@@ -24,7 +24,7 @@ def program(name: str = "C") -> Program:
 def test_text_round_trips(cell: Cell) -> None:
     p = lower(cell).program
     derived = [p, scan_form(p).program]
-    if p.semiring.laws.has_gradient:
+    if p.semiring.has_gradient:
         derived += [adjoint(p).step, adjoint(p).epilogue, reverse_scan_form(p).program]
     for q in derived:
         again = Program.parse(q.text)

@@ -13,6 +13,7 @@ from data_parallel import gradients_of_one, train
 from layer_cases import inputs, make_layer, same_state
 from torch import Tensor, nn
 
+from rrnn.automata import Cell, linear, one, score
 from rrnn.nn import RationalRNN, State, detach
 from rrnn.nn.state import transform
 
@@ -222,3 +223,17 @@ def test_data_parallel_training(tmp_path: Path) -> None:
     finally:
         assert other.wait(timeout=120) == 0
     torch.testing.assert_close(parallel, gradients_of_one())
+
+
+def test_repr_of_several_components_and_outputs() -> None:
+    complex_b = (
+        Cell("complex_b", "complex").initial("q0").loop("q0", one).arc("q0", "q1", linear("u")).final("q1")
+    )
+    layer = RationalRNN(
+        [(complex_b, 3), (complex_b.renamed("re").output(score.re), 2)], 4, bidirectional=True
+    )
+    lines = [line.strip() for line in repr(layer).splitlines()]
+    assert "3 × complex_b: 2 states (1 stored), 2 arcs, complex semiring ⟨re, im⟩, 2 outputs a unit" in lines
+    assert "2 × re: 2 states (1 stored), 2 arcs, complex semiring ⟨re, im⟩" in lines
+    assert "output_size: 16" in lines and layer.output_size == 16
+    assert "output_size" not in repr(RationalRNN(complex_b.output(score.re), 4, 3, bidirectional=True))

@@ -12,10 +12,10 @@ import torch
 from layer_cases import randomised
 
 from rrnn import zoo
-from rrnn.automata import Cell, score
+from rrnn.automata import Cell, Expr, linear, one, score, sigmoid, tanh
 from rrnn.errors import AutomatonError, DataError, RunError
 from rrnn.report.explain import Explanation, explain
-from rrnn.report.explain_html import page
+from rrnn.report.explain_html import page, signed
 from rrnn.report.phrases import text_phrases
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier
@@ -264,3 +264,42 @@ def test_weights_that_ran_away(value: float) -> None:
         model.module.layers[0].layers[0].weight[0] = value  # type: ignore[index, union-attr]
     with pytest.raises(RunError, match=r"finite logits; this model gives nan, nan\. .* train it anew"):
         explain(model, TEXT)
+
+
+def several(semiring: str, *outputs: Expr) -> Cell:
+    """B with one number or several of each unit."""
+    gate = sigmoid(linear("f", bias=True))
+    cell = (
+        Cell("several", semiring).initial("q0").loop("q0", one).arc("q0", "q1", linear("u")).loop("q1", gate)
+    )
+    return cell.final("q1").output(*outputs)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"bidirectional": True, "layers": 2, "pooling": "mean"}], ids=["one", "both"]
+)
+def test_cells_of_several_components(options: dict[str, Any]) -> None:
+    """Paths and scores are shown, phrases are not; what each word is worth is found by deleting it."""
+    model = classifier(template=several("complex", score.re, tanh(score.im)), **options)
+    found = explain(model, TEXT)
+    assert "over complex are no single numbers" in found.note and found.words[0].adds is None
+    assert len(found.units) == (5 if options else 4)
+    for unit in found.units:
+        assert not unit.phrases and unit.paths and isinstance(unit.score, tuple) and len(unit.score) == 2
+        assert unit.covered is not None and 0 < unit.covered <= 1
+    adds = sum(unit.adds for unit in explain(model, TEXT, units=99).units)
+    assert math.isfinite(adds) and adds
+    json.dumps(found.to_json(), allow_nan=False)
+    text = signed(found.units[0].score)
+    assert re.fullmatch(r"⟨[+−]?\d+\.\d{3}, [+−]?\d+\.\d{3}⟩", text)
+
+
+def test_several_outputs_of_real_scores() -> None:
+    """With a linear readout, what words add and the base are the margin, over both outputs."""
+    model = classifier(template=several("real", score, 2 * score), readout="linear")
+    found = explain(model, TEXT)
+    assert found.base is not None and found.unexplained == pytest.approx(0.0, abs=1e-5)
+    adds = sum(word.adds or 0.0 for word in found.words)
+    assert found.margin == pytest.approx(found.base + adds, abs=1e-5)
+    units = explain(model, TEXT, units=99).units
+    assert sum(unit.adds for unit in units) == pytest.approx(adds, abs=1e-5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -100,6 +99,13 @@ def test_closure(name: str) -> None:
             return ring.times(idle, ring.sum(rest)) if x else idle
 
         assert closure(a).states[:2] == ("start", (0, "q0"))
+        try:
+            closure(a).score(())
+        except (
+            AutomatonError
+        ):  # the sum over ε-paths converges by cancelling only, in another order than by length
+            assert ring.cancels
+            continue
         check(name, closure(a), [star(x) for x in strings], strings)
 
 
@@ -123,11 +129,11 @@ def test_intersection(name: str) -> None:
 @pytest.mark.parametrize("name", SEMIRINGS)
 def test_reverse_and_scale(name: str) -> None:
     ring = SEMIRINGS[name]
-    factor = {"boolean": 1.0, "counting": 3}.get(name, 0.5)
+    factor = {"boolean": 1.0, "counting": 3, "complex": (0.3, -0.4), "expectation": (0.5, 2.0)}.get(name, 0.5)
     for a, _ in pairs(name):
         check(name, reverse(a), scores(a, [x[::-1] for x in STRINGS]))
         assert reverse(reverse(a)).same_as(a)
-        check(name, scale(a, factor), [ring.times(factor, x) for x in scores(a, STRINGS)])
+        check(name, scale(a, factor), [ring.times(ring.check(factor), x) for x in scores(a, STRINGS)])
         check(name, scale(a, ring.zero), [ring.zero] * len(STRINGS))
 
 
@@ -332,7 +338,7 @@ def test_loops_of_epsilon_alone() -> None:
 def test_a_product_that_does_not_commute_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """No semiring of the library has one, so one is made to say so."""
     a = random_machine(0)
-    monkeypatch.setattr(type(a.semiring), "laws", dataclasses.replace(a.semiring.laws, commutative=False))
+    monkeypatch.setattr(a.semiring, "commutative", False)
     with pytest.raises(SemiringError, match="reverse needs a commutative"):
         reverse(a)
     with pytest.raises(SemiringError, match="intersection needs a commutative"):

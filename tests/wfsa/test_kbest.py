@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import close, random_machine
+from machines import random_machine
 from wfsa_strategies import machines_and_strings
 
 from rrnn.errors import AutomatonError
@@ -17,7 +18,10 @@ from rrnn.wfsa import EPSILON, WFSA, Arc
 from rrnn.wfsa.paths import Path, paths
 
 
-def goodness(semiring: str, weight: float) -> float:
+def goodness(semiring: str, weight: Any) -> float:
+    """How good a path is, from the words of the definition."""
+    if isinstance(weight, tuple):
+        return SEMIRINGS[semiring].strength(weight)
     return -weight if semiring == "min-plus" else abs(weight) if semiring == "real" else weight
 
 
@@ -35,7 +39,9 @@ def test_the_k_best_of_all_paths(data: tuple[WFSA, list[str]], k: int) -> None:
     assert len(found) == min(k, len(every))
     assert len(set(found)) == len(found) and set(found) <= set(every)
     for got, wanted in zip(found, every, strict=False):
-        assert close(name, goodness(name, got.weight), goodness(name, wanted.weight), 1e-12)
+        assert goodness(name, got.weight) == pytest.approx(
+            goodness(name, wanted.weight), rel=1e-12, abs=1e-12
+        )
     values = [goodness(name, path.weight) for path in found]
     assert values == sorted(values, reverse=True)
     assert machine.best_path(string) == (found[0] if found else None)
@@ -108,6 +114,26 @@ def test_a_path_tells_all() -> None:
     assert [p.weight for p in machine.k_best("ab", 9)] == [-1.5, 0.1]
     assert machine.best_path("ba") is None
     assert machine.best_path("") == Path("p", (Arc("p", EPSILON, "q", -0.5),), (0,), -1.0)
+
+
+@pytest.mark.parametrize("semiring", sorted(name for name, ring in SEMIRINGS.items() if ring.components))
+def test_weights_of_several_components(semiring: str) -> None:
+    """Ranked by their size; the weights are those of the paths, component by component."""
+    ring = SEMIRINGS[semiring]
+    arcs = [(0, "a", 1, 0.5), (0, "a", 0, -2.0), (0, EPSILON, 1, 0.3), (1, "b", 1, -0.7), (1, "b", 0, 1.5)]
+    machine = WFSA(
+        semiring,
+        alphabet="ab",
+        arcs=[(q, a, p, ring.times(ring.from_real(w), ring.from_real(0.9))) for q, a, p, w in arcs],
+        initial={0: ring.one},
+        final={1: ring.one, 0: ring.from_real(-1.0)},
+    )
+    every, found = ranked(machine, "abab"), machine.k_best("abab", 100)
+    assert len(found) == len(set(found)) == len(every) > 10 and set(found) == set(every)
+    sizes = [ring.strength(path.weight) for path in found]
+    assert sizes == sorted(sizes, reverse=True)
+    assert machine.k_best("abab", 3)[0].weight == found[0].weight
+    assert ring.close(ring.sum(path.weight for path in found), ring.numbers(machine.score("abab")))
 
 
 def test_of_tied_paths_the_first() -> None:

@@ -55,7 +55,7 @@ def test_batches_prefixes_and_singles_agree(data: tuple[WFSA, list[str]]) -> Non
     prefixes = machine.prefix_scores(strings)
     for string, score, scores in zip(strings, batch, prefixes, strict=True):
         assert same(machine, score, ring.numbers(machine.score(string)), 1e-12)
-        assert scores.shape == (len(string) + 1,)
+        assert scores.shape == (len(string) + 1, *ring.shape)
         each = [ring.numbers(machine.score(string[:i])) for i in range(len(string) + 1)]
         for prefix, alone in zip(ring.numbers(scores), each, strict=True):
             assert same(machine, prefix, alone, 1e-12)

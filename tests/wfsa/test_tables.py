@@ -22,7 +22,8 @@ def test_tables_meet(epsilon: str) -> None:
                 machine.forward(string, closed=closed),
                 machine.backward(string, closed=not closed),
             )
-            assert before.shape == after.shape == (len(string) + 1, machine.num_states)
+            assert before.shape == after.shape
+            assert before.shape[:2] == (len(string) + 1, machine.num_states)
             for value in ring.numbers(ring.t_sum(ring.t_times(before, after), 1)):
                 assert close(ring.name, value, score)
 

@@ -1,11 +1,18 @@
 """Cells: automaton templates whose arcs carry weight functions."""
 
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
 from rrnn.automata.algebra import concatenate, interpolate, relabel, scale, union
 from rrnn.automata.cell import Cell, CellArc
 from rrnn.automata.check import check_cell, epsilon_cycles, reachable
-from rrnn.automata.evaluate import evaluate
+from rrnn.automata.evaluate import Evaluator, evaluate
 from rrnn.automata.expressions import (
     Expr,
+    Operand,
+    construct,
+    constructors,
+    cos,
     exp,
     input,
     linear,
@@ -16,6 +23,8 @@ from rrnn.automata.expressions import (
     relu,
     score,
     sigmoid,
+    silu,
+    sin,
     softplus,
     sqrt,
     step,
@@ -23,16 +32,37 @@ from rrnn.automata.expressions import (
     zero,
 )
 from rrnn.automata.names import definitions
-from rrnn.automata.ranges import range_of
+from rrnn.automata.ranges import range_of, weight_range
 from rrnn.automata.syntax import expr_text, parse_expr
 from rrnn.automata.text import from_text, to_text
+
+if TYPE_CHECKING:
+
+    def complex(re: Operand, im: Operand) -> Expr: ...
+    def polar(r: Operand, theta: Operand) -> Expr: ...
+    def pair(p: Operand, r: Operand) -> Expr: ...
+    def valued(p: Operand, v: Operand) -> Expr: ...
+    def signed(sign: Operand, log: Operand) -> Expr: ...
+else:
+
+    def __getattr__(name: str) -> Any:
+        """Return the constructor of a semiring by its name, as `complex` and `polar`."""
+        if name not in constructors():
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = partial(construct, name)  # next time without this function
+        return globals()[name]
+
 
 __all__ = [
     "Cell",
     "CellArc",
+    "Evaluator",
     "Expr",
     "check_cell",
     "concatenate",
+    "construct",
+    "constructors",
+    "cos",
     "definitions",
     "epsilon_cycles",
     "evaluate",
@@ -54,11 +84,14 @@ __all__ = [
     "scale",
     "score",
     "sigmoid",
+    "silu",
+    "sin",
     "softplus",
     "sqrt",
     "step",
     "tanh",
     "to_text",
     "union",
+    "weight_range",
     "zero",
 ]

@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from rrnn.automata import expressions as ex
 from rrnn.automata.cell import Cell, CellArc
 from rrnn.automata.check import check_leaves
+from rrnn.automata.evaluate import Evaluator
 from rrnn.automata.names import given_names
 from rrnn.errors import CellError
 from rrnn.semirings import Semiring
@@ -25,7 +27,22 @@ def times(semiring: Semiring, a: ex.Expr, b: ex.Expr) -> ex.Expr:
         return b
     if isinstance(b, ex.One):
         return a
-    return a + b if semiring.times_symbol == "+" else a * b
+    if semiring.components and not isinstance(a, ex.Construct) and not isinstance(b, ex.Construct):
+        return a * b  # both stand for real numbers
+    product = semiring.times(_components(semiring, a), _components(semiring, b), ex.EXPRESSIONS)
+    return _joined(semiring, product)
+
+
+def _components(semiring: Semiring, weight: ex.Expr) -> Any:
+    """A weight as an element of expressions."""
+    return Evaluator(ex.EXPRESSIONS, semiring, lambda leaf: leaf, ex.as_expr).weight(weight)
+
+
+def _joined(semiring: Semiring, element: Any) -> ex.Expr:
+    """An element of expressions as a weight: by the first constructor, which takes the components."""
+    if not semiring.components:
+        return element
+    return ex.construct(next(iter(semiring.constructors)), *element)
 
 
 def scale(cell: Cell, weight: ex.Operand) -> Cell:
@@ -78,7 +95,11 @@ def interpolate(
     _are_cells("interpolate", a, b)
     used = {n.name for c in (a, b) for n in _nodes(c) if isinstance(n, (ex.Linear, ex.Parameter))}
     free = (f"p{i}" for i in count(1) if f"p{i}" not in used)
-    gate = _gate(a.semiring)
+    ring = a.semiring
+
+    def gate(x: ex.Expr) -> ex.Expr:
+        return ex.sigmoid(x) if ring.components else ring.gate(x, ex.EXPRESSIONS)
+
     return union(
         scale(a, gate(ex.parameter(next(free))) if weight_a is None else weight_a),
         scale(b, gate(ex.parameter(next(free))) if weight_b is None else weight_b),
@@ -94,12 +115,6 @@ def _are_cells(what: str, *given: object) -> None:
                 f"{what} makes a cell from cells; got {type(each).__name__}. (A name of the zoo becomes a cell by "
                 "get_cell; WFSAs have methods of their own, as in machine.union(other).)"
             )
-
-
-def _gate(semiring: Semiring) -> Callable[[ex.Expr], ex.Expr]:
-    if semiring.name == "min-plus":
-        return lambda p: -ex.log_sigmoid(p)
-    return ex.log_sigmoid if semiring.times_symbol == "+" else ex.sigmoid
 
 
 def relabel(cell: Cell, states: Mapping[str, str] | None = None, prefix: str = "") -> Cell:
@@ -129,9 +144,11 @@ def _rebuilt(cell: Cell, states: Mapping[str, str], node: Callable[[ex.Expr], ex
 
     def expr(e: ex.Expr) -> ex.Expr:
         if isinstance(e, ex.Call):
-            e = replace(e, argument=expr(e.argument))
+            e = replace(e, argument=expr(e.argument), more=tuple(expr(a) for a in e.more))
         elif isinstance(e, ex.Binary):
             e = replace(e, left=expr(e.left), right=expr(e.right))
+        elif isinstance(e, ex.Construct):
+            e = replace(e, arguments=tuple(expr(a) for a in e.arguments))
         return node(e)
 
     return cell._with(
@@ -139,13 +156,13 @@ def _rebuilt(cell: Cell, states: Mapping[str, str], node: Callable[[ex.Expr], ex
         arcs=tuple(CellArc(states[a.source], states[a.target], expr(a.weight), a.epsilon) for a in cell.arcs),
         initials=tuple((states[q], expr(w)) for q, w in cell.initials),
         finals=tuple((states[q], expr(w)) for q, w in cell.finals),
-        output_expr=expr(cell.output_expr),
+        given_outputs=tuple(expr(e) for e in cell.given_outputs),
     )
 
 
 def _side_by_side(a: Cell, b: Cell, name: str, output: ex.Operand | None) -> tuple[Cell, Cell, Cell]:
     """(both in one, without ends; `a`; `b` with states and names of expressions that clash renamed)."""
-    if a.semiring_name != b.semiring_name:
+    if a.semiring != b.semiring:
         raise CellError(
             f"cells compose over one semiring; got {a.semiring_name} and {b.semiring_name}. "
             "Build both over the same one, or convert one with .with_semiring(…)."
@@ -156,19 +173,17 @@ def _side_by_side(a: Cell, b: Cell, name: str, output: ex.Operand | None) -> tup
             f"(after the last symbol: {a.epsilon_after_last} and {b.epsilon_after_last}). "
             "Say the same .limit_epsilon(k) on both."
         )
-    if output is None and a.output_expr != b.output_expr:
+    if output is None and a.output_exprs != b.output_exprs:
         raise CellError("the cells have different output expressions: say which with output=…")
-    if output is None:
-        output = a.output_expr
-    else:
-        b = b._with(output_expr=ex.score)  # names in what is dropped clash with nothing
+    if output is not None:
+        b = b._with(given_outputs=())  # names in what is dropped clash with nothing
     states = _fresh(b.states, a.states)
     of_a, of_b = given_names(a), given_names(b)
     clashing = [n for n, e in of_b.items() if of_a.get(n, e) != e]
     labels = _fresh(clashing, [*of_a, *(n for n in of_b if n not in clashing)])
     b = _rebuilt(b, states, lambda e: replace(e, label=labels.get(e.label or "", e.label)))
     both = a.renamed(name)._with(states=a.states + b.states, arcs=a.arcs + b.arcs, initials=(), finals=())
-    both = both.output(output)
+    both = both if output is None else both.output(output)
     check_leaves(
         both._with(initials=a.initials + b.initials, finals=a.finals + b.finals),
         'relabel(cell, prefix="b_") keeps the two cells apart',

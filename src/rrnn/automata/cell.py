@@ -7,13 +7,14 @@ what needs the whole automaton is checked by `Cell.check`, which lowering, drawi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from rrnn.automata import expressions as ex
 from rrnn.automata.rules import check_output, check_weight
-from rrnn.errors import CellError
+from rrnn.errors import CellError, SemiringError
 from rrnn.semirings import Semiring, get_semiring
 
 
@@ -41,7 +42,7 @@ class Cell:
     arcs: tuple[CellArc, ...] = ()
     initials: tuple[tuple[str, ex.Expr], ...] = ()
     finals: tuple[tuple[str, ex.Expr], ...] = ()
-    output_expr: ex.Expr = ex.score
+    given_outputs: tuple[ex.Expr, ...] = ()
     epsilon_limit: int | None = None
     epsilon_after_last: bool = True
 
@@ -77,9 +78,23 @@ class Cell:
         """An arc that consumes nothing; its weight uses only parameters and numbers."""
         return self._arc(source, target, weight, True, merge)
 
-    def output(self, expr: ex.Operand) -> Cell:
-        """What the layer returns, from `score`, projections, parameters and `input()`."""
-        return self._with(output_expr=check_output(ex.as_expr(expr), self.semiring))
+    def output(self, *exprs: ex.Operand) -> Cell:
+        """What the layer returns, from `score`, projections, parameters and `input()`; several values of each unit, if
+        several expressions are given."""
+        if not exprs:
+            raise CellError("output takes at least one expression; got none")
+        return self._with(given_outputs=tuple(check_output(ex.as_expr(e), self.semiring) for e in exprs))
+
+    @property
+    def output_exprs(self) -> tuple[ex.Expr, ...]:
+        """What the layer returns of each unit: if nothing was said, the score, or all of its components."""
+        components = tuple(ex.Component(ex.score, c) for c in self.semiring.components)
+        return self.given_outputs or components or (ex.score,)
+
+    @property
+    def output_expr(self) -> ex.Expr:
+        """The output expression; of several the first."""
+        return self.output_exprs[0]
 
     def limit_epsilon(self, limit: int, *, after_last: bool = True) -> Cell:
         """At most `limit` consecutive ε-arcs on a path; `after_last=False`: none after the last symbol (SoPa)."""
@@ -88,8 +103,16 @@ class Cell:
         return self._with(epsilon_limit=limit, epsilon_after_last=bool(after_last))
 
     def with_semiring(self, semiring: str | Semiring) -> Cell:
-        """The same automaton over another semiring (its weights are not changed; `check` tells if they fit)."""
-        return self._with(semiring_name=get_semiring(semiring).name)
+        """The same automaton over another semiring. Its weights are not changed: `check` tells if they fit, and a
+        warning comes now if loops over the new semiring grow without bound."""
+        from rrnn.automata.check import warn_of_growth
+
+        cell = self._with(semiring_name=get_semiring(semiring).name)
+        with suppress(CellError, SemiringError):  # weights that do not fit: `check` says so
+            for place, weight in cell.weights():
+                check_weight(weight, place, cell.semiring, constant=False)
+            warn_of_growth(cell)
+        return cell
 
     def renamed(self, name: str) -> Cell:
         return self._with(name=ex.check_name(name, "a cell's name"))
@@ -110,7 +133,7 @@ class Cell:
         yield from (weight for _, weight in self.initials)
         yield from (arc.weight for arc in self.arcs)
         yield from (weight for _, weight in self.finals)
-        yield self.output_expr
+        yield from self.output_exprs
 
     def to_text(self) -> str:
         """The `.cell` text; `Cell.from_text` reads it back."""

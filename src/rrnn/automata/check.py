@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import math
+import sys
+import warnings
 from collections.abc import Iterable
+from typing import Any
 
+from rrnn.arithmetic import RANGES
 from rrnn.automata import expressions as ex
 from rrnn.automata.cell import Cell, CellArc
 from rrnn.automata.names import given_names
-from rrnn.automata.ranges import Range, range_of
-from rrnn.automata.rules import check_output, check_weight, is_zero
+from rrnn.automata.ranges import weight_range
+from rrnn.automata.rules import check_output, check_weight, is_zero, shown
 from rrnn.automata.syntax import expr_text
-from rrnn.errors import CellError
+from rrnn.errors import CellError, GrowthWarning
 from rrnn.semirings import Semiring
 
 
@@ -20,10 +23,12 @@ def check_cell(cell: Cell) -> None:
     # Weights were checked as they were given, but perhaps under another semiring.
     for place, weight in cell.weights():
         check_weight(weight, place, cell.semiring, constant=False)
-    check_output(cell.output_expr, cell.semiring)
+    for expr in cell.output_exprs:
+        check_output(expr, cell.semiring)
     given_names(cell)
     check_leaves(cell)
     _check_ends(cell)
+    warn_of_growth(cell)
     if cell.epsilon_limit is None:
         arcs = _epsilon_arcs(cell)
         for component in epsilon_cycles(cell):
@@ -154,56 +159,57 @@ def _one_cycle(start: str, arcs: list[CellArc]) -> str:
 
 def _star_exists(ring: Semiring, component: set[str], arcs: list[CellArc]) -> bool:
     """A sufficient proof, from the ranges of the weights on the cycles, that their ε-closure converges."""
-    if ring.name in ("boolean", "counting"):
-        return ring.name == "boolean"  # one more round changes no truth, but always a count
-    rows: dict[str, list[_Bound]] = {q: [] for q in component}
+    rows: dict[str, list[tuple[str, Any]]] = {q: [] for q in component}
     for arc in arcs:
         if {arc.source, arc.target} <= component:
-            size, is_open = _largest(range_of(arc.weight, ring), ring.name)
-            if math.isinf(size) or (ring.name == "log" and size > 700):
-                return False
-            rows[arc.source].append((arc.target, math.exp(size) if ring.name == "log" else size, is_open))
-    if ring.name in ("real", "log"):
-        return _contracts(rows)
-    # Selective: where no cycle improves a path, the best ε-path from a state has no cycle in it, and the
-    # fix-point of x = 1̄ ⊕ A ⊗ x is there after as many rounds as there are states.
-    x = dict.fromkeys(component, ring.one)
-    for _ in component:
-        new = {q: ring.sum([ring.one, *(ring.times(w, x[p]) for p, w, _ in row)]) for q, row in rows.items()}
-        if new == x:
-            return True
-        x = new
-    return False
+            rows[arc.source].append((arc.target, weight_range(arc.weight, ring)))
+    return ring.converges(ring, rows)
 
 
-_Bound = tuple[str, float, bool]  # (target, largest weight, does no value attain it?)
+def warn_of_growth(cell: Cell) -> None:
+    """Warn, once for each cell, of loops whose weight is provably stronger than one: states grow without bound. Of what
+    has no gradient and is not learned, as counts, growing is what is wanted."""
+    ring = cell.semiring
+    if not (ring.ranks and ring.has_gradient) or cell.__dict__.setdefault("_growth_was_checked", False):
+        return
+    loops = [
+        arc for arc in cell.arcs if arc.source == arc.target and not arc.epsilon and _grows(ring, arc.weight)
+    ]
+    cell.__dict__["_growth_was_checked"] = True
+    if not loops:
+        return
+    weights = ", ".join(f"{arc.source!r} has the weight {expr_text(arc.weight)}" for arc in loops)
+    states = "its state grows" if len(loops) == 1 else "their states grow"
+    warnings.warn(
+        f"cell {cell.name!r}: the loop at {weights}, which over {ring.name} is always stronger than one "
+        f"({shown(ring.one)}), so {states} without bound with the length of the input. {_weaker(ring, loops)}",
+        GrowthWarning,
+        stacklevel=_outside(),
+    )
 
 
-def _largest(r: Range, semiring: str) -> tuple[float, bool]:
-    """The end of a weight's range that is worst for convergence."""
-    if semiring == "min-plus":
-        return r.low, r.low_open
-    if semiring == "real" and abs(r.low) == abs(r.high):
-        return abs(r.high), r.low_open and r.high_open
-    if semiring == "real" and abs(r.low) > abs(r.high):
-        return abs(r.low), r.low_open
-    return r.high, r.high_open
+def _grows(ring: Semiring, weight: ex.Expr) -> bool:
+    neutral, strength = ring.strength(ring.one), ring.strength(weight_range(weight, ring), RANGES)
+    return strength.low > neutral or (strength.low == neutral and strength.low_open)
 
 
-def _contracts(rows: dict[str, list[_Bound]]) -> bool:
-    """Is the spectral radius of this non-negative matrix below one?
+def _weaker(ring: Semiring, loops: list[CellArc]) -> str:
+    """What to write instead."""
+    if not ring.logarithmic:
+        return "Keep it within one, as sigmoid does."
+    forms = [
+        expr_text(ex.call("log_sigmoid", arc.weight.argument))
+        for arc in loops
+        if isinstance(arc.weight, ex.Call) and arc.weight.function == "sigmoid"
+    ]
+    sign = "" if ring.maximum else "-"
+    example = ", ".join(sign + form for form in forms) or f"{sign}log_sigmoid(x) for sigmoid(x)"
+    return f"Weights over {ring.name} are logarithms: use those of the real weights, as {example}."
 
-    It is when Ax < x for some x > 0 (Collatz and Wielandt). For x = 1, the sums of rows, less is enough since the
-    states of a component all reach each other: none above 1, and one of them below it, or never attaining it.
-    """
-    sums = {q: math.fsum(size for _, size, _ in row) for q, row in rows.items()}
-    below = any(sums[q] < 1 or any(is_open for _, _, is_open in row) for q, row in rows.items())
-    if max(sums.values()) <= 1:
-        return below
-    x = dict.fromkeys(rows, 1.0)
-    for _ in range(100):
-        ahead = {q: sum(size * x[p] for p, size, _ in row) for q, row in rows.items()}
-        if all(ahead[q] < (1 - 1e-9) * x[q] for q in rows):
-            return True
-        x = {q: min(1 + ahead[q], 1e100) for q in rows}
-    return False
+
+def _outside() -> int:
+    """The stack level, seen from the caller, of the first frame outside this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "rrnn":
+        frame, level = frame.f_back, level + 1
+    return level

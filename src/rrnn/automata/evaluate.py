@@ -1,91 +1,100 @@
-"""What an expression computes: the definition, in Python floats, that every backend must agree with."""
+"""What an expression computes: one evaluator, on numbers, tensors, intervals and programs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from rrnn.arithmetic import FLOATS, Arithmetic
 from rrnn.automata import expressions as ex
 from rrnn.errors import CellError
 from rrnn.semirings import Semiring, get_semiring
 
 
-def _exp(x: float) -> float:
-    try:
-        return math.exp(x)
-    except OverflowError:
-        return math.inf
+class Evaluator:
+    """Expressions over an arithmetic. What two of them share is computed once.
 
-
-def _sigmoid(x: float) -> float:
-    # Either branch takes exp of a negative number only, so that nothing overflows.
-    return 1.0 / (1.0 + math.exp(-x)) if x >= 0 else math.exp(x) / (1.0 + math.exp(x))
-
-
-def _log_sigmoid(x: float) -> float:
-    return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
-
-
-def _softplus(x: float) -> float:
-    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
-
-
-def _log(x: float) -> float:
-    return -math.inf if x == 0 else math.log(x) if x > 0 else math.nan
-
-
-def _relu(x: float) -> float:
-    return x if x > 0 or x != x else 0.0  # NaN stays NaN
-
-
-FUNCTIONS: dict[str, Callable[[float], float]] = {
-    "neg": lambda x: -x,
-    "sigmoid": _sigmoid,
-    "tanh": math.tanh,
-    "relu": _relu,
-    "log_sigmoid": _log_sigmoid,
-    "exp": _exp,
-    "log": _log,
-    "softplus": _softplus,
-    "sqrt": lambda x: math.sqrt(x) if x >= 0 else math.nan,
-    "step": lambda x: 1.0 if x > 0 else 0.0,
-}
-"""Function → its definition. All are non-decreasing but `neg`. Outside their domain log and sqrt give NaN."""
-
-
-def evaluate(expr: ex.Expr, values: Mapping[str, float], semiring: str | Semiring) -> float:
-    """The value of an expression, given that of each projection (bias included) and parameter by name.
-
-    `values["input"]` is the value of `input()`, `values["score"]` that of the score.
+    `leaf` gives the value of a projection, parameter, `input()` or `score` (of several components: an element, a tuple
+    of values), and `number` that of a Python number.
     """
-    return _evaluate(expr, values, get_semiring(semiring))
 
+    def __init__(
+        self,
+        s: Arithmetic,
+        ring: Semiring,
+        leaf: Callable[[ex.Expr], Any],
+        number: Callable[[float], Any] = float,
+    ) -> None:
+        self.s, self.ring, self.leaf, self.number = s, ring, leaf, number
+        self.known: dict[ex.Expr, Any] = {}
 
-def _evaluate(expr: ex.Expr, values: Mapping[str, float], ring: Semiring) -> float:
-    match expr:
-        case ex.Number(value=value):
+    def __call__(self, expr: ex.Expr) -> Any:
+        """Return the value of a real expression, or the element that `one`, `zero` or a constructor is."""
+        if expr not in self.known:
+            self.known[expr] = self._value(expr)
+        return self.known[expr]
+
+    def weight(self, expr: ex.Expr) -> Any:
+        """Return a weight as an element of the semiring; a real expression stands for a real number."""
+        value = self(expr)
+        if not self.ring.components or isinstance(expr, (ex.One, ex.Zero, ex.Construct)):
             return value
-        case ex.One():
-            return ring.one
-        case ex.Zero():
-            return ring.zero
+        return self._lifted(self.ring.from_real(value, self.s))
+
+    def _lifted(self, element: Any) -> Any:
+        """Return an element whose definition may have used Python numbers, such as a constructor's own one."""
+        numbers = self.ring.numbers_of(element)
+        return self.ring.element(self.number(x) if isinstance(x, (int, float)) else x for x in numbers)
+
+    def _value(self, expr: ex.Expr) -> Any:
+        s, ring = self.s, self.ring
+        match expr:
+            case ex.Number(value=value):
+                return self.number(value)
+            case ex.One() | ex.Zero():
+                element = ring.one if isinstance(expr, ex.One) else ring.zero
+                return ring.element(self.number(x) for x in ring.numbers_of(element))
+            case ex.Call(function=function):
+                return getattr(s, function)(*(self(a) for a in expr.children))
+            case ex.Binary(operator="*", left=left, right=right) if left == right:
+                return s.square(self(left))
+            case ex.Binary(operator=operator, left=left, right=right):
+                return getattr(s, ex.OPERATORS[operator])(self(left), self(right))
+            case ex.Construct(function=function, arguments=arguments):
+                _, make = ring.constructors[function]
+                return self._lifted(make(s, *(self(a) for a in arguments)))
+            case ex.Component(of=of, name=name):
+                return self(of)[ring.components.index(name)]
+        return self.leaf(expr)
+
+
+def evaluate(expr: ex.Expr, values: Mapping[str, float], semiring: str | Semiring) -> Any:
+    """Return the value of an expression, given that of each projection (bias included) and parameter by name.
+
+    `values["input"]` is the value of `input()`, `values["score"]` that of the score. The value is a Python float, or a
+    tuple of them for a weight of several components.
+    """
+    ring = get_semiring(semiring)
+
+    def leaf(node: ex.Expr) -> Any:
+        name = leaf_name(node)
+        if name not in values:
+            raise CellError(
+                f"the expression needs a value for {name!r}; values are given for {', '.join(values) or 'nothing'}"
+            )
+        value = values[name]
+        return tuple(float(x) for x in value) if isinstance(value, tuple) else float(value)
+
+    return Evaluator(FLOATS, ring, leaf)(expr)
+
+
+def leaf_name(node: ex.Expr) -> str:
+    """Return the name under which a leaf's value is given: that of a projection or parameter, "input", "score"."""
+    match node:
         case ex.Linear(name=name) | ex.Parameter(name=name):
-            return _value(name, values)
+            return name
         case ex.Input():
-            return _value("input", values)
+            return "input"
         case ex.Score():
-            return _value("score", values)
-        case ex.Call(function=function, argument=argument):
-            return FUNCTIONS[function](_evaluate(argument, values, ring))
-        case ex.Binary(operator=operator, left=left, right=right):
-            a, b = _evaluate(left, values, ring), _evaluate(right, values, ring)
-            return a + b if operator == "+" else a - b if operator == "-" else a * b
-    raise AssertionError(expr)
-
-
-def _value(name: str, values: Mapping[str, float]) -> float:
-    if name not in values:
-        raise CellError(
-            f"the expression needs a value for {name!r}; values are given for {', '.join(values) or 'nothing'}"
-        )
-    return float(values[name])
+            return "score"
+    raise AssertionError(node)

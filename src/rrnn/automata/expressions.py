@@ -1,8 +1,9 @@
 """Weight functions: scalar expressions, one value per hidden unit.
 
-`linear("u")` is a row of W·v, `parameter("r")` a learned constant, numbers and `+ - *` are ordinary arithmetic
-on real numbers; ⊕ and ⊗ come from the arcs. `one` and `zero` are the semiring's. Expressions are values: equal
-when written equally, whatever name (`.named("u1")`) they were given for printing.
+`linear("u")` is a row of W·v, `parameter("r")` a learned constant, numbers and `+ - * /` are ordinary arithmetic
+on real numbers; ⊕ and ⊗ come from the arcs. `one` and `zero` are the semiring's, and so are its constructors:
+`complex(re, im)` is a weight of two real expressions. Expressions are values: equal when written equally, whatever name
+(`.named("u1")`) they were given for printing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from functools import cached_property
 from numbers import Real
 from typing import Any
 
+from rrnn.arithmetic import Arithmetic, Op
 from rrnn.errors import CellError
+from rrnn.semirings import SEMIRINGS
 
 MAX_SIZE, MAX_DEPTH = 2000, 100
 
@@ -100,6 +103,12 @@ class Expr:
     def __rmul__(self, other: Operand) -> Expr:
         return Binary("*", as_expr(other), self)
 
+    def __truediv__(self, other: Operand) -> Expr:
+        return Binary("/", self, as_expr(other))
+
+    def __rtruediv__(self, other: Operand) -> Expr:
+        return Binary("/", as_expr(other), self)
+
     def __neg__(self) -> Expr:
         if isinstance(self, Number):
             return as_expr(-self.value)
@@ -113,6 +122,7 @@ class Expr:
 
 
 Operand = Expr | float | str
+_COMPLEX = complex
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,22 +163,55 @@ class Input(Expr):
 
 @dataclass(frozen=True, eq=False)
 class Score(Expr):
-    """The automaton's score; only in the output expression."""
+    """The automaton's score; only in the output expression. Over a semiring of several components it is read as
+    `score.re`, `score.im`."""
+
+    def __getattr__(self, name: str) -> Expr:
+        if name.startswith("_") or not any(name in ring.components for ring in SEMIRINGS.values()):
+            raise AttributeError(name)
+        return Component(self, name)
+
+
+@dataclass(frozen=True, eq=False)
+class Component(Expr):
+    """One of the numbers of the score."""
+
+    of: Expr
+    name: str
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.of,)
+
+
+@dataclass(frozen=True, eq=False)
+class Construct(Expr):
+    """A whole weight from real expressions, by a constructor of the semiring."""
+
+    function: str
+    arguments: tuple[Expr, ...]
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return self.arguments
 
 
 @dataclass(frozen=True, eq=False)
 class Call(Expr):
+    """A function of one expression or, as max, of several."""
+
     function: str  # a key of FUNCTIONS, or neg
     argument: Expr
+    more: tuple[Expr, ...] = ()
 
     @property
     def children(self) -> tuple[Expr, ...]:
-        return (self.argument,)
+        return (self.argument, *self.more)
 
 
 @dataclass(frozen=True, eq=False)
 class Binary(Expr):
-    operator: str  # + - *
+    operator: str  # a key of OPERATORS
     left: Expr
     right: Expr
 
@@ -206,23 +249,71 @@ def _function(name: str) -> Callable[[Operand], Expr]:
     return call
 
 
-sigmoid, tanh, relu = _function("sigmoid"), _function("tanh"), _function("relu")
+def call(name: str, *arguments: Operand) -> Expr:
+    """Return a function of expressions by its name, with as many arguments as it takes."""
+    count = 1 if name in FUNCTIONS else SEVERAL.get(name)
+    if count is None:
+        known = ", ".join((*FUNCTIONS, *SEVERAL))
+        raise CellError(f"{name!r} is no function of the cell language: there are {known}")
+    if len(arguments) != count:
+        raise CellError(f"{name} takes {count} argument{'s' * (count > 1)}; got {len(arguments)}")
+    first, *more = (as_expr(a) for a in arguments)
+    return Call(name, first, tuple(more))
+
+
+sigmoid, tanh, relu, silu = (_function(name) for name in ("sigmoid", "tanh", "relu", "silu"))
 log_sigmoid, exp, log = _function("log_sigmoid"), _function("exp"), _function("log")
 softplus, sqrt, step = _function("softplus"), _function("sqrt"), _function("step")
+sin, cos = _function("sin"), _function("cos")
 
 FUNCTIONS: dict[str, Callable[[Operand], Expr]] = {
-    "sigmoid": sigmoid,
-    "tanh": tanh,
-    "relu": relu,
-    "log_sigmoid": log_sigmoid,
-    "exp": exp,
-    "log": log,
-    "softplus": softplus,
-    "sqrt": sqrt,
-    "step": step,
+    **{
+        f.__name__: f
+        for f in (sigmoid, tanh, relu, log_sigmoid, exp, log, softplus, sqrt, step, sin, cos, silu)
+    },
+    **{name: _function(name) for name in ("abs", "sign")},
 }
-"""What a cell's text may call; `neg` (unary minus) is the only other function node. `rrnn.automata.evaluate`
-says what each computes."""
+"""What a cell's text may call with one argument; `neg` (unary minus) is the only other function node of one.
+`rrnn.arithmetic` says what each computes."""
+SEVERAL = {"max": 2, "min": 2, "logaddexp": 2, "gt": 2, "ge": 2, "where": 3}
+"""What it may call with several, and how many."""
+OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+"""Operator → its op."""
+
+
+def constructors() -> dict[str, tuple[str, ...]]:
+    """Return the constructors of all semirings: name → names of the arguments."""
+    return {
+        name: arguments for ring in SEMIRINGS.values() for name, (arguments, _) in ring.constructors.items()
+    }
+
+
+def construct(name: str, *arguments: Operand) -> Expr:
+    """Return a weight made by a constructor of the cell's semiring, as `construct("polar", r, theta)`."""
+    known = constructors()
+    if name not in known:
+        raise CellError(f"no semiring has a constructor {name!r}: there are {', '.join(known)}")
+    if len(arguments) != len(known[name]):
+        raise CellError(f"{name} takes {', '.join(known[name])}; got {len(arguments)} arguments")
+    return Construct(name, tuple(as_expr(a) for a in arguments))
+
+
+def _on_expressions(op: Op) -> Callable[..., Expr]:
+    signs = {name: sign for sign, name in OPERATORS.items()}
+    if op.text in signs:
+        return lambda a, b: Binary(signs[op.text], _lift(a), _lift(b))
+    if op is Op.NEG:
+        return lambda x: -_lift(x)
+    return lambda *arguments: call(op.text, *map(_lift, arguments))
+
+
+def _lift(x: Operand) -> Expr:
+    """A number as an expression; −∞, which no expression writes as a number, as log(0)."""
+    return log(0.0) if isinstance(x, float) and x == -math.inf else as_expr(x)
+
+
+EXPRESSIONS = Arithmetic(_on_expressions)
+"""Operations on expressions, for what semirings define over any arithmetic."""
 
 
 def as_expr(x: Operand) -> Expr:
@@ -231,6 +322,8 @@ def as_expr(x: Operand) -> Expr:
         return x
     if isinstance(x, str) and x == "score":
         return score
+    if isinstance(x, _COMPLEX) and not isinstance(x, Real):
+        return construct("complex", x.real, x.imag)
     if isinstance(x, Real) and not isinstance(x, bool):
         try:
             value = float(x)

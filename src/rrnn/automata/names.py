@@ -6,14 +6,20 @@ from rrnn.automata import expressions as ex
 from rrnn.automata.cell import Cell
 from rrnn.errors import CellError
 
-RESERVED = {*ex.FUNCTIONS, "linear", "parameter", "input", "score", "one", "zero", "neg"}
+RESERVED = {
+    *("sigmoid", "tanh", "relu", "log_sigmoid", "exp", "log", "softplus", "sqrt", "step"),
+    *("linear", "parameter", "input", "score", "one", "zero", "neg"),
+}
+"""Words that no expression may be called. Functions that came later are not among them, so that texts written before
+still read: a call is told from a name by its bracket."""
 
 
 def definitions(cell: Cell) -> dict[ex.Expr, str]:
     """Expression → name, inner ones first.
 
     Names given by `.named` come first (of two for the same expression, the first); then a gate is called after
-    the projection or parameter it squashes, and a weight after the one projection that no inner name explains.
+    the projection or parameter it squashes, and a weight, or an argument of its constructor, after the one projection
+    that no inner name explains.
     """
     names: dict[ex.Expr, str] = {}
     for label, node in given_names(cell).items():
@@ -26,7 +32,9 @@ def definitions(cell: Cell) -> dict[ex.Expr, str]:
             taken.add(name)
 
     weights = [weight for _, weight in cell.weights()]
-    nodes = dict.fromkeys(node for top in [*weights, cell.output_expr] for node in ex.walk(top))
+    nodes = dict.fromkeys(node for top in [*weights, *cell.output_exprs] for node in ex.walk(top))
+    # A constructor's arguments are numbers of their own: θ is the angle in polar(r, θ), not the whole weight.
+    weights = [part for w in weights for part in (w.children if isinstance(w, ex.Construct) else (w,))]
     for node in nodes:
         # A gate squashes; −x does not, and would take the name from σ(x) in σ(−x) and σ(x).
         if (

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from rrnn.automata import expressions as ex
 from rrnn.errors import FormatError
 
-_PRECEDENCE = {"+": 1, "-": 1, "*": 2}
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 _MAX_NESTING = 2 * ex.MAX_DEPTH + 2  # -(-(-x)) nests twice an operation
 
 # ---- writing -----------------------------------------------------------------------------------------------
@@ -40,11 +40,15 @@ def _show(e: ex.Expr, names: Mapping[ex.Expr, str], parent: int = 0, top: bool =
             return f'linear("{name}"{options})'
         case ex.Parameter(name=name):
             return f'parameter("{name}")'
+        case ex.Component(of=of, name=name):
+            return f"{_show(of, names, 3)}.{name}"
+        case ex.Construct(function=function, arguments=arguments):
+            return f"{function}({', '.join(_show(a, names) for a in arguments)})"
         case ex.Call(function="neg", argument=argument):
             text = "-" + _show(argument, names, 3)
             return f"({text})" if parent else text
-        case ex.Call(function=function, argument=argument):
-            return f"{function}({_show(argument, names)})"
+        case ex.Call(function=function):
+            return f"{function}({', '.join(_show(a, names) for a in e.children)})"
         case ex.Binary(operator=operator, left=left, right=right):
             level = _PRECEDENCE[operator]
             # a - (b + c) and a * (b * c) keep their brackets: reading must give the same tree back
@@ -60,11 +64,19 @@ _TOKEN = re.compile(
         (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
       | (?P<name>[^\W\d]\w*)
       | (?P<string>"[^"]*"|'[^']*')
-      | (?P<sign>[-+*(),=])
+      | (?P<sign>[-+*/(),=.])
       | (?P<end>\Z)
     )""",
     re.VERBOSE,
 )
+
+
+def parse_list(text: str, known: Mapping[str, ex.Expr] | None = None) -> list[ex.Expr]:
+    """Return expressions that commas separate."""
+    parser = _Parser(text, known or {})
+    found = parser.arguments()
+    parser.finish()
+    return found
 
 
 def parse_expr(text: str, known: Mapping[str, ex.Expr] | None = None) -> ex.Expr:
@@ -83,16 +95,19 @@ class _Parser:
 
     def parse(self) -> ex.Expr:
         found = self.expression()
-        if self.kind != "end":
-            raise self.error("an operator (+ - *) or the end")
+        self.finish()
         return found
+
+    def finish(self) -> None:
+        if self.kind != "end":
+            raise self.error("an operator (+ - * /) or the end")
 
     def advance(self) -> None:
         match = _TOKEN.match(self.text, self.place)
         if match is None or match.lastgroup is None:
             rest = self.text[self.place :].strip()
             raise FormatError(
-                f"{_clip(rest)!r} is not part of the cell language, which has numbers, names, + - * and calls"
+                f"{_clip(rest)!r} is not part of the cell language, which has numbers, names, + - * / and calls"
             )
         self.place, self.kind, self.token = match.end(), match.lastgroup, match[match.lastgroup]
 
@@ -100,7 +115,7 @@ class _Parser:
         got = "the end of the expression" if self.kind == "end" else repr(_clip(self.token))
         return FormatError(
             f"cannot read {_clip(self.text)!r}: expected {expected}, got {got}. "
-            "Expressions are numbers, names, + - * and calls."
+            "Expressions are numbers, names, + - * / and calls."
         )
 
     def take(self, token: str) -> None:
@@ -143,6 +158,13 @@ class _Parser:
         raise self.error("a number, a name, a call or a bracket")
 
     def name(self, name: str) -> ex.Expr:
+        if name == "score" and self.kind == "sign" and self.token == ".":
+            self.advance()
+            component = self.token
+            if self.kind != "name":
+                raise self.error("a component of the score, as in score.re")
+            self.advance()
+            return ex.Component(ex.score, component)
         if name in _CONSTANTS:
             return _CONSTANTS[name]
         if name in self.known:
@@ -155,22 +177,33 @@ class _Parser:
     def call(self, name: str) -> ex.Expr:
         self.take("(")
         self.nest(+1)
-        if name in ex.FUNCTIONS:
-            found = ex.FUNCTIONS[name](self.expression())
+        if name in ex.FUNCTIONS or name in ex.SEVERAL:
+            found = ex.call(name, *self.arguments())
         elif name == "input":
             found = ex.input()
         elif name == "parameter":
             found = ex.parameter(self.string())
         elif name == "linear":
             found = self.linear()
+        elif name in ex.constructors():
+            found = ex.construct(name, *self.arguments())
         else:
             raise FormatError(
                 f"{_clip(name)!r} is not a function of the cell language. Calls are linear("
                 '"name", bias=True, window=K), parameter("name"), input(), '
-                f"and {', '.join(ex.FUNCTIONS)} of one expression."
+                f"{', '.join(ex.FUNCTIONS)} of one expression, {', '.join(ex.SEVERAL)} of several, and the semirings' "
+                f"constructors {', '.join(ex.constructors())}."
             )
         self.take(")")
         self.nest(-1)
+        return found
+
+    def arguments(self) -> list[ex.Expr]:
+        """Expressions that commas separate."""
+        found = [self.expression()]
+        while self.kind == "sign" and self.token == ",":
+            self.advance()
+            found.append(self.expression())
         return found
 
     def linear(self) -> ex.Expr:

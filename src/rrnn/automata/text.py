@@ -25,7 +25,7 @@ import re
 from rrnn.automata import expressions as ex
 from rrnn.automata.cell import Cell
 from rrnn.automata.names import RESERVED, definitions
-from rrnn.automata.syntax import expr_text, parse_expr
+from rrnn.automata.syntax import expr_text, parse_expr, parse_list
 from rrnn.errors import CellError, FormatError, RRNNError
 
 HEADER = "rrnn-cell 1"
@@ -65,7 +65,7 @@ def render(cell: Cell) -> str:
             where = f"{'epsilon' if epsilon else 'arc'}{plus} {source} -> {target}"
         lines.append(f"{where} : {expr_text(weight, names)}")
     lines += [f"final {q}{_suffix(w, names)}" for q, w in cell.finals]
-    lines.append(f"output {expr_text(cell.output_expr, names)}")
+    lines.append("output " + ", ".join(expr_text(e, names) for e in cell.output_exprs))
     return "\n".join(lines) + "\n"
 
 
@@ -142,7 +142,7 @@ class _Reader:
             raise FormatError(
                 f"cannot read {line[:80]!r}. A line is one of: cell NAME, semiring NAME, states Q…, "
                 "epsilon_limit K, NAME = EXPRESSION, initial Q [: W], loop Q : W, arc Q -> Q : W, "
-                "epsilon Q -> Q : W, final Q [: W], output EXPRESSION."
+                "epsilon Q -> Q : W, final Q [: W], output EXPRESSION[, …]."
             )
 
     def expr(self, text: str) -> ex.Expr:
@@ -164,7 +164,7 @@ class _Reader:
         elif word == "semiring":
             self.cell = cell.with_semiring(rest)
         elif word == "output":
-            self.cell = cell.output(self.expr(rest))
+            self.cell = cell.output(*parse_list(rest, self.known))
         elif word == "states":
             if cell.states:
                 raise FormatError("the states line comes before all lines with states; move it up")

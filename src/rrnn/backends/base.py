@@ -2,9 +2,10 @@
 
     x      (T, B, K, D)  pre-activations, one per projection, without biases; any strides
     params (P, D)        per-unit parameters, biases among them; of any dtype, which their gradients have as well
-    state  (S, B, D)     stored states before the first step
+    state  (S, B, D)     stored numbers before the first step: of each state as many as elements have components
     mask   (T, B) bool   False: a padded step, which keeps the state, outputs 0 and gets no gradient
     inp    (T, B, D)     the layer's own input, for programs that use it
+    out    (T, B, N·D)   outputs: the first one of all units, then the second one, if there are several
 
 Outputs take x's dtype, states the compute dtype (float64 for float64, else float32). `saved` holds the stored states
 before the steps 0, every, 2·every, …: (⌈T/every⌉, S, B, D). Gradients of per-unit values come summed over time and
@@ -63,7 +64,7 @@ class Backend(ABC):
 
     @abstractmethod
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Write the output into `out` (T, B, D), a possibly strided view; return (final state, saved), where `saved`
+        """Write the outputs into `out` (T, B, N·D), a possibly strided view; return (final state, saved), where `saved`
         is None if `call.every` is 0. `state = None`: the program's own first states, if they are all numbers."""
 
     @abstractmethod
@@ -84,7 +85,7 @@ def cast(t: Tensor, dtype: torch.dtype) -> Tensor:
 
 def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """The stored states before the first step, (S, B, D), where they are all numbers."""
-    numbers, units = program.first_states, params.shape[-1]
+    numbers, units = program.flat.first_states, params.shape[-1]
     if len(set(numbers)) <= 1:  # nearly always
         number = numbers[0] or 0.0 if numbers else 0.0
         return params.new_full((len(numbers), batch, units), number, dtype=dtype)

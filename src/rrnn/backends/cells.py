@@ -41,6 +41,21 @@ class Cells(NamedTuple):
         """Return each cell's view (T, B, D) of a tensor with ΣD columns."""
         return [y] if len(self.widths) == 1 else list(y.split(list(self.widths), -1))
 
+    def outputs(self, y: Tensor) -> list[Tensor]:
+        """Return each cell's view (T, B, N·D) of the layer's output or of its gradient."""
+        return [y] if len(self.widths) == 1 else list(y.split(self.output_widths(), -1))
+
+    def output_size(self) -> int:
+        """Return how many columns the output has."""
+        programs, widths, _, _ = self
+        if len(widths) == 1:  # without a list: it counts in `step`
+            return widths[0] * programs[0].output_count
+        return sum(self.output_widths())
+
+    def output_widths(self) -> list[int]:
+        """Return how many columns of the output each cell writes."""
+        return [width * p.output_count for p, width in zip(self.programs, self.widths, strict=True)]
+
     def inputs(self, inp: Tensor | None) -> list[Tensor | None]:
         """Return each cell's columns of the layer's input or of its gradient, None for a cell that does not use it."""
         if inp is None:
@@ -68,13 +83,13 @@ class LayerCall(NamedTuple):
 def run_forward(
     call: LayerCall, states: Sequence[Tensor | None]
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Return the output (T, B, ΣD), the cells' final states and what they saved. `states` are in the compute dtype,
+    """Return the output (T, B, ΣN·D), the cells' final states and what they saved. `states` are in the compute dtype,
     None for a cell's own numbers."""
     x, cells = call.x, call.cells
     steps, batch, _ = x.shape
-    out = x.new_empty((steps, batch, sum(cells.widths)))
+    out = x.new_empty((steps, batch, cells.output_size()))
     finals, saved = [], []
-    for own, state, into in zip(call.split(), states, cells.columns(out), strict=True):
+    for own, state, into in zip(call.split(), states, cells.outputs(out), strict=True):
         end, kept = cells.backend.forward(own, state, into)
         finals.append(end)
         if kept is not None:
@@ -99,7 +114,7 @@ def run_backward(
         grad_inp.zero_()  # columns that no kernel writes
     to_states = [None if g is None else cast(g, dtype) for g in grad_finals]
     written = cells.slices(grad_x), cells.inputs(grad_inp)
-    grads = map(Gradients, cells.columns(grad_out), to_states, *written, wanted)
+    grads = map(Gradients, cells.outputs(grad_out), to_states, *written, wanted)
     grad_params, grad_states = [], []
     for own, kept, given in zip(call.split(), saved, grads, strict=True):
         units, to_first = backend.backward(own, kept, given)

@@ -78,7 +78,7 @@ def _triton(cell: Cell) -> str:
     from rrnn.backends.triton.render import render  # here: it needs torch, which the rest does without
 
     program = lower(cell).program
-    return render(program, unroll=2, every=2 if program.semiring.laws.has_gradient else 0)
+    return render(program, unroll=2, every=2 if program.semiring.has_gradient else 0)
 
 
 def _c(cell: Cell) -> Iterator[str]:
@@ -88,14 +88,14 @@ def _c(cell: Cell) -> Iterator[str]:
 
     program = lower(cell).program
     yield render_forward(program, torch.float32)
-    if program.semiring.laws.has_gradient:
+    if program.semiring.has_gradient:
         yield render_backward(program, torch.float32)
 
 
 def _programs(cell: Cell) -> Iterator[str]:
     program = lower(cell).program
     yield program.text
-    if program.semiring.laws.has_gradient:
+    if program.semiring.has_gradient:
         gradient = adjoint(program)
         yield gradient.step.text
         yield gradient.epilogue.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -135,18 +135,26 @@ def _coloured(console: Console, e: Explanation, title: str, values: list[float])
 def _unit(unit: Unit, e: Explanation) -> str:
     back = ", backward" if unit.direction == "backward" else ""
     covered = "" if unit.covered is None else f"  ({unit.covered:.0%} of Σ|paths|)"
+    several = isinstance(unit.score, tuple)
     return "\n".join(
         [
             f"  unit {unit.unit} ({unit.cell}{back}): adds {unit.adds:+.3f} ({e.kind}), "
-            f"score {unit.score:+.3f}; high scores speak {'for' if unit.slope > 0 else 'against'} {e.target}",
-            f"    finds  {_listed([(p.text, p.weight) for p in unit.phrases])}",
+            f"score {_weight(unit.score)}; high {'outputs' if several else 'scores'} speak "
+            f"{'for' if unit.slope > 0 else 'against'} {e.target}",
+            *([] if several else [f"    finds  {_listed([(p.text, p.weight) for p in unit.phrases])}"]),
             f"    keeps  {_listed([(p.text, p.weight) for p in unit.paths])}{covered}",
         ]
     )
 
 
-def _listed(found: list[tuple[str, float]]) -> str:
-    return "  ·  ".join(f"{text or '∅'} {weight:+.3f}" for text, weight in found) or "nothing"
+def _listed(found: list[tuple[str, Any]]) -> str:
+    return "  ·  ".join(f"{text or '∅'} {_weight(weight)}" for text, weight in found) or "nothing"
+
+
+def _weight(weight: Any) -> str:
+    if isinstance(weight, tuple):
+        return f"⟨{', '.join(f'{x:+.3f}' for x in weight)}⟩"
+    return f"{weight:+.3f}"
 
 
 def _plain(console: Console, text: str) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -26,7 +27,10 @@ _CHOICES: dict[Choice, bool | None] = {"auto": None, "yes": True, "no": False}
 
 @dataclass
 class Score:
-    """Print the score of every string, one a line, with all digits of float64."""
+    """Print the score of every string, one a line, with all digits of float64.
+
+    A real score beyond the range of float64, which were 0.0 or inf, is printed as exp(logarithm) or -exp(logarithm).
+    """
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """The WFSA: a PAutomaC model, OpenFst text or rrnn's JSON."""
@@ -34,8 +38,9 @@ class Score:
     """The strings: `length s1 s2 …` a line, with or without a header `N |Σ|`. `-` is the standard input."""
     format: Literal["pautomac", "openfst", "json"] | None = None
     """The model's format, where its name does not tell."""
-    semiring: Literal["real", "max-plus", "log", "min-plus", "max-times", "boolean", "counting"] | None = None
-    """OpenFst: the semiring to read in (min-plus). Others: score in this one; `log` prints log-scores."""
+    semiring: str | None = None
+    """OpenFst: the semiring to read in (min-plus). Others: score in this one; `log` prints log-scores, `signed-log` a
+    sign and a logarithm."""
     isymbols: Path | None = None
     """OpenFst: the symbol table. Without it symbols are integers."""
     costs: Literal["neglog", "plain"] | None = None
@@ -61,7 +66,7 @@ def score(options: Score) -> None:
         strings.alphabet_size if (options.format or guess_format(options.model)) == "pautomac" else None
     )
     for batch in _batches(strings, max(1, min(_BATCH_STRINGS, _BATCH_NUMBERS // wfsa.num_states))):
-        lines = (f"{value!r}\n" for value in _score(wfsa, batch, strings, declared or 0))
+        lines = (f"{value}\n" for value in _score(wfsa, batch, strings, declared or 0))
         sys.stdout.write("".join(lines))
 
 
@@ -78,17 +83,45 @@ def _batches(strings: StringsFile, size: int) -> Iterator[list[StringLine]]:
         yield batch
 
 
-def _score(wfsa: WFSA, batch: list[StringLine], file: StringsFile, declared: int) -> list[float]:
+def _score(wfsa: WFSA, batch: list[StringLine], file: StringsFile, declared: int) -> list[str]:
+    """Return the printed scores of a batch."""
     reader = symbol_reader(wfsa.alphabet)
     known: dict[int, tuple[Hashable, ...]] = {}  # position in the batch → its symbols
     for i, string in enumerate(batch):
         if not _has_dead_symbol(string, reader, declared):
             known[i] = read_symbols_of(string, reader, file)
-    scores = [wfsa.semiring.zero] * len(batch)
-    if known:
-        for i, value in zip(known, wfsa.score(list(known.values())).tolist(), strict=True):
-            scores[i] = value
+    scores = [repr(wfsa.semiring.zero)] * len(batch)
+    values = wfsa.semiring.numbers(wfsa.score(list(known.values()))) if known else []
+    texts = _beyond_floats(wfsa, [known[i] for i in known], values)
+    for i, value, text in zip(known, values, texts, strict=True):
+        scores[i] = text or repr(value)
     return scores
+
+
+def _beyond_floats(wfsa: WFSA, strings: list[tuple[Hashable, ...]], values: list[Any]) -> list[str | None]:
+    """Return exp(…) or -exp(…) for sums of real path weights that are too small or too large for a float, else None."""
+    ring = wfsa.semiring
+    texts: list[str | None] = [None] * len(values)
+    lost = [
+        i
+        for i, x in enumerate(values)
+        if ring.adds and not ring.integers and (x == 0 or not math.isfinite(x))
+    ]
+    if not lost:
+        return texts
+    signed = wfsa.with_semiring("signed-log")
+    for i, element in zip(
+        lost, signed.semiring.numbers(signed.score([strings[i] for i in lost])), strict=True
+    ):
+        sign, log = element
+        real = signed.semiring.to_real(element)
+        if sign and (
+            real == 0 or math.isinf(real)
+        ):  # otherwise paths cancel, and a remainder of rounding is no score
+            texts[i] = f"{'-' if sign < 0 else ''}exp({log!r})"
+        elif math.isnan(values[i]):
+            texts[i] = repr(real)
+    return texts
 
 
 def _has_dead_symbol(string: StringLine, reader: Callable[[str], Hashable | None], declared: int) -> bool:

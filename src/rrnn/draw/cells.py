@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
 
 from rrnn.automata import Cell, definitions
 from rrnn.automata import expressions as ex
 from rrnn.draw.diagram import Diagram, Edge, Node
 from rrnn.draw.maths import ALPHA, EPSILON, FOR_ALL, argument, constant_text, formula
 from rrnn.draw.text import Span, Text, join, name_text, plain, roman, shorten
+from rrnn.semirings import Semiring
 
 INLINE = 12
 """Characters of an unnamed weight that still fits beside its arc; a longer one gets a name in the legend."""
 
 NAME_CHARACTERS = 20
 LEGEND_LINES, LEGEND_CHARACTERS = 24, 100
+FORMULA_CHARACTERS = 80
+"""Of ⊕ or ⊗, in the legend; longer ones are left out."""
 
 
 def cell_diagram(cell: Cell, *, legend: bool = True) -> Diagram:
@@ -74,13 +78,12 @@ class _Weights:
 
     def legend(self, cell: Cell) -> Iterator[Text]:
         lines = [line for line in _defined(self) if line]
-        if not isinstance(cell.output_expr, ex.Score):
-            output = formula(cell.output_expr, self.names, self.one, self.zero)
-            lines.append((Span("output"), Span(" = "), *output))
-        if cell.semiring_name != "real":
-            ring = cell.semiring
-            plus = "log(exp + exp)" if ring.name == "log" else ring.plus_symbol
-            lines.append(roman(f"{ring.name} semiring: ⊕ is {plus}, ⊗ is {ring.times_symbol}"))
+        outputs = [formula(e, self.names, self.one, self.zero) for e in cell.output_exprs]
+        if not isinstance(cell.output_exprs[0], ex.Score):
+            lines.append((Span("output"), Span(" = "), *join(outputs, roman(", "))))
+        ring = cell.semiring
+        if ring.legend:
+            lines += _operations(ring)
         if cell.epsilon_limit is not None:
             last = "" if cell.epsilon_after_last else ", none after the last symbol"
             lines.append((Span(f"at most {cell.epsilon_limit} "), *EPSILON, Span(f" in a row{last}")))
@@ -88,6 +91,37 @@ class _Weights:
         if hidden > 0:
             lines[LEGEND_LINES - 1 :] = [roman(f"… and {hidden + 1} more")]
         yield from (shorten(line, LEGEND_CHARACTERS) for line in lines)
+
+
+# ---- the legend: what ⊕ and ⊗ are ------------------------------------------------------------------------------
+
+
+def _operations(ring: Semiring) -> list[Text]:
+    """⊕ and ⊗ by their symbols, or by formulas where they have no symbols of their own and the formulas are short."""
+    said, formulas = [], []
+    for sign, word, run in (("⊕", ring.plus_legend, ring.plus), ("⊗", ring.times_symbol, ring.times)):
+        if word != sign:
+            said.append(f"{sign} is {word}")
+        elif len(plain(text := _operation(ring, sign, run))) <= FORMULA_CHARACTERS:
+            formulas.append(text)
+    first = roman(f"{ring.name} semiring" + (f": {', '.join(said)}" if said else ""))
+    return [first, *formulas]
+
+
+def _operation(ring: Semiring, sign: str, run: Callable[..., Any]) -> Text:
+    """⟨p₁, r₁⟩ ⊗ ⟨p₂, r₂⟩ = ⟨p₁ · p₂, …⟩, or a ⊗ b = …"""
+    names = [[f"{c}{i}" for c in ring.components] for i in (1, 2)] if ring.components else [["a"], ["b"]]
+    values = [[ex.parameter(name) for name in some] for some in names]
+    result = run(*(ring.element(some) for some in values), ex.EXPRESSIONS)
+    number = constant_text("1", 1.0)  # the formulas have neither one nor zero
+
+    def show(element: Any) -> Text:
+        parts = [formula(ex.as_expr(e), {}, number, number) for e in ring.numbers_of(element)]
+        inside = join(parts, roman(", "))
+        return (Span("⟨"), *inside, Span("⟩")) if ring.components else inside
+
+    left, right = (show(ring.element(some)) for some in values)
+    return (*left, Span(f" {sign} "), *right, Span(" = "), *show(result))
 
 
 # ---- the legend: a line for each family of definitions ---------------------------------------------------------

@@ -21,7 +21,7 @@ def wfsa_diagram(machine: WFSA) -> Diagram:
     initial, final = machine.initial, machine.final
 
     def end(weight: Any) -> Text | None:
-        return None if weight is None or weight == ring.one else _weight(weight)
+        return None if weight is None or weight == ring.one else weight_text(weight)
 
     nodes = tuple(
         Node(
@@ -63,8 +63,11 @@ def symbol_text(symbol: Hashable) -> Text:
     return shorten(roman(printable(text)), NAME_CHARACTERS)
 
 
-def _weight(weight: float) -> Text:
-    return number_text(float(weight))
+def weight_text(weight: Any, digits: int = 3) -> Text:
+    """A number, or the components of an element in angle brackets."""
+    if not isinstance(weight, tuple):
+        return number_text(float(weight), digits)
+    return (Span("⟨"), *join([number_text(x, digits) for x in weight], roman(", ")), Span("⟩"))
 
 
 def _entries(weights: dict[Hashable, Any], alphabet: tuple[Hashable, ...]) -> list[Text]:
@@ -72,9 +75,9 @@ def _entries(weights: dict[Hashable, Any], alphabet: tuple[Hashable, ...]) -> li
     entries: list[Text] = []
     common: set[Any] = {weights.get(symbol) for symbol in alphabet}
     if len(alphabet) > 1 and len(common) == 1 and None not in common:
-        entries.append((*FOR_ALL, Span("/"), *_weight(common.pop())))
+        entries.append((*FOR_ALL, Span("/"), *weight_text(common.pop())))
         weights = {s: w for s, w in weights.items() if s is EPSILON_SYMBOL}
-    return entries + [(*symbol_text(s), Span("/"), *_weight(w)) for s, w in weights.items()]
+    return entries + [(*symbol_text(s), Span("/"), *weight_text(w)) for s, w in weights.items()]
 
 
 def _wrapped(entries: list[Text]) -> tuple[Text, ...]:

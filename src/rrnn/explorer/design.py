@@ -56,17 +56,17 @@ def facts(cell: Cell, lowered: Lowered) -> dict[str, Any]:
     """The numbers that say what the recurrence costs. Bytes are those that a kernel must at least move for one unit and
     step: every pre-activation (and input) read once and every output written once, training also their gradients."""
     program = lowered.program
-    trains = program.semiring.laws.has_gradient
+    trains = program.semiring.has_gradient
     read = len(program.projections) + program.uses_input
     return {
         "states": len(cell.states),
         "arcs": len(cell.arcs),
         "epsilon": sum(arc.epsilon for arc in cell.arcs),
         "stored": [[q, symbol] for q, symbol in state_symbols(cell).items()],
-        "carried": len(scan_form(program).carried),
+        "carried": len(scan_form(program).carried) * program.semiring.size,
         "carried_back": _carried_back(program) if trains else None,
-        "bytes": (read + 1) * FLOAT,
-        "bytes_training": (3 * read + 2) * FLOAT if trains else None,
+        "bytes": (read + program.output_count) * FLOAT,
+        "bytes_training": (3 * read + 2 * program.output_count) * FLOAT if trains else None,
         "projections": len(program.projections),
         "parameters": len(program.parameters),
     }
@@ -82,14 +82,14 @@ def _carried_back(program: Program) -> int:
 
 def _c(program: Program) -> str:
     parts = [render_forward(program, torch.float32)]
-    if program.semiring.laws.has_gradient:
+    if program.semiring.has_gradient:
         parts.append(render_backward(program, torch.float32))
     return "\n".join(parts)
 
 
 def _triton(program: Program) -> str:
     """Two steps a turn, where a real kernel takes more."""
-    return render_triton(program, unroll=2, every=2 if program.semiring.laws.has_gradient else 0)
+    return render_triton(program, unroll=2, every=2 if program.semiring.has_gradient else 0)
 
 
 def _shown(text: str) -> str:

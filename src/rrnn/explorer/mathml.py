@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from rrnn.arithmetic import Op
 from rrnn.ir.equations import Equations
 from rrnn.ir.lower import Lowered
 from rrnn.ir.notation import GREEK, Notation, Symbol, Text
@@ -38,11 +39,20 @@ _OPEN, _CLOSE = _mo("(", _FLAT), _mo(")", _FLAT)
 
 
 class MathML(Notation):
-    functions = {  # noqa: RUF012
-        op: "".join(map(_mi, name.split())) for op, name in _PLAIN.functions.items()
-    }
-    joints = {c: _mo(c) for c in "+−⊙·∨∧≥>"}  # noqa: RUF012
+    joints = {c: _mo(c) for c in "+−⊙·∨∧≥>⊕⊗"}  # noqa: RUF012
     minus = _mo("−")
+
+    def function(self, op: Op) -> str:
+        return "".join(map(_mi, op.value.plain.split()))
+
+    def joint(self, sign: str) -> str:
+        return self.joints.get(sign, _mo(sign))
+
+    def word(self, name: str) -> str:
+        return _mi(name)
+
+    def tuple(self, pieces: list[str]) -> str:
+        return _mo("⟨", _FLAT) + _mo(",").join(pieces) + _mo("⟩", _FLAT)
 
     def symbol(self, symbol: Symbol) -> str:
         base, number, time, prefix = symbol
@@ -93,6 +103,12 @@ class MathML(Notation):
 
     def root(self, text: str) -> str:
         return f"<msqrt>{_row(text)}</msqrt>"
+
+    def component(self, text: str, name: str) -> str:
+        return _row(text + _mo(".", ' lspace="0" rspace="0"') + self.word(name))
+
+    def size(self, text: str) -> str:
+        return _mo("|", _FLAT) + text + _mo("|", _FLAT)
 
     def truth(self, statement: str) -> str:
         return _mo("[", _FLAT) + statement + _mo("]", _FLAT)

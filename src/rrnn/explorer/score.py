@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rrnn.draw.machines import state_text, symbol_text
+from rrnn.draw.machines import state_text, symbol_text, weight_text
 from rrnn.draw.text import plain
 from rrnn.errors import RRNNError
 from rrnn.explorer.machines import machine_of, read_string
@@ -67,11 +67,21 @@ def _path(wfsa: WFSA, path: Path, arrows: dict[tuple[int, ...], int]) -> dict[st
     place = wfsa.state_index
     return {
         "weight": _number(path.weight),
+        "size": _size(wfsa, path.weight),
         "states": [place[q] for q in path.states],
         "symbols": [None if a.symbol is EPSILON else plain(symbol_text(a.symbol)) for a in path.arcs],
         "weights": [_number(a.weight) for a in path.arcs],
         "edges": [arrows.get((place[a.source], place[a.target])) for a in path.arcs],
     }
+
+
+def _size(wfsa: WFSA, weight: Any) -> float:
+    """How long a path's bar is; 0 for none. Logarithms have no length that compares."""
+    ring = wfsa.semiring
+    if ring.components and not ring.cancels:
+        return 0.0
+    size = float(ring.magnitude(weight) if ring.components else abs(weight))
+    return size if math.isfinite(size) else 0.0
 
 
 def _count(wfsa: WFSA, symbols: tuple[Any, ...]) -> int | None:
@@ -86,7 +96,9 @@ def _numbers(values: Any) -> list[float | str]:
     return [_number(value) for value in values]
 
 
-def _number(value: float) -> float | str:
-    """JSON has no infinities."""
+def _number(value: Any) -> float | str:
+    """A number; an element of several components as a text, ⟨0.5, −0.25⟩; an infinity, too, which JSON has not."""
+    if isinstance(value, tuple):
+        return plain(weight_text(value, 4))
     value = float(value)
     return value if math.isfinite(value) else "NaN" if math.isnan(value) else "∞" if value > 0 else "−∞"

@@ -1,10 +1,13 @@
 """Looking inside: what a layer of automata found in a sentence. Everything starts with `read`."""
 
+import warnings
+from typing import Any
+
 from rrnn.interpret.decompose import Decomposition, Term, decompose
 from rrnn.interpret.deletion import LeaveOneOut, leave_one_out
 from rrnn.interpret.logits import LogitContributions, logit_contributions
 from rrnn.interpret.masses import ArcMasses, arc_masses
-from rrnn.interpret.paths import Path, Step, UnitPaths, best_paths, k_best
+from rrnn.interpret.paths import Step, TokenPath, UnitPaths, best_paths, k_best
 from rrnn.interpret.phrases import Phrase, UnitPhrases, phrases
 from rrnn.interpret.reading import Reading, read
 from rrnn.interpret.tables import scores
@@ -14,11 +17,11 @@ __all__ = [
     "Decomposition",
     "LeaveOneOut",
     "LogitContributions",
-    "Path",
     "Phrase",
     "Reading",
     "Step",
     "Term",
+    "TokenPath",
     "UnitPaths",
     "UnitPhrases",
     "arc_masses",
@@ -31,3 +34,14 @@ __all__ = [
     "read",
     "scores",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Path":
+        warnings.warn(
+            "rrnn.interpret.Path is now called TokenPath: rrnn.wfsa.Path is a path of a WFSA",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return TokenPath
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,7 +13,6 @@ credits tokens that enter and hides those that close a gate: `leave_one_out` sho
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,17 +25,9 @@ from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.paths import finite
 from rrnn.interpret.ranks import rank
 from rrnn.interpret.reading import Part, Reading
-from rrnn.interpret.tables import (
-    ahead,
-    backward,
-    enters,
-    forward,
-    last_row,
-    masses,
-    meet,
-    stays,
-)
-from rrnn.semirings import Semiring, get_semiring
+from rrnn.interpret.tables import backward, enters, forward, masses, side_by_side, stays, total, trellis
+from rrnn.semirings import get_semiring
+from rrnn.semirings.base import Element
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,7 @@ class Term:
 
     tokens: tuple[str, ...]
     positions: tuple[int, ...]
-    weight: float
+    weight: Element
 
     def to_json(self) -> dict[str, Any]:
         return {"tokens": list(self.tokens), "positions": list(self.positions), "weight": finite(self.weight)}
@@ -82,18 +73,16 @@ class Decomposition:
             )
         d, words = self.units.index(unit), self.tokens[sentence]
         ring, n = get_semiring(self.semirings[d]), len(words)
-        table = (
-            torch.diag(self.by_token[:n, sentence, d])
-            if self.by_pair is None
-            else self.by_pair[:n, :n, sentence, d]
-        )
-        if self.by_pair is None and ring.zero:
-            table = torch.full((n, n), ring.zero, dtype=table.dtype).diagonal_scatter(table.diagonal())
+        if self.by_pair is not None:
+            table = self.by_pair[:n, :n, sentence, d]
+        else:
+            table = ring.zeros(n, n, dtype=self.by_token.dtype)
+            table[range(n), range(n)] = self.by_token[:n, sentence, d]
         order = rank(ring, table).flatten().sort(descending=True, stable=True).indices.tolist()
         found = []
         for at in order[:top]:
             i, j = divmod(at, n)
-            weight = table[i, j].item()
+            weight = ring.numbers(table[i, j])
             if weight == ring.zero:
                 break
             places = (i,) if i == j else (i, j)
@@ -109,8 +98,8 @@ class Decomposition:
                     {
                         "unit": unit,
                         "semiring": self.semirings[d],
-                        "score": finite(self.score[b, d].item()),
-                        "constant": finite(self.constant[b, d].item()),
+                        "score": finite(self.score[b, d].tolist()),
+                        "constant": finite(self.constant[b, d].tolist()),
                         "by_token": finite(self.by_token[: len(words), b, d].tolist()),
                         "terms": [term.to_json() for term in self.terms(unit, b, top)],
                     }
@@ -124,73 +113,75 @@ class Decomposition:
 def decompose(reading: Reading, *, pairs: bool = False) -> Decomposition:
     """The scores of a reading by token and, on request (they take T² numbers a unit), by pair of tokens."""
     for part in reading.parts:
-        if part.ring.laws.selective:
+        if part.ring.selective:
             raise AutomatonError(
                 f"over {part.ring.name} a score is the weight of one path, {part.cell.name}'s best, and no sum of "
                 "several: best_paths shows it. Decompose the units of other cells with reading.of_units([…])."
             )
+        if not part.ring.reads_reals:
+            raise AutomatonError(
+                f"the weight of a path is divided among its tokens by real numbers; none stands for a weight over "
+                f"{part.ring.name}. Give the semiring from_real and to_real, or look at arc_masses and leave_one_out."
+            )
     valid, parts = reading.valid, reading.parts
-    score = [meet(p, forward(p, valid)[-1], torch.stack(last_row(p))) for p in parts]
-    constant = [meet(p, forward(p, valid, stays)[-1], torch.stack(last_row(p))) for p in parts]
-    by_token = torch.cat([_by_token(p, valid) for p in parts], -1)
+    score = [total(p, valid) for p in parts]
+    constant = [total(p, valid, stays) for p in parts]
+    by_token = side_by_side(parts, [_by_token(p, valid) for p in parts], 2)
+    by_pair = side_by_side(parts, [_by_pair(p, valid) for p in parts], 3) if pairs else None
     return Decomposition(
         reading.tokens,
         reading.units,
-        torch.cat(score, -1),
+        side_by_side(parts, score, 1),
         reading.in_order(by_token),
-        torch.cat(constant, -1),
-        _both_in_order(reading, torch.cat([_by_pair(p, valid) for p in parts], -1)) if pairs else None,
+        side_by_side(parts, constant, 1),
+        None if by_pair is None else _both_in_order(reading, by_pair),
         tuple(p.ring.name for p in parts for _ in p.units),
     )
-
-
-def _number(ring: Semiring, value: float) -> float:
-    """A positive real number as a weight."""
-    return math.log(value) if ring.name == "log" else value
 
 
 def _by_token(part: Part, valid: Tensor | None) -> Tensor:
     """(T, B, D) by step. With a factor z at every entry, a path of n entries weighs z^n times as much, and
     ∫₀¹ z^n / z dz is 1/n: the division by n. Gauss's quadrature is exact for such polynomials."""
-    total = torch.full_like(part.weights[0], part.ring.zero)
+    ring, (steps, _, batch, width) = part.ring, part.weights.shape[:4]
+    found = ring.zeros(steps, batch, width, dtype=part.weights.dtype)
     for scaled, factor in entry_factors(part):
-        mass = masses(scaled, forward(scaled, valid), backward(scaled, valid), valid, enters)
-        total = part.ring.t_plus(total, part.ring.t_times(mass, torch.full_like(mass, factor)))
-    return total
+        whole = trellis(scaled, valid)
+        mass = masses(scaled, whole.forward(), whole.backward(), valid, enters)
+        found = ring.t_plus(found, ring.t_times(mass, mass.new_tensor(factor)))
+    return found
 
 
-def entry_factors(part: Part) -> Iterator[tuple[Part, float]]:
+def entry_factors(part: Part) -> Iterator[tuple[Part, Any]]:
     """(the part with a factor z at every entry, what to multiply its masses with) at each node z of the quadrature."""
-    ring, steps, entries = part.ring, part.weights[0].shape[0], part.moves.most_entries
+    ring, steps, entries = part.ring, len(part.weights), part.moves.most_entries
     entries = steps if entries is None else min(entries, steps)
     if not entries:
         return
+    entering = torch.tensor([move.enters for move in part.moves.moves]).view(1, -1, 1, 1)
     nodes, shares = np.polynomial.legendre.leggauss((entries + 1) // 2)
     for node, share in zip((nodes + 1) / 2, shares / 2, strict=True):
-        factor = part.initial.new_tensor(_number(ring, float(node)))
-        weights = tuple(ring.t_times(w, factor) if m.enters else w for _, _, m, w in part.graph)
-        yield replace(part, weights=weights), _number(ring, float(share / node))
+        factor = part.initial.new_tensor(ring.from_real(float(node)))
+        weights = ring.where(entering, ring.t_times(part.weights, factor), part.weights)
+        yield replace(part, weights=weights), ring.from_real(float(share / node))
 
 
 def _by_pair(part: Part, valid: Tensor | None) -> Tensor:
     """(T, T, B, D) by step: first entry, last entry."""
-    ring, steps = part.ring, part.weights[0].shape[0]
+    ring, (steps, _, batch, width) = part.ring, part.weights.shape[:4]
     before, after = forward(part, valid, stays), backward(part, valid, stays)
-    found = part.weights[0].new_full((steps, *part.weights[0].shape), ring.zero)
-    # begun[i]: the paths that entered first at step i, by state (S, B, D)
-    begun = part.weights[0].new_full((steps, *before.shape[1:]), ring.zero)
+    everywhere, entering = trellis(part, valid), trellis(part, valid, enters)
+    found = ring.zeros(steps, steps, batch, width, dtype=before.dtype)
+    # begun[:, i]: the paths that entered first at step i, by state (S, T, B, D)
+    begun = ring.zeros(everywhere.states, steps, batch, width, dtype=before.dtype)
     for t in range(steps):
-        last = ring.t_sum(
-            ring.t_times(torch.stack(ahead(part, list(begun.unbind(1)), t, enters), 1), after[t + 1]), 1
-        )
-        first = torch.stack(ahead(part, list(before[t].unbind(0)), t, enters))
-        last[t] = meet(part, first, after[t + 1])
-        begun = torch.stack(ahead(part, list(begun.unbind(1)), t), 1)
-        begun[t] = first
+        last = ring.t_sum(ring.t_times(entering.ahead(t, begun), after[t + 1].unsqueeze(1)), 0)
+        first = entering.ahead(t, before[t])
+        last[t] = ring.t_sum(ring.t_times(first, after[t + 1]), 0)
+        begun = everywhere.ahead(t, begun)
+        begun[:, t] = first
         if valid is not None:
-            gone = ~valid[t, :, None]
-            last = last.masked_fill(gone, ring.zero)
-            begun = begun.masked_fill(gone, ring.zero)
+            zero, there = ring.zeros(dtype=before.dtype), valid[t, :, None]
+            last, begun = ring.where(there, last, zero), ring.where(there, begun, zero)
         found[:, t] = last
     return found
 
@@ -199,5 +190,5 @@ def _both_in_order(reading: Reading, pairs: Tensor) -> Tensor:
     """By position: of a backward reading, the last that it enters comes first in the sentence."""
     if not reading.backward:
         return pairs
-    by_last = reading.in_order(pairs.permute(0, 2, 1, 3)).permute(2, 1, 0, 3)
-    return reading.in_order(by_last).permute(0, 2, 1, 3)
+    by_last = reading.in_order(pairs.transpose(1, 2)).transpose(0, 2)
+    return reading.in_order(by_last).transpose(1, 2)

@@ -7,7 +7,7 @@ token weigh otherwise; these are computed anew, for all positions together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from rrnn.errors import AutomatonError
 from rrnn.interpret.paths import finite
 from rrnn.interpret.reading import Part, Reading, weigh
-from rrnn.interpret.tables import ahead, backward, forward, keep, meet
+from rrnn.interpret.tables import backward, forward, meet, side_by_side, trellis
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class LeaveOneOut:
                 "units": [
                     {
                         "unit": unit,
-                        "score": finite(self.score[b, d].item()),
+                        "score": finite(self.score[b, d].tolist()),
                         "without": finite(self.without[: len(words), b, d].tolist()),
                     }
                     for d, unit in enumerate(self.units)
@@ -68,23 +68,24 @@ def leave_one_out(reading: Reading) -> LeaveOneOut:
         alpha, beta = forward(part, valid), backward(part, valid)
         scores.append(meet(part, alpha[-1], beta[-1]))
         found.append(_without(reading, near, alpha[:-1], beta, reach))
-    score, without = torch.cat(scores, -1), reading.in_order(torch.cat(found, -1))
+    score = side_by_side(reading.parts, scores, 1)
+    without = reading.in_order(side_by_side(reading.parts, found, 2))
     if valid is not None:
-        without = torch.where(valid.unsqueeze(-1), without, score)
+        without = torch.where(valid.view(*valid.shape, *[1] * (without.dim() - 2)), without, score)
     return LeaveOneOut(reading.tokens, reading.units, score, without)
 
 
 def _without(reading: Reading, near: Part, alpha: Tensor, beta: Tensor, reach: int) -> Tensor:
     """(T, B, D): the beginnings before each step, led over the `reach` steps after it, met by the ends."""
-    steps, batch = reading.x.shape[:2]
-    row = [table.flatten(0, 1) for table in alpha.unbind(1)]
-    lengths = torch.tensor(reading.lengths, dtype=torch.int64)
-    for s in range(reach):
-        there = (torch.arange(steps).unsqueeze(1) + 1 + s < lengths).flatten()
-        row = keep(there.unsqueeze(0), 0, ahead(near, row, s), row)
-    table = torch.stack(row, 1).view(steps, batch, len(row), len(near.units)).transpose(1, 2)
-    after = (torch.arange(steps) + 1 + reach).clamp_max(steps)
-    return meet(near, table, beta[after])
+    steps = torch.arange(len(alpha))
+    if reach:
+        lengths = torch.tensor(reading.lengths, dtype=torch.int64)
+        there = steps[:, None] + 1 + torch.arange(reach)[:, None, None] < lengths  # (reach, T, B)
+        over = trellis(near, there.flatten(1))
+        led = replace(over, initial=alpha.transpose(0, 1).flatten(1, 2))
+        row = over.plain(led.forward(), 1)[-1]
+        alpha = row.unflatten(1, alpha[:, 0].shape[:2]).transpose(0, 1)
+    return meet(near, alpha, beta[(steps + 1 + reach).clamp_max(len(alpha))])
 
 
 def _around(reading: Reading, reach: int) -> list[Part]:

@@ -20,8 +20,9 @@ from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.decompose import entry_factors
 from rrnn.interpret.paths import finite
 from rrnn.interpret.reading import Part, Reading, leaves
-from rrnn.interpret.tables import Row, back, enters, forward, last_row, masses, meet, stays
-from rrnn.interpret.values import Evaluator
+from rrnn.interpret.tables import enters, forward, masses, meet, stays, trellis
+from rrnn.interpret.values import Weights
+from rrnn.wfsa.trellis import Scaled, Trellis
 
 Head = Callable[[Tensor], Tensor]
 
@@ -87,7 +88,7 @@ def logit_contributions(reading: Reading, head: Head, *, affine: bool = False) -
         base = head(outputs(reading, torch.zeros_like(scores))).cpu().double()
         split = [_split(reading, gradient) for gradient in rows]
     by_unit = torch.stack([(gradient * scores.detach()).sum(0) for gradient in rows], 1)
-    plain = all(cell.output_expr == ex.score for cell in reading.layer.cell_types)
+    plain = all(cell.output_exprs == (ex.score,) for cell in reading.layer.cell_types)
     return LogitContributions(
         reading.tokens,
         reading.units,
@@ -123,7 +124,7 @@ def _check(reading: Reading) -> None:
             "a logit depends on all units of a layer; this reading has some of them. Read them all."
         )
     for part in reading.parts:
-        if part.ring.name != "real":
+        if not part.ring.adds:
             raise AutomatonError(
                 f"contributions add up over the reals; {part.cell.name}'s scores over {part.ring.name} do not. Look at "
                 "best_paths, and at what leave_one_out says of each token."
@@ -132,19 +133,19 @@ def _check(reading: Reading) -> None:
 
 def prefix_scores(part: Part, valid: Tensor | None) -> Tensor:
     """(T, B, D): the score after each step; 0 behind the end."""
-    found = meet(part, forward(part, valid)[1:], torch.stack(last_row(part)))
+    found = meet(part, forward(part, valid)[1:], trellis(part, valid).last)
     return found if valid is None else found * valid.unsqueeze(-1)
 
 
 def outputs(reading: Reading, scores: Tensor) -> Tensor:
-    """(T, B, H): the layer's outputs if its units scored (T, B, D) so, by position; zeros behind the end."""
+    """The layer's outputs if its units scored (T, B, D) so, by position; zeros behind the end."""
     layer, found, start = reading.layer, [], 0
     with torch.no_grad():
         known = leaves(layer, reading.x)
     for leaf, cell, width in zip(known, layer.cell_types, layer.widths, strict=True):
         here = scores[..., start : start + width]
-        value = Evaluator({**leaf.leaves, "score": here}, cell.semiring, here)
-        found.append(value(cell.output_expr).expand_as(here))
+        value = Weights({**leaf.leaves, "score": here}, cell.semiring, here)
+        found += [value(expr).expand_as(here) for expr in cell.output_exprs]
         start += width
     out = torch.cat(found, -1)
     out = out if reading.valid is None else torch.where(reading.valid.unsqueeze(-1), out, 0.0)
@@ -159,20 +160,20 @@ def _split(reading: Reading, gradient: Tensor) -> tuple[Tensor, Tensor]:
         here = gradient[..., start : start + len(part.units)]
         start += len(part.units)
         for scaled, factor in entry_factors(part):
-            after = _worth(scaled, here)
-            by_token += factor * masses(scaled, forward(scaled, valid), after, valid, enters).sum(-1)
-        idle = meet(part, forward(part, valid, stays)[1:], torch.stack(last_row(part)))
+            whole = trellis(scaled, valid)
+            by_token += factor * masses(scaled, whole.forward(), _worth(whole, here), valid, enters).sum(-1)
+        idle = meet(part, forward(part, valid, stays)[1:], trellis(part, valid).last)
         constant += (here * idle).sum((0, 2))
     return by_token, constant
 
 
-def _worth(part: Part, gradient: Tensor) -> Tensor:
+def _worth(steps: Trellis, gradient: Tensor) -> Scaled:
     """(T + 1, S, B, D): as `backward`, for paths that may end after any step t, where the end counts g_t times."""
-    ends = last_row(part)
-    row: Row = [torch.zeros_like(end) for end in ends]
+    row = torch.zeros_like(steps.last)
     rows = []
     for t in reversed(range(len(gradient))):
-        row = [value + gradient[t] * end for value, end in zip(row, ends, strict=True)]
-        rows.append(torch.stack(row))
-        row = back(part, row, t)
-    return torch.stack([*rows, torch.stack(row)][::-1])
+        row = row + gradient[t] * steps.last
+        rows.append(row)
+        row = steps.back(t, row)
+    table = torch.stack([*rows, row][::-1])
+    return Scaled(table, torch.zeros(table[:, 0].shape, dtype=torch.int32))

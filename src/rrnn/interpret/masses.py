@@ -7,17 +7,18 @@ probability. Over log (and counting) weights cannot cancel, and `posterior` divi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from rrnn.automata import CellArc
 from rrnn.errors import AutomatonError, SemiringError
-from rrnn.interpret.moves import Bridge
 from rrnn.interpret.ranks import share
 from rrnn.interpret.reading import Part, Reading
-from rrnn.interpret.tables import backward, forward, meet
+from rrnn.interpret.tables import trellis
 from rrnn.semirings import get_semiring
+from rrnn.wfsa.trellis import Scaled
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +40,14 @@ class ArcMasses:
     def posterior(self) -> Tensor:
         """`mass` as a share of the score: the probability of the arc there, where no weight can be negative."""
         ring = get_semiring(self.semiring)
-        if ring.laws.selective or ring.laws.has_negation:
+        if ring.cancels or not ring.adds_probabilities:
             raise SemiringError(
                 f"masses over {ring.name} are no probabilities: "
-                + ("they are signed and do not add up to one" if ring.laws.has_negation else "⊕ does not add")
+                + (
+                    "paths can cancel, so they do not add up to one"
+                    if ring.cancels
+                    else "⊕ does not add them"
+                )
                 + ". Use a cell over log, or look at `mass`."
             )
         return share(ring, self.mass, self.score)
@@ -59,33 +64,27 @@ def _masses(reading: Reading, part: Part) -> ArcMasses:
             f"the ε-arcs of {part.cell.name} form a cycle, which paths take any number of times: the mass of an arc in "
             "it is not told apart. Say .limit_epsilon(k)."
         )
-    ring, arcs, valid = part.ring, part.cell.arcs, reading.valid
-    alpha, beta = forward(part, valid), backward(part, valid)
-    lengths, (batch, width) = torch.tensor(reading.lengths, dtype=torch.int64), alpha.shape[2:]
-    mass = torch.full((alpha.shape[0], len(arcs), batch, width), ring.zero, dtype=alpha.dtype)
+    ring, arcs, steps = part.ring, part.cell.arcs, trellis(part, reading.valid)
+    before, after = steps.forward(), steps.backward()
+    found = [steps.plain(mass, 0) for mass in steps.masses(before, after)]
+    batch, width = steps.lanes
+    mass = ring.zeros(len(found) + 1, len(arcs), batch, width, dtype=part.weights.dtype)
 
-    def add(arc: CellArc, value: Tensor) -> None:
+    def add(arc: CellArc, value: Tensor, places: Any = slice(None)) -> None:
         (number,) = (i for i, other in enumerate(arcs) if other is arc)
-        mass[:, number] = ring.t_plus(mass[:, number], value)
+        mass[places, number] = ring.t_plus(mass[places, number], value)
 
-    def nothing() -> Tensor:
-        return torch.full((alpha.shape[0], batch, width), ring.zero, dtype=alpha.dtype)
-
-    def over(bridge: Bridge, value: Tensor) -> None:
-        for arc in bridge.arcs:
-            add(arc, value)
-
-    for source, target, move, weight in part.graph:
-        value = nothing()
-        value[:-1] = ring.t_times(ring.t_times(alpha[:-1, source], weight), beta[1:, target])
-        if valid is not None:
-            value[:-1] = torch.where(valid.unsqueeze(-1), value[:-1], ring.zero)
-        over(move.bridge, value)
-        value[:-1] = reading.in_order(value[:-1])
-        add(move.arc, value)
+    for m, move in enumerate(part.moves.moves if found else ()):
+        value = torch.stack([of_step[m] for of_step in found])
+        for arc in move.bridge.arcs:
+            add(arc, value, slice(len(found)))
+        add(move.arc, reading.in_order(value), slice(len(found)))
+    last = steps.plain(Scaled(before.values[-1], before.exponent[-1]), 0)
+    lengths, every = torch.tensor(reading.lengths, dtype=torch.int64), torch.arange(batch)
     for end, weight in zip(part.moves.ends, part.ends, strict=True):
-        value = nothing()
-        value[lengths, torch.arange(batch)] = ring.t_times(alpha[-1, part.moves.index[end.source]], weight)
-        over(end.bridge, value)
-    score = meet(part, alpha[-1], beta[-1])
+        value = ring.zeros(len(found) + 1, batch, width, dtype=mass.dtype)
+        value[lengths, every] = ring.t_times(last[part.moves.index[end.source]], weight)
+        for arc in end.bridge.arcs:
+            add(arc, value)
+    score = steps.plain(steps.total(before))
     return ArcMasses(part.cell.name, ring.name, reading.tokens, part.units, arcs, score, mass)

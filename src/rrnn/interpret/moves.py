@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from rrnn.automata import Cell, CellArc, epsilon_cycles, range_of, reachable
+from rrnn.automata import Cell, CellArc, epsilon_cycles, reachable
 from rrnn.automata import expressions as ex
-from rrnn.automata.rules import is_zero
+from rrnn.automata.rules import is_constant, is_zero
 from rrnn.errors import AutomatonError
 
 MAX_MOVES = 20_000
@@ -165,8 +165,7 @@ def _trim(whole: Moves) -> Moves:
 
 
 def _consumes(cell: Cell, arc: CellArc) -> bool:
-    low, high, *_ = range_of(arc.weight, cell.semiring)
-    return arc.source != arc.target and not low == high == cell.semiring.one
+    return arc.source != arc.target and not is_constant(arc.weight, cell.semiring, cell.semiring.one)
 
 
 def _bridges(cell: Cell, states: tuple[str, ...], arcs: list[CellArc]) -> Iterator[Bridge]:
@@ -177,7 +176,7 @@ def _bridges(cell: Cell, states: tuple[str, ...], arcs: list[CellArc]) -> Iterat
             leaving[arc.source].append(arc)
     cyclic = cell.epsilon_limit is None and bool(epsilon_cycles(cell))
     for q in states:
-        if cyclic and not cell.semiring.laws.selective:
+        if cyclic and not cell.semiring.selective:
             yield from _stars(q, leaving)
         else:
             yield from _walks(q, leaving, cell.epsilon_limit)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rrnn.errors import AutomatonError
+from rrnn.errors import AutomatonError, SemiringError
 from rrnn.interpret.moves import Move
 from rrnn.interpret.paths import Kind, finite
 from rrnn.interpret.ranks import rank, weight_of
@@ -79,6 +79,7 @@ def phrases(readings: Reading | Iterable[Reading], top: int = 5) -> list[UnitPhr
                 "Read layer 0, or look at positions with best_paths."
             )
         for part in reading.parts:
+            _refuse_components(part.ring)
             names |= dict.fromkeys(part.units, (part.cell.name, part.ring.name))
             if reading.x.shape[0]:
                 _collect(reading, part, before, top, found)
@@ -91,6 +92,15 @@ def phrases(readings: Reading | Iterable[Reading], top: int = 5) -> list[UnitPhr
         )
         for unit in sorted(names)
     ]
+
+
+def _refuse_components(ring: Semiring) -> None:
+    """Raise where a weight has no sign: phrases are ranked among those of their sign."""
+    if ring.components:
+        raise SemiringError(
+            f"phrases need weights that are single numbers, positive or negative; over {ring.name} a weight has the "
+            f"components {', '.join(ring.components)}. Look at k_best, which ranks paths by their magnitude."
+        )
 
 
 class _Best:
@@ -152,7 +162,7 @@ class _Table(NamedTuple):
     state: Tensor  # (T, signs, B, D): sign · S + state after its last entry
     entered: Tensor  # (T, signs · S, B, D): the code of the strongest way to enter the state here
     reached: Tensor  # (T, signs · S, B, D): of the strongest way to be there, self-loops too
-    negative: Tensor | None  # (moves, T, B, D)
+    negative: Tensor | None  # (T, moves, B, D)
 
 
 class _Rows(NamedTuple):
@@ -167,7 +177,7 @@ class _Rows(NamedTuple):
 def _signed(ring: Semiring, weight: Tensor) -> Tensor:
     """Ranks of positive and of negative weights, (signs, …)."""
     ranks = rank(ring, weight)
-    if not ring.laws.has_negation:
+    if not ring.cancels:
         return ranks.unsqueeze(0)
     none = torch.full_like(ranks, -math.inf)
     return torch.stack([torch.where(weight < 0, none, ranks), torch.where(weight < 0, ranks, none)])
@@ -209,8 +219,8 @@ def _stay(part: Part, row: Tensor, forwards: bool) -> Tensor:
 
 def _search(part: Part, reading: Reading) -> _Table:
     ring, (steps, batch) = part.ring, reading.x.shape[:2]
-    ranks = [rank(ring, w) for w in part.weights]
-    negative = torch.stack([w < 0 for w in part.weights]) if ring.laws.has_negation else None
+    ranks = rank(ring, part.weights)
+    negative = part.weights < 0 if ring.cancels else None
     starts, endings = _beginnings(part, steps), _endings(part, steps)
     lengths = torch.tensor(reading.lengths, dtype=torch.int64)
     signs, size, width = starts[0].shape
@@ -227,12 +237,12 @@ def _search(part: Part, reading: Reading) -> _Table:
                 lead = starts[t][:, source].unsqueeze(1)
                 value, begins = torch.maximum(value, lead), lead > value
             if negative is not None:
-                here = negative[m, t]
+                here = negative[t, m]
                 value = torch.where(here, value.flip(0), value)
                 begins = begins if begins is None else torch.where(here, begins.flip(0), begins)
             code = m if begins is None else m + len(part.graph) * begins.int()
             for best in (entered[target], reached[target]) if move.enters else (reached[target],):
-                best.add(value + ranks[m][t], code)
+                best.add(value + ranks[t, m], code)
         remaining = lengths - 1 - t
         ending = endings[remaining.clamp_min(0)].permute(1, 2, 0, 3)  # (signs, S, B, D)
         ending = torch.where((remaining >= 0)[:, None], ending, -math.inf)
@@ -296,7 +306,7 @@ def _wordings(
         at = at.clamp_min(1)
         sign = node // size
         if table.negative is not None:
-            sign = sign ^ table.negative[move, at, b, d].long()
+            sign = sign ^ table.negative[at, move, b, d].long()
         node = torch.where(going, sign * size + sources[move], node)
         code = torch.where(going, table.reached[at - 1, node, b, d].long(), code)
     columns = torch.stack(taken, -1).tolist()

@@ -13,24 +13,20 @@ from rrnn.semirings import Semiring
 
 
 def rank(ring: Semiring, weight: Tensor) -> Tensor:
-    """−∞ for 0̄."""
-    if ring.name in ("log", "max-plus"):
-        return weight
-    if ring.name == "min-plus":
-        return -weight
-    return weight.abs().log2()
+    """Return the ranks of weights; −∞ for 0̄."""
+    return ring.on_tensors(ring.rank, weight)
 
 
 def weight_of(ring: Semiring, rank: Tensor, negative: Tensor | bool = False) -> Tensor:
-    """The weight that has this rank, with this sign."""
-    if ring.name in ("log", "max-plus"):
-        return rank
-    if ring.name == "min-plus":
-        return -rank
-    size = rank.exp2()
+    """Return the weight that has this rank, with this sign."""
+    if ring.logarithmic:
+        return ring.bind(ring.on_tensors(ring.from_log, rank))
+    size = ring.bind(ring.on_tensors(ring.from_real, rank.exp2()))
     return torch.where(torch.as_tensor(negative), -size, size)
 
 
 def share(ring: Semiring, some: Tensor, whole: Tensor) -> Tensor:
-    """How much of the whole some paths are, both ⊕ over paths of weights that cannot cancel; NaN of nothing."""
-    return (some - whole).exp() if ring.name == "log" else some / whole
+    """Return how much of the whole some paths are, both ⊕ over paths of weights that cannot cancel; NaN of nothing."""
+    if ring.logarithmic:
+        return (ring.on_tensors(ring.to_log, some) - ring.on_tensors(ring.to_log, whole)).exp()
+    return ring.on_tensors(ring.to_real, some) / ring.on_tensors(ring.to_real, whole)

@@ -8,7 +8,7 @@ and in whatever dtype.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,15 +17,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.automata import Cell
+from rrnn.automata import Cell, one
+from rrnn.automata.expressions import Expr
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.moves import Bridge, Move, Moves, moves_of
-from rrnn.interpret.values import Evaluator
+from rrnn.interpret.values import Weights
 from rrnn.nn import RationalRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.nn.masks import mask_of_lengths, zero_padding
 from rrnn.semirings import Semiring
 from rrnn.theory.layers import why_open
+from rrnn.wfsa.trellis import Edges, star_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +39,10 @@ class Part:
     """Their numbers in the layer."""
     initial: Tensor
     """λ: (S, D), 0̄ where no path starts."""
-    weights: tuple[Tensor, ...]
-    """Of each move, its ε-arcs included: (T, B, D)."""
-    ends: tuple[Tensor, ...]
-    """Of each end, its ε-arcs included: (D,)."""
+    weights: Tensor
+    """Of each move, its ε-arcs included: (T, moves, B, D)."""
+    ends: Tensor
+    """Of each end, its ε-arcs included: (ends, D)."""
 
     @property
     def cell(self) -> Cell:
@@ -54,16 +56,21 @@ class Part:
     def graph(self) -> list[tuple[int, int, Move, Tensor]]:
         """(source, target, move, weights) of each move, states by number."""
         index, moves = self.moves.index, self.moves.moves
-        return [(index[m.source], index[m.target], m, w) for m, w in zip(moves, self.weights, strict=True)]
+        weights = self.weights.unbind(1)
+        return [(index[m.source], index[m.target], m, w) for m, w in zip(moves, weights, strict=True)]
 
     def only(self, columns: list[int]) -> Part:
+        """Return the part with these units, numbered as in it."""
+        chosen = torch.tensor(columns, dtype=torch.int64)
         return Part(
             self.moves,
             tuple(self.units[c] for c in columns),
-            self.initial[..., columns],
-            tuple(w[..., columns] for w in self.weights),
-            tuple(w[..., columns] for w in self.ends),
+            *(w.index_select(self.units_dim(w), chosen) for w in (self.initial, self.weights, self.ends)),
         )
+
+    def units_dim(self, weights: Tensor) -> int:
+        """Return the dimension of the units: the last one, but for the components that weights may have."""
+        return weights.dim() - 1 - bool(self.ring.components)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,61 +185,68 @@ def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> tup
     return tuple(parts)
 
 
-def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> list[Evaluator]:
+def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> list[Weights]:
     """What the weights of each cell are made of: projections (T, B, D) with their biases, parameters (D,)."""
     values = layer.leaf_values(x, history, dtype=torch.float64, device="cpu")
     exact = torch.empty(0, dtype=torch.float64)
     return [
-        Evaluator({name: value.detach() for name, value in found.items()}, cell.semiring, exact)
+        Weights({name: value.detach() for name, value in found.items()}, cell.semiring, exact)
         for found, cell in zip(values, layer.cell_types, strict=True)
     ]
 
 
-def _part(moves: Moves, value: Evaluator, units: range, shape: Sequence[int]) -> Part:
+def _part(moves: Moves, value: Weights, units: range, shape: Sequence[int]) -> Part:
     ring, width = moves.cell.semiring, len(units)
-    bridges = _bridges(moves, value, width)
+
+    def weight(expr: Expr, *shape: int) -> Tensor:
+        return _expanded(ring, ring.bind(value.weight(expr)).to(value.like), *shape)
+
+    bridges = _bridges(moves, weight, width)
     initial = dict(moves.initials)
-    zero = value.like.new_full((width,), ring.zero)
+    zero = ring.zeros(width, dtype=value.like.dtype)
+    inner = zero.shape[1:]
+    weights = [
+        _expanded(ring, ring.t_times(bridges[move.bridge], weight(move.arc.weight)), *shape, width)
+        for move in moves.moves
+    ]
+    ends = [ring.t_times(bridges[end.bridge], weight(end.weight, width)) for end in moves.ends]
     return Part(
         moves,
         tuple(units),
-        torch.stack([value(initial[q]).expand(width) if q in initial else zero for q in moves.states]),
-        tuple(
-            ring.t_times(bridges[move.bridge], value(move.arc.weight)).expand(*shape, width)
-            for move in moves.moves
-        ),
-        tuple(ring.t_times(bridges[end.bridge], value(end.weight)).expand(width) for end in moves.ends),
+        torch.stack([weight(initial[q], width) if q in initial else zero for q in moves.states]),
+        torch.stack(weights, 1) if weights else zero.new_empty(shape[0], 0, *shape[1:], width, *inner),
+        torch.stack(ends) if ends else zero.new_empty(0, width, *inner),
     )
 
 
-def _bridges(moves: Moves, value: Evaluator, width: int) -> dict[Bridge, Tensor]:
-    """The weight of each bridge, (D,)."""
+def _expanded(ring: Semiring, weight: Tensor, *shape: int) -> Tensor:
+    """Return a tensor of elements, expanded to a shape (without that of components), if one is given."""
+    return weight.expand(*shape, *weight.shape[weight.dim() - bool(ring.components) :]) if shape else weight
+
+
+def _bridges(moves: Moves, weight: Callable[..., Tensor], width: int) -> dict[Bridge, Tensor]:
+    """Return the weight of each bridge, (D,)."""
     ring, found = moves.cell.semiring, {}
-    closure = _closure(moves, value, width) if any(b.star for b in moves.bridges) else {}
+    closure = _closure(moves, weight, width) if any(b.star for b in moves.bridges) else {}
     for bridge in moves.bridges:
-        weight = value.like.new_full((width,), ring.one)
+        product = weight(one, width)
         for arc in bridge.arcs:
-            weight = ring.t_times(weight, value(arc.weight))
-        found[bridge] = closure[bridge.source, bridge.target] if bridge.star else weight
+            product = ring.t_times(product, weight(arc.weight, width))
+        found[bridge] = closure[bridge.source, bridge.target] if bridge.star else product
     return found
 
 
-def _closure(moves: Moves, value: Evaluator, width: int) -> dict[tuple[str, str], Tensor]:
-    """The total weight of the ε-paths between each two states, the empty ones too, by Kleene's algorithm."""
+def _closure(moves: Moves, weight: Callable[..., Tensor], width: int) -> dict[tuple[str, str], Tensor]:
+    """Return the total weight of the ε-paths between each two states, the empty ones too, (D,)."""
     ring = moves.cell.semiring
     states = list(dict.fromkeys(q for arc in moves.epsilons for q in (arc.source, arc.target)))
-    zero, one = (value.like.new_full((width,), number) for number in (ring.zero, ring.one))
-    total = {(p, q): zero for p in states for q in states}
-    for arc in moves.epsilons:
-        key = (arc.source, arc.target)
-        total[key] = ring.t_plus(total[key], value(arc.weight))
-    for k in states:
-        around = ring.t_star(total[k, k])
-        total = {
-            (p, q): ring.t_plus(w, ring.t_times(ring.t_times(total[p, k], around), total[k, q]))
-            for (p, q), w in total.items()
-        }
-    return {(p, q): ring.t_plus(w, one) if p == q else w for (p, q), w in total.items()}
+    source, target = (
+        torch.tensor([states.index(q) for q in ends])
+        for ends in ([a.source for a in moves.epsilons], [a.target for a in moves.epsilons])
+    )
+    weights = torch.stack([weight(arc.weight, width) for arc in moves.epsilons])
+    star = star_of(ring, Edges(len(states), source, target), weights)
+    return {(p, q): star[i, j] for i, p in enumerate(states) for j, q in enumerate(states)}
 
 
 # ---- what comes in --------------------------------------------------------------------------------------------------

@@ -8,15 +8,15 @@ gradients of the parameters.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from rrnn.errors import ProgramError
-from rrnn.ir.builder import Builder
+from rrnn.ir.builder import Builder, Value
 from rrnn.ir.ops import Op
 from rrnn.ir.program import Program
+from rrnn.semirings import SEMIRINGS
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,20 @@ class Adjoint:
 @lru_cache(maxsize=256)
 def adjoint(program: Program) -> Adjoint:
     """The gradient of a step: for semirings that have one."""
-    if not program.semiring.laws.has_gradient:
+    if not program.semiring.has_gradient:
+        others = ", ".join(name for name, ring in SEMIRINGS.items() if ring.has_gradient)
         raise ProgramError(
             f"the {program.semiring_name} semiring has no gradient: run this cell without gradients "
-            "(torch.no_grad), or use real, log, max-plus, min-plus or max-times"
+            f"(torch.no_grad), or use one that has: {others}"
         )
+    program = program.flat
     b = Builder(program.semiring)
     forward = copy_into(b, program)
     seeds: dict[int, int] = {}
-    _accumulate(b, seeds, forward[program.of_kind("output")[0]], b.leaf(Op.GRAD_OUTPUT))
+    for k, value in program.of_kind("output").items():
+        accumulate(b, seeds, forward[value], b.leaf(Op.GRAD_OUTPUT, k or None))
     for s, value in program.of_kind("state").items():
-        _accumulate(b, seeds, forward[value], b.leaf(Op.GRAD_STATE, s))
+        accumulate(b, seeds, forward[value], b.leaf(Op.GRAD_STATE, s))
 
     units = unit_values(program)
     wanted = {forward[n] for n in units}
@@ -73,7 +76,7 @@ def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
     forward = copy_into(b, program, only=program.per_unit)
     seeds: dict[int, int] = {}
     for j, n in enumerate(units):
-        _accumulate(b, seeds, forward[n], b.leaf(Op.GRAD_UNIT, j))
+        accumulate(b, seeds, forward[n], b.leaf(Op.GRAD_UNIT, j))
     grads = reverse(b, seeds)
     outputs = []
     for p in range(len(program.parameters)):
@@ -99,14 +102,16 @@ def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) 
             continue
         if op is Op.CONST:
             number[n] = b.const(float(attr or 0.0))
-        elif op.arity == 0:
+        elif op.leaf:
             number[n] = b.leaf(op, None if attr is None else int(attr))
+        elif op is Op.COMPONENT:
+            number[n] = b.component(number[args[0]], int(attr or 0))
         else:
             number[n] = b.emit(op, *(number[a] for a in args))
     return number
 
 
-def _accumulate(b: Builder, grads: dict[int, int], n: int, g: int) -> None:
+def accumulate(b: Builder, grads: dict[int, int], n: int, g: int) -> None:
     grads[n] = b.emit(Op.ADD, grads[n], g) if n in grads else g
 
 
@@ -121,53 +126,10 @@ def reverse(
         op, args, _ = b.instructions[n]
         if b.value(grads[n]) == 0:
             continue
-        for arg, g in zip(args, _local(b, op, args, n, grads[n]), strict=False):
+        if op.value.gradient is None:
+            continue
+        values = [Value(b, k) for k in (*args, n, grads[n])]
+        for arg, g in zip(args, op.value.gradient(b.arithmetic, *values), strict=True):
             if g is not None and b.value(arg) is None:
-                _accumulate(b, grads, arg, g)
+                accumulate(b, grads, arg, b.number_of(g))
     return grads
-
-
-def _local(b: Builder, op: Op, args: tuple[int, ...], y: int, g: int) -> list[int | None]:
-    """Gradients of one instruction's arguments."""
-    e, c = b.emit, b.const
-    x, w = (*args, -1, -1)[:2]
-    match op:
-        case Op.ADD:
-            return [g, g]
-        case Op.SUB:
-            return [g, e(Op.NEG, g)]
-        case Op.MUL:
-            return [e(Op.MUL, g, w), e(Op.MUL, g, x)]
-        case Op.DIV:
-            gx = e(Op.DIV, g, w)
-            return [gx, e(Op.NEG, e(Op.MUL, gx, y))]
-        case Op.NEG:
-            return [e(Op.NEG, g)]
-        case Op.MAX | Op.MIN:
-            # The first argument wins ties, but an infinite zero never gets a gradient.
-            big, small = (x, w) if op is Op.MAX else (w, x)
-            first = e(Op.MUL, g, e(Op.GE, big, small))
-            if math.isinf(b.semiring.zero):
-                end = c(b.semiring.zero)
-                first = e(Op.MUL, first, e(Op.GT, x, end) if op is Op.MAX else e(Op.GT, end, x))
-            return [first, e(Op.MUL, g, e(Op.GT, small, big))]
-        case Op.LOGADDEXP:
-            return [e(Op.MUL, g, e(Op.SHARE, x, y)), e(Op.MUL, g, e(Op.SHARE, w, y))]
-        case Op.EXP:
-            return [e(Op.MUL, g, y)]
-        case Op.LOG:
-            return [e(Op.DIV, g, x)]
-        case Op.SQRT:
-            return [e(Op.DIV, e(Op.MUL, g, c(0.5)), y)]
-        case Op.SIGMOID:
-            return [e(Op.MUL, g, e(Op.MUL, y, e(Op.SUB, c(1.0), y)))]
-        case Op.TANH:
-            return [e(Op.MUL, g, e(Op.SUB, c(1.0), e(Op.MUL, y, y)))]
-        case Op.RELU:
-            return [e(Op.MUL, g, e(Op.GT, x, c(0.0)))]
-        case Op.LOG_SIGMOID:
-            return [e(Op.MUL, g, e(Op.SIGMOID, e(Op.NEG, x)))]
-        case Op.SOFTPLUS:
-            return [e(Op.MUL, g, e(Op.SIGMOID, x))]
-        case _:  # leaves, and the piecewise constant STEP, GE, GT
-            return []

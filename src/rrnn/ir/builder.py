@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
 
+from rrnn.arithmetic import Arithmetic
 from rrnn.errors import ProgramError
-from rrnn.ir.evaluate import MEANING
-from rrnn.ir.ops import PLUS, TIMES, Instruction, Op
+from rrnn.ir.ops import Instruction, Op
 from rrnn.ir.program import Output, Program, verify
 from rrnn.semirings import Semiring
 
@@ -15,15 +17,75 @@ MAX_WORK = 1_000_000
 """How many instructions may be asked for: real cells need hundreds, a hostile text could ask for 10⁹."""
 
 
+class Value:
+    """An instruction's result as a number to compute with: operators and the ops of `Builder.arithmetic` emit."""
+
+    __slots__ = ("builder", "n")
+
+    def __init__(self, builder: Builder, n: int) -> None:
+        self.builder, self.n = builder, n
+
+    def _emit(self, op: Op, *values: Any) -> Value:
+        return self.builder.on_values(op)(*values)
+
+    def __add__(self, other: Any) -> Value:
+        return self._emit(Op.ADD, self, other)
+
+    def __radd__(self, other: Any) -> Value:
+        return self._emit(Op.ADD, other, self)
+
+    def __sub__(self, other: Any) -> Value:
+        return self._emit(Op.SUB, self, other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self._emit(Op.SUB, other, self)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._emit(Op.MUL, self, other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return self._emit(Op.MUL, other, self)
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._emit(Op.DIV, self, other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return self._emit(Op.DIV, other, self)
+
+    def __neg__(self) -> Value:
+        return self._emit(Op.NEG, self)
+
+
+@lru_cache(maxsize=256)
+def single_op(ring: Semiring, which: str) -> Op | None:
+    """Return the op that ⊕ ("plus") or ⊗ ("times") is, if it is one op of two numbers."""
+    if ring.size > 1:
+        return None
+    b = Builder.__new__(Builder)
+    b._start(ring)
+    a, c = (Value(b, b.leaf(Op.STATE, i)) for i in (0, 1))
+    last = b.number_of(getattr(ring, which)(a, c, b.arithmetic))
+    op, args, _ = b.instructions[last]
+    return op if args == (0, 1) and len(b.instructions) == 3 else None
+
+
 class Builder:
-    """Instructions so far, each known by its number."""
+    """Instructions so far, each known by its number. An element of the semiring is one number, too: where ⊕ or ⊗ are no
+    single op, or elements have several components, it is the instruction `plus`, `times` or `element`."""
 
     def __init__(self, semiring: Semiring) -> None:
+        self._start(semiring)
+        self._plus_op = single_op(semiring, "plus") or Op.PLUS
+        self._times_op = single_op(semiring, "times") or Op.TIMES
+        self.zero, self.one = self.constant(semiring.zero), self.constant(semiring.one)
+
+    def _start(self, semiring: Semiring) -> None:
         self.semiring = semiring
         self.instructions: list[Instruction] = []
         self._known: dict[Instruction, int] = {}
         self._work = 0
-        self.zero, self.one = self.const(semiring.zero), self.const(semiring.one)
+        self.arithmetic = Arithmetic(self.on_values)
+        self.arithmetic.infinities = semiring.infinities
 
     # ---- emitting ------------------------------------------------------------------------------------------
 
@@ -35,15 +97,25 @@ class Builder:
 
     def emit(self, op: Op, *args: int) -> int:
         values = [self.value(a) for a in args]
-        if all(v is not None for v in values):
-            folded = MEANING[op](*values)
+        if all(v is not None for v in values) and op.value.meaning is not None:
+            folded = op.value.meaning(*values)
             if not math.isnan(folded):
                 return self.const(folded)
+        if op is Op.WHERE and values[0] is not None:
+            return args[1] if values[0] else args[2]
         return self._simplify(op, args, values) if len(args) == 2 else self._add(Instruction(op, args))
 
     def value(self, n: int) -> float | None:
         op, _, attr = self.instructions[n]
         return float(attr) if op is Op.CONST and attr is not None else None
+
+    def number_of(self, value: Any) -> int:
+        """Return the instruction of a `Value` or a Python number."""
+        return value.n if isinstance(value, Value) else self.const(value)
+
+    def on_values(self, op: Op) -> Callable[..., Value]:
+        """Return the function that emits an op on values."""
+        return lambda *values: Value(self, self.emit(op, *(self.number_of(v) for v in values)))
 
     def _simplify(self, op: Op, args: tuple[int, ...], values: list[float | None]) -> int:
         (a, b), (x, y) = args, values
@@ -71,12 +143,6 @@ class Builder:
             return b if x == math.inf else a
         elif op in (Op.MAX, Op.MIN) and a == b:
             return a
-        elif op in (Op.MAX, Op.MIN) and self.semiring.laws.non_negative and 0 in values:
-            other = b if x == 0 else a  # all values are ≥ 0 here
-            return other if op is Op.MAX else self.zero
-        elif op in (Op.MAX, Op.MIN) and self.semiring.name == "boolean" and 1 in values:
-            other = b if x == 1 else a  # and here ≤ 1
-            return other if op is Op.MIN else self.one
         return self._add(Instruction(op, args))
 
     def _add(self, instruction: Instruction) -> int:
@@ -93,28 +159,55 @@ class Builder:
 
     # ---- the semiring --------------------------------------------------------------------------------------
 
+    def element(self, components: Iterable[int]) -> int:
+        """Return the element with these components."""
+        numbers = tuple(components)
+        return self._add(Instruction(Op.ELEMENT, numbers)) if self.semiring.components else numbers[0]
+
+    def component(self, n: int, index: int) -> int:
+        """Return a component of an element."""
+        op, args, _ = self.instructions[n]
+        if op is Op.ELEMENT:
+            return args[index]
+        return self._add(Instruction(Op.COMPONENT, (n,), index)) if self.semiring.components else n
+
+    def values_of(self, n: int) -> Any:
+        """Return an element's number as an element of values, for definitions to compute with."""
+        return self.semiring.element(Value(self, self.component(n, i)) for i in range(self.semiring.size))
+
+    def from_values(self, element: Any) -> int:
+        """Return the number of an element of values."""
+        return self.element(self.number_of(v) for v in self.semiring.numbers_of(element))
+
+    def constant(self, element: Any) -> int:
+        """Return an element that is known, such as the semiring's one."""
+        return self.element(self.const(x) for x in self.semiring.numbers_of(element))
+
     def plus(self, a: int, b: int) -> int:
-        return self.emit(PLUS[self.semiring.name], a, b)
+        if self.zero in (a, b):
+            return b if a == self.zero else a
+        if self.semiring.one_absorbs and self.one in (a, b):
+            return self.one
+        return self.emit(self._plus_op, a, b)
 
     def times(self, a: int, b: int) -> int:
         if self.zero in (a, b):
             return self.zero
-        return self.emit(TIMES[self.semiring.name], a, b)
+        if self.one in (a, b):
+            return b if a == self.one else a
+        return self.emit(self._times_op, a, b)
 
     def sum(self, values: Iterable[int]) -> int:
         """⊕ from left to right, so that in a tie the first wins."""
         total = self.zero
         for value in values:
-            total = value if total == self.zero else total if value == self.zero else self.plus(total, value)
+            total = self.plus(total, value)
         return total
 
     def star(self, a: int) -> int:
-        if self.semiring.name == "real":
-            return self.emit(Op.DIV, self.one, self.emit(Op.SUB, self.one, a))
-        if self.semiring.name == "log":
-            rest = self.emit(Op.SUB, self.const(1.0), self.emit(Op.EXP, a))
-            return self.emit(Op.NEG, self.emit(Op.LOG, rest))
-        return self.one  # selective: `check_cell` has proved that no cycle improves a path
+        if self.semiring.selective:  # `check_cell` has proved that no cycle improves a path
+            return self.one
+        return self.from_values(self.semiring.star_of(self.values_of(a), self.arithmetic))
 
     # ---- finishing -----------------------------------------------------------------------------------------
 

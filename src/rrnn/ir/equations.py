@@ -38,7 +38,7 @@ class Equations(Writer):
 
     def lines(self) -> Lines:
         p = self.program
-        new, score, output = p.of_kind("state"), p.of_kind("score")[0], p.of_kind("output")[0]
+        new, score, outputs = p.of_kind("state"), p.of_kind("score")[0], p.of_kind("output")
         one_state = len(new) == 1 and new[0] == score
 
         updates = [(self.state(s, "t"), self.write(value)) for s, value in new.items()]
@@ -46,7 +46,7 @@ class Equations(Writer):
         starts = [
             (self.state(s, "0"), self.write(start))
             for s, start in enumerate(p.initial)
-            if self.constant(start) != p.semiring.zero
+            if not self.is_zero(start)
         ]
 
         # A folded state's value may be read as a number: only what is computed has a symbol.
@@ -61,9 +61,9 @@ class Equations(Writer):
             lines.append((self.score_symbol, total))
 
         known = {} if self.constant(score) is not None else {score: self.score_symbol}
-        result = self.write(output, known, states=set(known))
+        results = [(self.output(k), self.write(n, known, states=set(known))) for k, n in outputs.items()]
         lines += [line for _, line in self.take_definitions()]
-        return [*lines, (self.output_symbol, result)]
+        return [*lines, *results]
 
 
 def state_symbols(cell: Cell) -> dict[str, str]:

@@ -7,32 +7,21 @@ So a state with no consuming arc into it (F's q₃) is never stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-from rrnn.automata import Cell, CellArc, reachable
+from rrnn.automata import Cell, CellArc, Evaluator, reachable
 from rrnn.automata import expressions as ex
 from rrnn.automata.names import definitions
 from rrnn.automata.rules import is_zero
 from rrnn.errors import CellError
-from rrnn.ir.builder import Builder
+from rrnn.ir.builder import Builder, Value
 from rrnn.ir.ops import Op
 from rrnn.ir.program import Program
 from rrnn.ir.verify import check_output
-
-_CALLS = {
-    "neg": Op.NEG,
-    "sigmoid": Op.SIGMOID,
-    "tanh": Op.TANH,
-    "relu": Op.RELU,
-    "log_sigmoid": Op.LOG_SIGMOID,
-    "exp": Op.EXP,
-    "log": Op.LOG,
-    "softplus": Op.SOFTPLUS,
-    "sqrt": Op.SQRT,
-    "step": Op.STEP,
-}
-_BINARY = {"+": Op.ADD, "-": Op.SUB, "*": Op.MUL}
+from rrnn.semirings.closure import Grid, kleene
 
 
 @dataclass(frozen=True)
@@ -74,7 +63,10 @@ class _Lowering:
         self.initials = {q: w for q, w in starts.items() if q in alive}
         self.finals = {q: w for q, w in ends.items() if q in alive}
         self.projections, self.parameters = self._leaves()
-        self.ids: dict[ex.Expr, int] = {}
+        self.weights: dict[ex.Expr, int] = {}
+        self.value = Evaluator(
+            self.b.arithmetic, cell.semiring, self._leaf, lambda x: Value(self.b, self.b.const(x))
+        )
         self.score: int | None = None
 
     def _leaves(self) -> tuple[dict[str, ex.Linear], dict[str, int]]:
@@ -85,7 +77,7 @@ class _Lowering:
             *self.initials.values(),
             *(a.weight for a in self.arcs),
             *self.finals.values(),
-            self.cell.output_expr,
+            *self.cell.output_exprs,
         ]
         for expression in used:
             for node in ex.walk(expression):
@@ -110,7 +102,7 @@ class _Lowering:
                 f"cell {self.cell.name!r}: every score is the semiring's zero: no path from an initial to a final "
                 f"state{forbidden} has a weight other than zero. Add the missing arcs or final states."
             )
-        output = self.expr(self.cell.output_expr)
+        outputs = [self.value(expr).n for expr in self.cell.output_exprs]
         program, number = b.finish(
             self.cell.name,
             projections=tuple(self.projections),
@@ -120,11 +112,11 @@ class _Lowering:
             outputs=[
                 *(("state", i, new[q]) for i, q in enumerate(stored)),
                 ("score", 0, self.score),
-                ("output", 0, output),
+                *(("output", i, n) for i, n in enumerate(outputs)),
             ],
         )
         # Expressions that folded to a number have no name: a number is clearer, and may stand elsewhere too.
-        live = {e: number[n] for e, n in self.ids.items() if n in number and b.value(n) is None}
+        live = {e: number[n] for e, n in self._numbers() if n in number and b.value(n) is None}
         names: dict[int, str] = {}
         for e, name in definitions(self.cell).items():
             if e in live:
@@ -135,37 +127,36 @@ class _Lowering:
 
     # ---- expressions ---------------------------------------------------------------------------------------
 
-    def expr(self, e: ex.Expr) -> int:
-        if e not in self.ids:
-            self.ids[e] = self._expr(e)
-        return self.ids[e]
+    def weight(self, e: ex.Expr) -> int:
+        """The element that a weight is."""
+        if e not in self.weights:
+            self.weights[e] = self.b.from_values(self.value.weight(e))
+        return self.weights[e]
 
-    def _expr(self, e: ex.Expr) -> int:
+    def _numbers(self) -> Iterator[tuple[ex.Expr, int]]:
+        """Expressions and the instructions that compute them."""
+        yield from self.weights.items()
+        for e, value in self.value.known.items():
+            if isinstance(value, Value):
+                yield e, value.n
+
+    def _leaf(self, e: ex.Expr) -> Any:
         b = self.b
         match e:
-            case ex.Number(value=value):
-                return b.const(value)
-            case ex.One():
-                return b.one
-            case ex.Zero():
-                return b.zero
             case ex.Input():
-                return b.leaf(Op.INPUT)
+                n = b.leaf(Op.INPUT)
             case ex.Parameter(name=name):
-                return b.leaf(Op.PARAM, self.parameters[name])
+                n = b.leaf(Op.PARAM, self.parameters[name])
             case ex.Linear(name=name, bias=bias):
-                pre = b.leaf(Op.PREACT, list(self.projections).index(name))
-                if not bias:
-                    return pre
-                return b.emit(Op.ADD, pre, b.leaf(Op.PARAM, self.parameters[bias_name(name)]))
-            case ex.Call(function=function, argument=argument):
-                return b.emit(_CALLS[function], self.expr(argument))
-            case ex.Binary(operator=operator, left=left, right=right):
-                return b.emit(_BINARY[operator], self.expr(left), self.expr(right))
+                n = b.leaf(Op.PREACT, list(self.projections).index(name))
+                if bias:
+                    n = b.emit(Op.ADD, n, b.leaf(Op.PARAM, self.parameters[bias_name(name)]))
             case ex.Score():
                 assert self.score is not None
-                return self.score
-        raise AssertionError(e)
+                return b.values_of(self.score)
+            case _:
+                raise AssertionError(e)
+        return Value(b, n)
 
     # ---- the automaton -------------------------------------------------------------------------------------
 
@@ -176,29 +167,26 @@ class _Lowering:
         for a in self.arcs:
             if a.epsilon:
                 key = (a.source, a.target)
-                eps[key] = b.sum([eps.get(key, b.zero), self.expr(a.weight)])
-        unit = {(q, q): b.one for q in states}
+                eps[key] = b.sum([eps.get(key, b.zero), self.weight(a.weight)])
         if self.cell.epsilon_limit is not None:
+            unit = {(q, q): b.one for q in states}
             total, power = dict(unit), dict(unit)
             for _ in range(self.cell.epsilon_limit):
                 power = self._product(power, eps)
                 for key, value in power.items():
                     total[key] = b.sum([total.get(key, b.zero), value])
             return total
-        # Kleene: allow paths through k, one state after another. Once k is done, (k, k) has the empty path too.
-        for k in states:
-            around = b.star(eps[k, k]) if (k, k) in eps else b.one
-            into = {p: b.times(eps[p, k], around) for p in states if p != k and (p, k) in eps}
-            out = {q: eps[k, q] for q in states if q != k and (k, q) in eps}
-            for p, first in into.items():
-                for q, second in out.items():
-                    # Where ⊕ selects, no cycle improves on the empty path: `check_cell` has proved it.
-                    if p != q or not b.semiring.laws.selective:
-                        eps[p, q] = b.sum([eps.get((p, q), b.zero), b.times(first, second)])
-            eps |= {(p, k): value for p, value in into.items()}
-            eps |= {(k, q): b.times(around, value) for q, value in out.items()}
-            eps[k, k] = around
-        return eps
+        place = {q: i for i, q in enumerate(states)}
+        matrix = Grid(
+            len(states),
+            {(place[p], place[q]): n for (p, q), n in eps.items() if n != b.zero},
+            b.plus,
+            b.times,
+            lambda a: b.one if a == b.zero else b.star(a),
+            b.zero,
+        )
+        kleene(matrix, selective=b.semiring.selective)
+        return {(states[p], states[q]): n for (p, q), n in matrix.entries.items()}
 
     def _product(
         self, left: dict[tuple[str, str], int], right: dict[tuple[str, str], int]
@@ -224,19 +212,23 @@ class _Lowering:
         groups: dict[ex.Expr, list[CellArc]] = {}
         for a in into:
             groups.setdefault(a.weight, []).append(a)
-        b = self.b
+        b, turned = self.b, self.cell.semiring.commutative  # a weight comes first in formulas, where it may
+
+        def product(weight: int, before: int) -> int:
+            return b.times(weight, before) if turned else b.times(before, weight)
+
         return b.sum(
-            b.times(self.expr(weight), b.sum(self._closed(a.source, old, closure) for a in group))
+            product(self.weight(weight), b.sum(self._closed(a.source, old, closure) for a in group))
             for weight, group in groups.items()
         )
 
     def _initial(self) -> dict[str, int]:
-        return {q: self.expr(self.initials[q]) if q in self.initials else self.b.zero for q in self.states}
+        return {q: self.weight(self.initials[q]) if q in self.initials else self.b.zero for q in self.states}
 
     def _score(self, new: dict[str, int], closure: dict[tuple[str, str], int]) -> int:
         b = self.b
         after = closure if self.cell.epsilon_after_last else {(q, q): b.one for q in self.states}
-        return b.sum(b.times(self._closed(q, new, after), self.expr(rho)) for q, rho in self.finals.items())
+        return b.sum(b.times(self._closed(q, new, after), self.weight(rho)) for q, rho in self.finals.items())
 
     def stored(self) -> list[str]:
         """States that need memory: all but the greatest set of states whose update gives back their λ.

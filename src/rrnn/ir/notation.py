@@ -39,9 +39,28 @@ def symbol_of(name: str, time: str = "", prefix: str = "") -> Symbol:
 class Notation(ABC):
     """Everything that plain text and LaTeX write differently."""
 
-    functions: dict[Op, str]
     joints: dict[str, str]  # + − ⊙ · ∨ ∧ ≥ >
     minus: str
+
+    @abstractmethod
+    def function(self, op: Op) -> str:
+        """How the table of ops writes this one here."""
+
+    def joint(self, sign: str) -> str:
+        """A sign between two pieces; one that is not in the table, of a user's semiring, as it is."""
+        return self.joints.get(sign, f" {sign} ")
+
+    def word(self, name: str) -> str:
+        """The name of a function that is no op."""
+        return name
+
+    @abstractmethod
+    def tuple(self, pieces: list[str]) -> str:
+        """The components of an element."""
+
+    def component(self, text: str, name: str) -> str:
+        """c.re, as in the cell language."""
+        return f"{text}.{self.word(name)}"
 
     @abstractmethod
     def symbol(self, symbol: Symbol) -> str: ...
@@ -65,6 +84,10 @@ class Notation(ABC):
 
     @abstractmethod
     def root(self, text: str) -> str: ...
+
+    def size(self, text: str) -> str:
+        """The absolute value."""
+        return f"|{text}|"
 
     @abstractmethod
     def truth(self, statement: str) -> str:
@@ -94,13 +117,14 @@ _PLAIN_TIMES = {"": "", "t": "ₜ", "t-1": "ₜ₋₁", "0": "₀"}
 
 
 class Plain(Notation):
-    functions = {  # noqa: RUF012
-        Op.SIGMOID: "σ",
-        Op.LOG_SIGMOID: "log σ",
-        **{op: op.text for op in (Op.TANH, Op.RELU, Op.EXP, Op.LOG, Op.SOFTPLUS)},
-    }
     minus = "−"
     joints = {c: f" {c} " for c in "+−⊙·∨∧≥>"}  # noqa: RUF012
+
+    def function(self, op: Op) -> str:
+        return op.value.plain
+
+    def tuple(self, pieces: list[str]) -> str:
+        return f"⟨{', '.join(pieces)}⟩"
 
     def symbol(self, symbol: Symbol) -> str:
         base, number, time, prefix = symbol
@@ -145,20 +169,20 @@ class Plain(Notation):
 
 
 class Latex(Notation):
-    functions = {  # noqa: RUF012
-        Op.SIGMOID: r"\sigma",
-        Op.LOG_SIGMOID: r"\log\sigma",
-        Op.TANH: r"\tanh",
-        Op.EXP: r"\exp",
-        Op.LOG: r"\log",
-        Op.RELU: r"\operatorname{relu}",
-        Op.SOFTPLUS: r"\operatorname{softplus}",
-    }
     minus = "-"
     joints = {  # noqa: RUF012
         **{"+": " + ", "−": " - ", "⊙": r" \odot ", "·": r" \cdot "},
-        **{"∨": r" \lor ", "∧": r" \land ", "≥": r" \ge ", ">": " > "},
+        **{"∨": r" \lor ", "∧": r" \land ", "≥": r" \ge ", ">": " > ", "⊕": r" \oplus ", "⊗": r" \otimes "},
     }
+
+    def function(self, op: Op) -> str:
+        return op.value.latex
+
+    def word(self, name: str) -> str:
+        return rf"\operatorname{{{self._escape(name)}}}"
+
+    def tuple(self, pieces: list[str]) -> str:
+        return rf"\langle {', '.join(pieces)} \rangle"
 
     def symbol(self, symbol: Symbol) -> str:
         base, number, time, prefix = symbol

@@ -17,6 +17,7 @@ Its canonical text is its key: ops, caches and exported graphs carry the text, a
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from rrnn.errors import ProgramError
-from rrnn.ir.ops import BY_TEXT, Instruction, Op
+from rrnn.ir.ops import BY_NAME, Instruction, Op
 from rrnn.semirings import SEMIRINGS, Semiring, get_semiring
 
 HEADER = "rrnn-program 1"
@@ -62,7 +63,14 @@ class Program:
 
     def __post_init__(self) -> None:
         # Now: torch.compile reads them, but cannot trace a property that is still to be computed.
-        _ = self.text, self.first_states, self.per_unit
+        _ = self.text, self.first_states, self.per_unit, self.output_count
+        if not self.has_elements:
+            self.__dict__["flat"] = self  # others are flattened where they are verified
+
+    @property
+    def has_elements(self) -> bool:
+        """Whether some instructions are elements of the semiring that `flat` writes out."""
+        return any(i.op in (Op.ELEMENT, Op.COMPONENT, Op.PLUS, Op.TIMES) for i in self.instructions)
 
     @property
     def semiring(self) -> Semiring:
@@ -71,6 +79,18 @@ class Program:
     def of_kind(self, kind: str) -> dict[int, int]:
         """index → instruction, of the outputs of one kind, by index."""
         return {o.index: o.value for o in sorted(self.outputs, key=lambda o: o.index) if o.kind == kind}
+
+    @cached_property
+    def flat(self) -> Program:
+        """The same program with elements of the semiring written out as numbers: what backends run."""
+        from rrnn.ir.flat import flatten
+
+        return flatten(self)
+
+    @cached_property
+    def output_count(self) -> int:
+        """How many values a unit returns at a step."""
+        return sum(o.kind == "output" for o in self.outputs)
 
     @cached_property
     def uses_input(self) -> bool:
@@ -110,7 +130,7 @@ class Program:
         lines = [
             HEADER,
             f"name {self.name}",
-            f"semiring {self.semiring_name}",
+            " ".join(["semiring", self.semiring_name, *self._definition_key]),
             " ".join(["projections", *self.projections]),
             " ".join(["parameters", *self.parameters]),
             " ".join(["states", *self.states]),
@@ -123,6 +143,13 @@ class Program:
         lines.append(" ".join(["initial", *(f"%{i}" for i in self.initial)]))
         lines += [f"out {o.kind} {o.index} %{o.value}" for o in self.outputs]
         return "\n".join(lines) + "\n"
+
+    @property
+    def _definition_key(self) -> list[str]:
+        """A hash of what ⊕ and ⊗ are, where instructions do not say it."""
+        if not self.has_elements:
+            return []
+        return [hashlib.sha256(self.semiring.definition.encode()).hexdigest()[:16]]
 
     def __hash__(self) -> int:
         return hash(self.text)
@@ -151,7 +178,7 @@ def _parse(text: str) -> Program:
         word, *rest = line.split(" ")
         try:
             if m := _INSTRUCTION.fullmatch(line):
-                op = BY_TEXT[m[2]]
+                op = BY_NAME[m[2]]
                 args = tuple(int(a[1:]) for a in m[3].split())
                 attr = None if m[4] is None else float(m[4]) if op is Op.CONST else int(m[4])
                 if int(m[1]) != len(instructions):
@@ -166,6 +193,10 @@ def _parse(text: str) -> Program:
         except (ValueError, KeyError, IndexError):
             raise ProgramError(f"line {n} of the program cannot be read: {line[:80]!r}") from None
     try:
+        if fields["semiring"][0] not in SEMIRINGS:
+            raise ProgramError(
+                f"unknown semiring {fields['semiring'][0]!r}: register it before reading its programs"
+            )
         program = Program(
             fields["name"][0],
             fields["semiring"][0],
@@ -176,12 +207,16 @@ def _parse(text: str) -> Program:
             tuple(int(i.removeprefix("%")) for i in fields["initial"]),
             tuple(outputs),
         )
+    except ProgramError:
+        raise
     except (KeyError, IndexError, ValueError):
         raise ProgramError(
             "the program's text lacks one of name, semiring, projections, parameters, states, initial"
         ) from None
     if verify(program).text != text:  # the text is a key: one program must not have two
-        raise ProgramError("the program's text is not as `Program.text` writes it")
+        raise ProgramError(
+            "the program's text is not as `Program.text` writes it, or its semiring is defined otherwise here"
+        )
     return program
 
 
@@ -220,22 +255,26 @@ def verify(program: Program) -> Program:
         raise ProgramError(
             "every stored state needs one initial value, computed from parameters and numbers alone"
         )
+    _verify_elements(program)
+    _ = program.flat  # now, as in `__post_init__`, but of a program that is known to be well-formed
     return program
 
 
 def _verify_instruction(program: Program, n: int) -> None:
     op, args, attr = program.instructions[n]
     where = f"%{n} ({op.text})"
-    if len(args) != op.arity:
-        raise ProgramError(f"{where} takes {op.arity} arguments; got {len(args)}")
+    arity = program.semiring.size if op is Op.ELEMENT else op.arity
+    if len(args) != arity:
+        raise ProgramError(f"{where} takes {arity} arguments; got {len(args)}")
     if any(not 0 <= a < n for a in args):
         raise ProgramError(f"{where} uses a value that is not computed before it")
-    if (attr is None) != (op.attribute is None):
+    if (attr is None) != (op.attribute is None) and op.attribute != "output":
         raise ProgramError(f"{where} {'needs an' if attr is None else 'takes no'} attribute")
     if op is Op.CONST and math.isnan(float(attr or 0)):
         raise ProgramError(f"{where} is NaN")
-    if op.attribute == "index":
+    if op.attribute == "index" or (op.attribute == "output" and attr is not None):
         limit = {
+            Op.COMPONENT: program.semiring.size,
             Op.PARAM: len(program.parameters),
             Op.PREACT: len(program.projections),
             Op.STATE: len(program.states),
@@ -246,10 +285,38 @@ def _verify_instruction(program: Program, n: int) -> None:
             raise ProgramError(f"{where} {attr!r} is out of range{there}")
 
 
+_ON_ELEMENTS = (Op.COMPONENT, Op.PLUS, Op.TIMES)
+
+
+def _verify_elements(program: Program) -> None:
+    """An element of several components is no number, nor the other way round."""
+    code = program.instructions
+    if not any(i.op in (Op.ELEMENT, *_ON_ELEMENTS) for i in code):
+        return
+    if program.semiring.size == 1:
+        wrong = next((n for n, i in enumerate(code) if i.op in (Op.ELEMENT, Op.COMPONENT)), None)
+        if wrong is not None:
+            raise ProgramError(
+                f"%{wrong} ({code[wrong].op.text}): over {program.semiring_name} an element is a number"
+            )
+        return
+    element = [i.op in (Op.ELEMENT, Op.STATE, Op.PLUS, Op.TIMES) for i in code]
+    for n, (op, args, _) in enumerate(code):
+        if any(element[a] != (op in _ON_ELEMENTS) for a in args):
+            raise ProgramError(
+                f"%{n} ({op.text}) takes {'elements' if op in _ON_ELEMENTS else 'numbers'} alone"
+            )
+    wanted = [("initial", n) for n in program.initial] + [(o.kind, o.value) for o in program.outputs]
+    for kind, n in wanted:
+        if element[n] != (kind in ("initial", "state", "score", "entry")):
+            raise ProgramError(f"{kind} %{n} must be {'a number' if element[n] else 'an element'}")
+
+
 def _verify_outputs(program: Program) -> None:
     states, given = len(program.states), {(o.kind, o.index) for o in program.outputs}
+    many = {kind: max(1, sum(o.kind == kind for o in program.outputs)) for kind in ("score", "output")}
     count = {
-        **{"state": states, "score": 1, "output": 1, "entry": (states + 1) ** 2},
+        **{"state": states, **many, "entry": (states + 1) ** 2},
         **{
             "grad_preact": len(program.projections),
             "grad_input": 1,
@@ -271,7 +338,7 @@ def _verify_outputs(program: Program) -> None:
         if kinds - set(family):
             raise ProgramError(f"one program cannot have outputs of the kinds {', '.join(sorted(kinds))}")
         for n, (op, _, _) in enumerate(program.instructions):
-            if op.arity == 0 and op not in leaves:
+            if op.leaf and op not in leaves:
                 raise ProgramError(f"%{n} ({op.text}) cannot be read by a program that gives {family[0]}")
         for kind in {"state", "score", "output", "grad_state", "grad_param", "direct"} & set(family):
             missing = [i for i in range(count[kind]) if (kind, i) not in given]

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rrnn.errors import ProgramError
-from rrnn.ir.adjoint import copy_into, reverse
-from rrnn.ir.builder import Builder
-from rrnn.ir.ops import PLUS, TIMES, Op
+from rrnn.ir.adjoint import accumulate, copy_into, reverse
+from rrnn.ir.builder import Builder, single_op
+from rrnn.ir.ops import Op
 from rrnn.ir.program import Program
 
 Pattern = frozenset[tuple[int, int]]
@@ -26,7 +26,7 @@ Pattern = frozenset[tuple[int, int]]
 class Scan:
     """The scan form of a program: per-step entries, and which ones a chunk carries."""
 
-    program: Program  # outputs `entry i*n+j`
+    program: Program  # outputs `entry i*n+j`, elements of the semiring; `program.flat` has their components
     size: int  # n: stored states + 1
     step: Pattern  # entries of one step, without (0, 0), which is one
     carried: Pattern  # entries of a composed chunk: the reflexive, transitive closure of `step`
@@ -56,7 +56,8 @@ def scan_form(program: Program) -> Scan:
     """Read the linear form of every new state off the program."""
     b = Builder(program.semiring)
     number = copy_into(b, program)
-    plus, times = PLUS[program.semiring_name], TIMES[program.semiring_name]
+    ring = program.semiring
+    plus, times = single_op(ring, "plus") or Op.PLUS, single_op(ring, "times") or Op.TIMES
     # instruction → {index i: coefficient}, of those that read the state
     forms: dict[int, dict[int, int]] = {}
     stateful = program.depending_on(Op.STATE)
@@ -100,7 +101,8 @@ def scan_form(program: Program) -> Scan:
 
 @lru_cache(maxsize=256)
 def reverse_scan_form(program: Program) -> ReverseScan:
-    """Jacobian and direct part of a step backwards."""
+    """Jacobian and direct part of a step backwards, of every number that is stored."""
+    program = program.flat
     b = Builder(program.semiring)
     forward = copy_into(b, program)
     new = {s: forward[v] for s, v in program.of_kind("state").items()}
@@ -112,9 +114,10 @@ def reverse_scan_form(program: Program) -> ReverseScan:
             if leaf in grads and b.value(grads[leaf]) != 0:
                 outputs.append(("jacobian", i * size + j, grads[leaf]))
                 step.add((i, j))
-    through = reverse(
-        b, {forward[program.of_kind("output")[0]]: b.leaf(Op.GRAD_OUTPUT)}, stop=set(new.values())
-    )
+    seeds: dict[int, int] = {}
+    for k, value in program.of_kind("output").items():
+        accumulate(b, seeds, forward[value], b.leaf(Op.GRAD_OUTPUT, k or None))
+    through = reverse(b, seeds, stop=set(new.values()))
     for j, value in new.items():  # two states of one value: the gradient that reached it counts once
         outputs.append(("direct", j, through.pop(value, b.const(0.0))))
         outputs.append(("new_state", j, value))

@@ -8,6 +8,7 @@ from rrnn.automata import Cell
 from rrnn.ir.equations import Equations
 from rrnn.ir.lower import Lowered, lower
 from rrnn.ir.notation import PLAIN
+from rrnn.ir.ops import Op
 from rrnn.ir.program import Program
 from rrnn.ir.scan import Pattern, reverse_scan_form, scan_form
 from rrnn.ir.write import Writer
@@ -22,7 +23,7 @@ def scan_text(cell: Cell) -> str:
     """The numbers that a chunk carries, forwards over the semiring and backwards over the reals."""
     lowered = lower(cell)
     parts = [_forward(lowered)]
-    if lowered.program.semiring.laws.has_gradient:
+    if lowered.program.semiring.has_gradient:
         parts.append(_backward(lowered))
     else:
         parts.append(f"Backward: the {cell.semiring_name} semiring has no gradient.\n")
@@ -39,7 +40,10 @@ def _forward(lowered: Lowered) -> str:
         value = entries.get(i * form.size + j)
         rows.append((_arrow(place, i, j), _LONGER if value is None else writer.write(value)))
     steps = [line for _, line in writer.take_definitions()]
-    text = f"Forward, over the {p.semiring_name} semiring: a chunk of steps carries {_numbers(len(rows))}.\n"
+    size = p.semiring.size
+    elements = f", {len(rows)} elements of {size}" if size > 1 and rows else ""
+    carried = _numbers(len(rows) * size) + elements
+    text = f"Forward, over the {p.semiring_name} semiring: a chunk of steps carries {carried}.\n"
     if not rows:
         return text
     text += "\n" + _block(_aligned(steps)) if steps else ""
@@ -51,13 +55,15 @@ def _forward(lowered: Lowered) -> str:
 
 
 def _backward(lowered: Lowered) -> str:
-    form, p = reverse_scan_form(lowered.program), lowered.program
+    form, p = reverse_scan_form(lowered.program), lowered.program.flat
     writer = _writer(lowered, form.program)
     # States, score and output of this step are known by their symbols.
-    equations = Equations(lowered, PLAIN)
-    symbols = {p.of_kind("output")[0]: equations.output_symbol, p.of_kind("score")[0]: equations.score_symbol}
+    equations = writer if p is not lowered.program else Equations(lowered, PLAIN)
+    symbols = {n: equations.output(k) for k, n in p.of_kind("output").items()}
+    if p is lowered.program:
+        symbols[p.of_kind("score")[0]] = equations.score_symbol
     symbols |= {value: equations.state(s, "t") for s, value in reversed(p.of_kind("state").items())}
-    computed = {n: symbol for n, symbol in symbols.items() if equations.constant(n) is None}
+    computed = {n: symbol for n, symbol in symbols.items() if p.instructions[n].op is not Op.CONST}
     known = translate(computed, p, form.program)
     states = range(len(p.states))
     jacobian = form.program.of_kind("jacobian")
@@ -84,7 +90,8 @@ def _writer(lowered: Lowered, program: Program) -> Writer:
     names = translate(lowered.names, lowered.program, program)
     weights = translate(dict.fromkeys(lowered.weights, ""), lowered.program, program)
     windows = {p.name: p.window for p in lowered.projections}
-    return Writer(program, PLAIN, names, frozenset(weights), windows)
+    taken = lowered.names.values()  # so that letters are the same in all formulas of a cell
+    return Writer(program, PLAIN, names, frozenset(weights), windows, lowered.program.output_count, taken)
 
 
 def translate(labels: Mapping[int, str], source: Program, target: Program) -> dict[int, str]:

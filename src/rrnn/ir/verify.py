@@ -11,9 +11,9 @@ import random
 
 from rrnn.errors import CellError
 from rrnn.ir.adjoint import copy_into, reverse
-from rrnn.ir.builder import Builder
+from rrnn.ir.builder import Builder, single_op
 from rrnn.ir.evaluate import evaluate
-from rrnn.ir.ops import PLUS, TIMES, Op
+from rrnn.ir.ops import Op
 from rrnn.ir.program import Program
 
 
@@ -21,25 +21,33 @@ def check_output(program: Program) -> None:
     """Raise `CellError` where the score can be zero and the output has no finite value or gradient then."""
     if not score_may_be_zero(program):
         return
-    b = Builder(program.semiring)
+    ring, program = program.semiring, program.flat
+    b = Builder(ring)
     number = copy_into(b, program)
-    score, output = number[program.of_kind("score")[0]], number[program.of_kind("output")[0]]
-    watched = [output]
-    if program.semiring.laws.has_gradient:
-        grads = reverse(b, {output: b.const(1.0)}, stop={score})
-        watched += [g for n, g in grads.items() if n == score or b.instructions[n].op.arity == 0]
+    scores = [number[n] for n in program.of_kind("score").values()]
+    watched = [number[n] for n in program.of_kind("output").values()]
+    if ring.has_gradient:
+        for output in list(watched):
+            grads = reverse(b, {output: b.const(1.0)}, stop=set(scores))
+            watched += [g for n, g in grads.items() if n in scores or b.instructions[n].op.leaf]
     rng = random.Random(0)
     for _ in range(8):
-        leaves = {n: rng.uniform(-2, 2) for n, i in enumerate(b.instructions) if i.op.arity == 0}
+        leaves = {n: rng.uniform(-2, 2) for n, i in enumerate(b.instructions) if i.op.leaf}
         # What is not finite with a score of one either (√ of a negative gate) is not the score's fault.
         values, usual = (
-            evaluate(b.instructions, leaves, fixed={score: fixed})
-            for fixed in (program.semiring.zero, program.semiring.one)
+            evaluate(
+                b.instructions,
+                leaves,
+                fixed={
+                    n: x for n, x in zip(scores, ring.numbers_of(fixed), strict=True) if b.value(n) is None
+                },
+            )
+            for fixed in (ring.zero, ring.one)
         )
         if any(math.isfinite(usual[n]) and not math.isfinite(values[n]) for n in watched):
             raise CellError(
-                f"cell {program.name!r}: its score can be the {program.semiring_name} semiring's zero "
-                f"({program.semiring.zero}), and its output expression then has no finite value or gradient. "
+                f"cell {program.name!r}: its score can be the {ring.name} semiring's zero "
+                f"({ring.zero}), and its output expression then has no finite value or gradient. "
                 "Squash the score so that it saturates, as tanh(score) or tanh(o + score) do; "
                 "o * score gives 0·∞ where zero is infinite, log(score) and sqrt(score) are steep at 0."
             )
@@ -47,14 +55,19 @@ def check_output(program: Program) -> None:
 
 def score_may_be_zero(program: Program) -> bool:
     """Run the support of the state (zero or not, every weight taken as non-zero) until it repeats."""
-    plus, times = PLUS[program.semiring_name], TIMES[program.semiring_name]
-    zero = program.semiring.zero
+    ring = program.semiring
+    plus, times = single_op(ring, "plus") or Op.PLUS, single_op(ring, "times") or Op.TIMES
+    zeros = ring.numbers_of(ring.zero)
 
     def support(state: tuple[bool, ...] | None) -> list[bool]:
         alive: list[bool] = []
         for op, args, attr in program.instructions:
             if op is Op.CONST:
-                alive.append(attr != zero)
+                alive.append(ring.size > 1 or attr != ring.zero)
+            elif op is Op.ELEMENT:
+                known = [program.instructions[a] for a in args]
+                zero = all(i.op is Op.CONST and i.attr == z for i, z in zip(known, zeros, strict=True))
+                alive.append(not zero)
             elif op is Op.STATE:
                 alive.append(bool(state and state[int(attr or 0)]))
             elif op is plus:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
+from rrnn.ir.builder import single_op
+from rrnn.ir.idioms import idiom
 from rrnn.ir.notation import (
-    AND,
     ATOM,
     MATRIX,
     NEGATIVE,
-    OR,
     PRODUCT,
     QUOTIENT,
     SUM,
@@ -19,7 +19,7 @@ from rrnn.ir.notation import (
     Text,
     symbol_of,
 )
-from rrnn.ir.ops import TIMES, Op
+from rrnn.ir.ops import Op
 from rrnn.ir.program import Program
 
 _LONG = 3  # symbols and numbers from which on a shared or weighing expression is worth a name
@@ -36,14 +36,18 @@ class Writer:
         names: Mapping[int, str],
         weights: frozenset[int] = frozenset(),
         windows: Mapping[str, int] | None = None,
+        outputs: int = 0,
+        taken: Iterable[str] = (),
     ) -> None:
         self.program, self.notation, self.weights = program, notation, weights
+        self.output_count = outputs or program.output_count
         self.windows = windows or {}
         self._symbols: dict[str, Symbol] = {}  # name of the cell language → its symbol
         self.names = {n: self._symbol(name) for n, name in names.items()}
         self.parameters = [self._parameter(name, names) for name in program.parameters]
         self.projections = [self._symbol(name)._replace(prefix="W") for name in program.projections]
         self._letters_used = {s.base for s in (*self.names.values(), *self.parameters) if not s.prefix}
+        self._letters_used |= {symbol_of(name).base for name in taken}
         self._state_letter, self.input_letter = self._letter("c", "z", "s"), self._letter("v", "x")
         self._output_letter, self._score_letter = self._letter("h", "y"), self._letter("s", "score")
         self._letters = {kind: self._letter(kind) for kind in "wez"}
@@ -53,13 +57,18 @@ class Writer:
         self._defined: set[int] = set()
         self._known: Mapping[int, str] = {}
         self._states: set[int] = set()
+        self._plus = single_op(program.semiring, "plus") or Op.PLUS
+        self._times = single_op(program.semiring, "times") or Op.TIMES
 
     # ---- symbols -------------------------------------------------------------------------------------------
 
     def state(self, s: int, time: str, prefix: str = "") -> str:
-        """One stored state is c, several are c¹, c², …"""
-        number = str(s + 1) if len(self.program.states) > 1 else ""
-        return self.notation.symbol(Symbol(self._state_letter, number, time, prefix))
+        """One stored state is c, several are c¹, c², …; the numbers of an element are c¹.re and c¹.im."""
+        state, _, component = self.program.states[s].partition(".")
+        states = list(dict.fromkeys(q.partition(".")[0] for q in self.program.states))
+        number = str(states.index(state) + 1) if len(states) > 1 else ""
+        symbol = self.notation.symbol(Symbol(self._state_letter, number, time, prefix))
+        return self.notation.component(symbol, component) if component else symbol
 
     @property
     def score_symbol(self) -> str:
@@ -70,7 +79,12 @@ class Writer:
 
     @property
     def output_symbol(self) -> str:
-        return self.notation.symbol(Symbol(self._output_letter, "", "t"))
+        return self.output(0)
+
+    def output(self, k: int, prefix: str = "") -> str:
+        """One output is h, several are h¹, h², …"""
+        number = str(k + 1) if self.output_count > 1 else ""
+        return self.notation.symbol(Symbol(self._output_letter, number, "t", prefix))
 
     def _symbol(self, name: str) -> Symbol:
         """f¹ for f1; but f′¹ if f_1 has that symbol already."""
@@ -115,6 +129,12 @@ class Writer:
         "unit" for what does not change with time, "state" for what depends on the state, and "step"."""
         taken, self._definitions = self._definitions, []
         return taken
+
+    def is_zero(self, n: int) -> bool:
+        """Whether this is the semiring's zero, known as such."""
+        ring, (op, args, _) = self.program.semiring, self.program.instructions[n]
+        numbers = [self.constant(a) for a in (args if op is Op.ELEMENT else [n])]
+        return numbers == list(ring.numbers_of(ring.zero))
 
     def constant(self, n: int) -> float | None:
         op, _, attr = self.program.instructions[n]
@@ -188,30 +208,43 @@ class Writer:
             return Text(write.number(value), ATOM if value >= 0 else NEGATIVE)
         if op.arity == 0:
             return Text(self._leaf(op, int(attr or 0)), MATRIX if op is Op.PREACT else ATOM)
+        if short := idiom(self.program, n):
+            inner = self._text(short.argument).text
+            function = write.function(Op.LOG) if short.function == "log" else write.word(short.function)
+            return Text(write.size(inner) if short.function == "abs" else write.apply(function, inner))
         if op in (Op.ADD, Op.SUB, Op.NEG):
             return self._sum(n)
-        if op is Op.MUL:
+        if op in (Op.MUL, Op.TIMES):
             return self._product(n)
         if op is Op.DIV:
             return write.quotient(self._text(args[0]), self._text(args[1]))
-        if op in (Op.MAX, Op.MIN) and self.program.semiring_name == "boolean":
-            level, joint = (OR, "∨") if op is Op.MAX else (AND, "∧")
+        if op.text in self.program.semiring.infix:
+            sign = self.program.semiring.infix[op.text]
             pieces = (write.at_least(piece, ATOM) for piece in self._chain(n, op))
-            return Text(write.joints[joint].join(pieces), level)
+            return Text(write.joint(sign).join(pieces), SUM if op is self._plus else PRODUCT)
         if op in (Op.MAX, Op.MIN, Op.LOGADDEXP):
-            name = "logsumexp" if op is Op.LOGADDEXP else op.text
+            name = op.value.plain if op is Op.LOGADDEXP else op.text
             return Text(write.choose(name, [piece.text for piece in self._chain(n, op)]))
+        if op is Op.PLUS:
+            sign = self.program.semiring.plus_symbol
+            pieces = (write.at_least(piece, QUOTIENT) for piece in self._chain(n, op))
+            return Text(write.joint(sign).join(pieces), SUM)
+        if op is Op.ELEMENT:
+            return Text(write.tuple([self._text(a).text for a in args]))
+        if op is Op.COMPONENT:
+            name = self.program.semiring.components[int(attr or 0)]
+            return Text(write.component(write.at_least(self._text(args[0]), ATOM), name))
+        if op is Op.WHERE:
+            return Text(write.apply(write.function(op), ", ".join(self._text(a).text for a in args)))
         if op in (Op.GE, Op.GT):
             joint = write.joints["≥" if op is Op.GE else ">"]
             return Text(write.truth(joint.join(self._text(a).text for a in args)))
-        if op is Op.STEP:
-            return Text(write.truth(self._text(args[0]).text + write.joints[">"] + write.number(0.0)))
         if op is Op.SHARE:  # exp(a − b)
             whole, part = self._text(args[0]).text, write.at_least(self._text(args[1]), QUOTIENT)
-            return Text(write.apply(write.functions[Op.EXP], whole + write.joints["−"] + part))
+            return Text(write.apply(write.function(Op.EXP), whole + write.joints["−"] + part))
         if op is Op.SQRT:
             return Text(write.root(self._text(args[0]).text))
-        return Text(write.apply(write.functions[op], self._text(args[0]).text))
+        return Text(write.apply(write.function(op), self._text(args[0]).text))
 
     def _leaf(self, op: Op, index: int) -> str:
         write = self.notation
@@ -230,7 +263,7 @@ class Writer:
             case Op.STATE:
                 return self.state(index, "t-1")
             case Op.GRAD_OUTPUT:
-                return write.symbol(Symbol(self._output_letter, "", "t", "δ"))
+                return self.output(index, "δ")
             case Op.GRAD_STATE:
                 return self.state(index, "t", "δ")
         raise AssertionError(op)
@@ -249,7 +282,7 @@ class Writer:
     def _sum(self, n: int) -> Text:
         write = self.notation
         terms = self._terms(n, 1)
-        tropical = TIMES[self.program.semiring_name] is Op.ADD and all(sign > 0 for sign, _ in terms)
+        tropical = self._times is Op.ADD and all(sign > 0 for sign, _ in terms)
         if tropical and any(self._rank(a) for _, a in terms):
             # ⊗ on a state: the weight, the state, numbers
             terms.sort(key=lambda term: 2 if self.constant(term[1]) is not None else self._rank(term[1]))
@@ -285,27 +318,37 @@ class Writer:
                 negative, piece = not negative, Text(piece.text.removeprefix(write.minus))
             if self.constant(a) is None:
                 pieces.append((self._rank(a), piece))
-            else:
+            elif piece.text != write.number(1.0):
                 numbers.append(piece.text)
         sums_first = any(rank for rank, _ in pieces)
 
         def place(ranked: tuple[int, Text]) -> int:
             # (sum of states) ⊙ weight, but weight ⊙ state, and weight ⊙ W v
             rank, piece = ranked
+            if not self.program.semiring.commutative:
+                return 0
             if sums_first and piece.level < PRODUCT:
                 return 0
             return 3 if rank else 2 if piece.level == MATRIX else 1
 
         *before, last = (piece for _, piece in sorted(pieces, key=place))
         bodies = [write.brackets(p.text) if p.level == MATRIX else write.at_least(p, PRODUCT) for p in before]
-        text = write.joints["⊙"].join([*bodies, write.at_least(last, PRODUCT)])
+        joint = "⊙" if self.program.instructions[n].op is Op.MUL else self._times_sign
+        text = write.joint(joint).join([*bodies, write.at_least(last, PRODUCT)])
         text = " ".join([write.joints["·"].join(numbers), text]).strip()
         return Text(write.minus + text, NEGATIVE) if negative else Text(text, PRODUCT)
+
+    @property
+    def _times_sign(self) -> str:
+        """How ⊗ is written where it is no single op: as the product of numbers, if it is one."""
+        sign = self.program.semiring.times_symbol
+        return "⊙" if sign == "·" else sign
 
     def _factors(self, n: int) -> list[int]:
         factors: list[int] = []
         for a in self.program.instructions[n].args:
-            factors += self._factors(a) if self._is_inner(a, Op.MUL) else [a]
+            inner = self._is_inner(a, self.program.instructions[n].op)
+            factors += self._factors(a) if inner else [a]
         return factors
 
     def _rank(self, n: int) -> int:

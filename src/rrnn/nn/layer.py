@@ -51,13 +51,16 @@ class RationalLayer(nn.Module):
         self.programs = tuple(each.program for each in lowered)
         self.uses_input = any(program.uses_input for program in self.programs)
 
-        projected = input_size != self.hidden_size
+        pairs = zip(self.programs, self.widths, strict=True)
+        self.output_size = sum(program.output_count * width for program, width in pairs)
+
+        inputs_differ, outputs_differ = input_size != self.hidden_size, input_size != self.output_size
         extra = {
-            "input": self.uses_input and projected,
-            "skip": skip and projected,
-            "gate": skip == "highway",
+            "input": self.hidden_size if self.uses_input and inputs_differ else 0,
+            "skip": self.output_size if skip and outputs_differ else 0,
+            "gate": self.output_size if skip == "highway" else 0,
         }
-        self.rows = rows_of(lowered, self.widths, [name for name, wanted in extra.items() if wanted])
+        self.rows = rows_of(lowered, self.widths, {name: size for name, size in extra.items() if size})
         self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)  # those that cells read
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
         self.forget_rows = tuple(r for r in self.rows if r.cell >= 0 and is_forget_gate(r.name))
@@ -65,7 +68,8 @@ class RationalLayer(nn.Module):
         # Of each lag the projections that see the input so many steps earlier, in the order of that matrix's rows
         self.lag_rows = tuple([r for r in self.rows if r.window > k] for k in range(self.window))
         # Whether all that is done with the input is to project it: no history, no cell's input(), no skip past it
-        self.only_projects = self.window == 1 and (projected or not (self.uses_input or skip))
+        reads = (self.uses_input and not inputs_differ) or (skip and not outputs_differ)
+        self.only_projects = self.window == 1 and not reads
 
         total = max((r.stop for r in self.rows), default=0)
         self.weight = nn.Parameter(torch.empty(total, input_size, device=device, dtype=dtype))
@@ -78,12 +82,12 @@ class RationalLayer(nn.Module):
         )
         gate_bias = skip == "highway" and bias
         self.gate_bias = (
-            nn.Parameter(torch.empty(self.hidden_size, device=device, dtype=dtype)) if gate_bias else None
+            nn.Parameter(torch.empty(self.output_size, device=device, dtype=dtype)) if gate_bias else None
         )
         if norm == "layer":
-            self.norm = nn.LayerNorm(self.hidden_size, device=device, dtype=dtype)
+            self.norm = nn.LayerNorm(self.output_size, device=device, dtype=dtype)
         else:
-            self.norm = None if norm is None else norm(self.hidden_size)
+            self.norm = None if norm is None else norm(self.output_size)
         self.reset_parameters()
 
     # ---- parameters ----------------------------------------------------------------------------------------------
@@ -130,7 +134,9 @@ class RationalLayer(nn.Module):
     def state_shapes(self, batch: tuple[int, ...]) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None]:
         """Shapes of the states and of the history; `batch` is () for an unbatched state."""
         history = (self.window - 1, *batch, self.input_size) if self.window > 1 else None
-        return [(len(p.states), *batch, w) for p, w in zip(self.programs, self.widths, strict=True)], history
+        return [
+            (len(p.flat.states), *batch, w) for p, w in zip(self.programs, self.widths, strict=True)
+        ], history
 
     # ---- weights by name -----------------------------------------------------------------------------------------
 

@@ -42,6 +42,9 @@ class RationalRNN(nn.Module):
     - `zoneout`: in training a forget gate is 1 with this probability, at each step and unit by itself, as in QRNN; a
       unit whose new input is weighted 1 − f then keeps its state.
 
+    A unit gives one output, or as many as its cell has output expressions: `output_size` is the length of the layer's
+    output, both directions included; in each, the first output of all units of a cell, then their second one.
+
     A cell that reads input() gets the layer's input at its own unit, if input_size equals hidden_size; otherwise a
     further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.init`.
 
@@ -89,8 +92,9 @@ class RationalRNN(nn.Module):
                 "input_dropout acts on the input, recurrent_dropout on the inputs of every layer.",
                 stacklevel=2,
             )
-        output_size = self.hidden_size * self.num_directions
-        sizes = [input_size] + [output_size] * (num_layers - 1)
+        outputs = sum(len(kind.output_exprs) * width for kind, width in cells)
+        self.output_size = outputs * self.num_directions
+        sizes = [input_size] + [self.output_size] * (num_layers - 1)
 
         def layers() -> nn.ModuleList:
             return nn.ModuleList(
@@ -291,8 +295,13 @@ class RationalRNN(nn.Module):
         first = self._all_layers()[0]
         lines = [", ".join(parts)]
         for (cell, width), program in zip(self.cells, first.programs, strict=True):
+            ring, outputs = cell.semiring, len(cell.output_exprs)
+            elements = f" ⟨{', '.join(ring.components)}⟩" if ring.components else ""
             lines.append(
                 f"{width} × {cell.name}: {len(cell.states)} states ({len(program.states)} stored), "
-                f"{len(cell.arcs)} arcs, {cell.semiring_name} semiring"
+                f"{len(cell.arcs)} arcs, {ring.name} semiring{elements}"
+                + (f", {outputs} outputs a unit" if outputs > 1 else "")
             )
+        if self.output_size != self.hidden_size * self.num_directions:
+            lines.append(f"output_size: {self.output_size}")
         return "\n".join(lines)

@@ -1,14 +1,15 @@
 """Which rows of a layer's matrices, and so which columns of its pre-activations, belong to which projection.
 
 `weight` holds for each cell its projections in the program's order, `units` rows each; then, only where they are
-needed, as many rows as the layer has units for the projection that stands in for input(), for the projected input of a
-skip connection, and for the highway gate. A projection with a window of K has further rows in the matrices `lagged.1` …
-`lagged.K-1`, which hold only the projections that reach so far back, in the same order.
+needed, as many rows as the layer has units for the projection that stands in for input(), and as many as it has
+outputs for the projected input of a skip connection and for the highway gate. A projection with a window of K has
+further rows in the matrices `lagged.1` … `lagged.K-1`, which hold only the projections that reach so far back, in the
+same order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,14 +39,14 @@ class Rows(NamedTuple):
         return slice(start, start + self.stop - self.start)
 
 
-def rows_of(cells: Sequence[Lowered], widths: Sequence[int], extra: Sequence[str]) -> tuple[Rows, ...]:
-    """Lay out the projections of all cells, then the layer's own, called `extra`."""
+def rows_of(cells: Sequence[Lowered], widths: Sequence[int], extra: Mapping[str, int]) -> tuple[Rows, ...]:
+    """Lay out the projections of all cells, then the layer's own, `extra`: name → rows."""
     wanted = [
         (i, projection.name, width, projection.window)
         for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
         for projection in cell.projections
     ]
-    wanted += [(-1, name, sum(widths), 1) for name in extra]
+    wanted += [(-1, name, size, 1) for name, size in extra.items()]
     ends = [0] * max((window for *_, window in wanted), default=1)  # of each matrix, so far
     rows = []
     for cell, name, width, window in wanted:

@@ -18,12 +18,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.errors import DataError, RunError
-from rrnn.interpret import Path, Phrase, Reading, k_best, logit_contributions, phrases, read
+from rrnn.interpret import Phrase, Reading, TokenPath, k_best, logit_contributions, phrases, read
 from rrnn.interpret.logits import outputs
 from rrnn.interpret.paths import finite
 from rrnn.interpret.ranks import rank
 from rrnn.nn import RationalRNN
 from rrnn.semirings import get_semiring
+from rrnn.semirings.base import Element
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.trained import TrainedClassifier
 
@@ -55,12 +56,14 @@ class Unit:
     adds: float
     """To the margin, over all its steps; see `Explanation.exact`."""
     slope: float
-    """The margin's gradient in its score, summed over steps: positive where high scores speak for the label."""
-    score: float
+    """The margin's gradient in its score (or its outputs), summed over steps: positive where high ones speak for the
+    label."""
+    score: Element
     """After the whole text."""
     phrases: tuple[Phrase, ...]
-    """The strongest that it finds anywhere in the text, without what the rest of the text does to them."""
-    paths: tuple[Path, ...]
+    """The strongest that it finds anywhere in the text, without what the rest of the text does to them. None over
+    semirings of several components, where weights have no sign."""
+    paths: tuple[TokenPath, ...]
     """The strongest to the end of the text: what is left of them there."""
     covered: float | None
     """The share of these paths in Σ|weight| of all; None as in `UnitPaths`."""
@@ -223,13 +226,11 @@ def _look(
     ]
     head = _head(module, len(tokens), weigh)
     sides, _ = first(x.unsqueeze(1))
-    halves = list(sides.split(first.hidden_size, -1))
+    halves = list(sides.split(first.output_size // first.num_directions, -1))
     affine = config.layers == 1 and config.readout == "linear" and config.pooling in ("last", "mean")
-    if any(part.ring.name != "real" for reading in readings for part in reading.parts):
-        adds, slopes = (each.split(first.hidden_size) for each in _by_output(head, sides))
-        rings = {part.ring.name for reading in readings for part in reading.parts} - {"real"}
-        note = f"Scores over {', '.join(sorted(rings))} are no sums over words: see the units' paths, and what is lost."
-        return _Look(None, None, affine, _units(readings, adds, slopes, units, paths), note)
+    if any(not part.ring.adds for reading in readings for part in reading.parts):
+        adds, slopes = (_by_unit(first, each) for each in _by_output(head, sides))
+        return _Look(None, None, affine, _units(readings, adds, slopes, units, paths), _no_sums(readings))
     found = [
         logit_contributions(reading, _side(head, halves, i), affine=affine)
         for i, reading in enumerate(readings)
@@ -249,6 +250,14 @@ def _look(
         else "Units are those of the first layer; deeper ones read positions, not words."
     )
     return _Look(adds.tolist(), base, all(each.exact for each in found), ranked, above)
+
+
+def _no_sums(readings: list[Reading]) -> str:
+    """Why nothing is said of what words add."""
+    rings = {part.ring for reading in readings for part in reading.parts if not part.ring.adds}
+    names = ", ".join(sorted(ring.name for ring in rings))
+    what = "no single numbers" if any(ring.components for ring in rings) else "no sums over words"
+    return f"Scores over {names} are {what}: see the units' paths, and what is lost."
 
 
 Head = Callable[[Tensor], Tensor]
@@ -273,11 +282,21 @@ def _side(head: Head, halves: list[Tensor], which: int) -> Head:
 
 
 def _by_output(head: Head, h: Tensor) -> tuple[Tensor, Tensor]:
-    """(H,): gradient · output, and the gradient, summed over steps."""
+    """Of each output: gradient · output, and the gradient, summed over steps."""
     with torch.enable_grad():
         h = h.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(head(h).sum(), h)
     return (gradient * h.detach()).sum((0, 1)), gradient.sum((0, 1))
+
+
+def _by_unit(layer: RationalRNN, values: Tensor) -> list[Tensor]:
+    """For each direction, the values of each unit, summed over its outputs."""
+    sizes = [width * len(cell.output_exprs) for cell, width in layer.cells]
+    parts = iter(values.split(sizes * layer.num_directions))
+    return [
+        torch.cat([next(parts).view(-1, width).sum(0) for _, width in layer.cells])
+        for _ in range(layer.num_directions)
+    ]
 
 
 def _units(
@@ -296,9 +315,14 @@ def _units(
 
 def _looked_into(reading: Reading, values: dict[int, tuple[float, float]], paths: int) -> Iterator[Unit]:
     direction = "backward" if reading.backward else "forward"
-    for unit, seen in zip(k_best(reading, paths), phrases(reading, paths), strict=True):
+    plain = [
+        u for part in reading.parts if not part.ring.components for u in part.units
+    ]  # others have no phrases
+    seen = {unit.unit: unit for unit in (phrases(reading.of_units(plain), paths) if plain else [])}
+    for unit in k_best(reading, paths):
         ring = get_semiring(unit.semiring)
-        both = [(float(rank(ring, torch.tensor(p.weight))), p) for p in (*seen.positive, *seen.negative)]
+        own = (*seen[unit.unit].positive, *seen[unit.unit].negative) if unit.unit in seen else ()
+        both = [(float(rank(ring, torch.tensor(p.weight))), p) for p in own]
         best = [phrase for _, phrase in sorted(both, key=lambda each: -each[0])][:paths]
         what = (unit.unit, direction, unit.cell, unit.semiring, *values[unit.unit], unit.score)
         yield Unit(*what, tuple(best), unit.paths, unit.covered)

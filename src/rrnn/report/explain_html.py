@@ -8,6 +8,7 @@ from html import escape
 from rrnn.automata import Cell
 from rrnn.draw import to_svg
 from rrnn.report.explain import Explanation, Unit, Word
+from rrnn.semirings.base import Element
 
 STYLE = """
 :root { color-scheme: light dark; --for: 22 128 60; --against: 190 40 40; --line: rgb(128 128 128 / 0.4); }
@@ -115,8 +116,10 @@ def _word(word: Word, value: float, largest: float, least: float) -> str:
     return f'<span style="{style}">{text}{number}</span>'
 
 
-def signed(value: float, digits: int = 3) -> str:
-    """A number with its sign, as it is printed."""
+def signed(value: Element, digits: int = 3) -> str:
+    """A number with its sign, as it is printed; those of an element as ⟨+0.500, −0.250⟩."""
+    if isinstance(value, tuple):
+        return f"⟨{', '.join(signed(x, digits) for x in value)}⟩"
     text = f"{value:+.{digits}f}".replace("-", "−")
     return text if text.strip("+−0.") else text[1:]  # zero, after rounding, has no sign
 

@@ -1,149 +1,120 @@
-"""A semiring: data (zero, one, laws) plus two operations, each on scalars and on tensors.
-
-Scalars are Python numbers, so that the theory (path enumeration, file formats, drawing) runs without torch.
-Tensor operations are plain differentiable torch ops with the two rules of this library: a zero (−∞) argument
-gets no gradient, and of several tied maxima the first one gets it all.
-"""
+"""Semirings: a definition, and what it makes of tensors of elements."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+from rrnn.arithmetic import TENSORS
 from rrnn.errors import SemiringError
+from rrnn.semirings.definition import Definition, Element
 
 if TYPE_CHECKING:
     import torch
 
 
-@dataclass(frozen=True)
-class Laws:
-    """What holds beyond the semiring axioms (which always hold)."""
-
-    commutative: bool = True  # a ⊗ b = b ⊗ a
-    idempotent: bool = False  # a ⊕ a = a
-    selective: bool = False  # a ⊕ b is a or b, so there is a best path
-    has_negation: bool = False  # every a has −a with a ⊕ −a = 0̄
-    has_division: bool = False  # every a ≠ 0̄ has an inverse for ⊗
-    has_gradient: bool = False  # ⊕ and ⊗ are differentiable (almost everywhere)
-    non_negative: bool = False  # weights of this semiring are never negative numbers
-
-
-class Semiring(ABC):
-    """Stateless; one instance of each kind lives in `rrnn.semirings.registry`."""
-
-    name: ClassVar[str]
-    zero: ClassVar[float]
-    one: ClassVar[float]
-    plus_symbol: ClassVar[str]
-    times_symbol: ClassVar[str]
-    set_description: ClassVar[str]
-    laws: ClassVar[Laws]
-
-    # ---- scalars -------------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def plus(self, a: float, b: float) -> float: ...
-
-    @abstractmethod
-    def times(self, a: float, b: float) -> float: ...
-
-    @abstractmethod
-    def contains(self, a: float) -> bool:
-        """Is this number an element of the semiring's set? (NaN never is.)"""
-
-    def star(self, a: float) -> float:
-        """a* = 1̄ ⊕ a ⊕ a⊗a ⊕ …; raises `SemiringError` where the sum does not exist."""
-        value = self._star(a)
-        if value is None:
-            raise SemiringError(
-                f"{self.name} star exists only for {self.star_domain}; got {a!r}. "
-                "Make the weight of the cycle smaller, or cap the number of consecutive ε-arcs."
-            )
-        return value
-
-    star_domain: ClassVar[str]
-
-    @abstractmethod
-    def _star(self, a: float) -> float | None: ...
-
-    def sum(self, values: Iterable[float]) -> float:
-        total = self.zero
-        for value in values:
-            total = self.plus(total, value)
-        return total
-
-    def product(self, values: Iterable[float]) -> float:
-        total = self.one
-        for value in values:
-            total = self.times(total, value)
-        return total
-
-    def check(self, a: Any, what: str = "weight") -> float:
-        """The number as an element of this semiring, or an error that says why it is none."""
-        try:
-            value = self._convert(a)
-        except (TypeError, ValueError, OverflowError):
-            raise SemiringError(
-                f"a {what} must be a number in {self.set_description} ({self.name}); got {a!r}"
-            ) from None
-        if not self.contains(value):
-            raise self.outside(a, what)
-        return value
-
-    def outside(self, a: Any, what: str = "weight") -> SemiringError:
-        """The error about a number that is not in the set."""
-        fix = (
-            "Find what made it: 0/0, ∞ − ∞, the logarithm of a negative number."
-            if a != a
-            else "Use a number of that set, or a semiring that has this one."
-        )
-        return SemiringError(
-            f"{what} {a!r} is outside the {self.name} semiring's set {self.set_description}. "
-            f"Its zero is {self.zero!r} and its one {self.one!r}. {fix}"
-        )
-
-    def _convert(self, a: Any) -> float:
-        return float(a)
-
-    def close(self, a: float, b: float, rel: float = 1e-9) -> bool:
-        """Equal up to rounding (infinities must agree)."""
-        return a == b or (
-            math.isfinite(a) and math.isfinite(b) and abs(a - b) <= rel * max(abs(a), abs(b), 1.0)
-        )
-
-    # ---- tensors -------------------------------------------------------------------------------------------
+class Semiring(Definition):
+    """A number system ⟨K, ⊕, ⊗, 0̄, 1̄⟩. `register_semiring` makes it known by name, to files and compiled programs."""
 
     @property
     def dtype(self) -> torch.dtype:
         """The default tensor dtype of exact work."""
         import torch
 
-        return torch.float64
+        return torch.int64 if self.integers else torch.float64
 
-    @abstractmethod
-    def t_plus(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor: ...
+    def unbind(self, a: torch.Tensor) -> Element:
+        """Return a tensor of elements as an element of tensors."""
+        return a.unbind(-1) if self.components else a
 
-    @abstractmethod
-    def t_times(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor: ...
+    def bind(self, element: Element) -> torch.Tensor:
+        """Return an element of tensors as a tensor of elements."""
+        if not self.components:
+            return element
+        import torch
 
-    @abstractmethod
+        tensors = torch.broadcast_tensors(*(torch.as_tensor(x) for x in element))
+        return torch.stack(tensors, -1)
+
+    def on_tensors(self, function: Callable[..., Element], *tensors: torch.Tensor) -> Any:
+        """Run a function of elements and an arithmetic, such as `self.plus`, on tensors of elements."""
+        return function(*(self.unbind(t) for t in tensors), TENSORS)
+
+    def t_plus(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Return a ⊕ b, elementwise."""
+        return self.bind(self.on_tensors(self.plus, a, b))
+
+    def t_times(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Return a ⊗ b, elementwise."""
+        return self.bind(self.on_tensors(self.times, a, b))
+
     def t_sum(self, a: torch.Tensor, dim: int) -> torch.Tensor:
-        """⊕ over one dimension; 0̄ for an empty one."""
+        """Return the ⊕ over one dimension, not counting that of the components; 0̄ for an empty one."""
+        dim = dim % (a.dim() - bool(self.components))
+        if not a.shape[dim]:
+            shape = [n for i, n in enumerate(a.shape[: a.dim() - bool(self.components)]) if i != dim]
+            return self.zeros(*shape, dtype=a.dtype, device=a.device) + a.sum(
+                dim
+            )  # + 0, to stay in the graph
+        return self.products.sum(self, a, dim)
 
     def t_matmul(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        """(…, n, k) ⊗ (…, k, m): matrix product over this semiring."""
-        return self.t_sum(self.t_times(a.unsqueeze(-1), b.unsqueeze(-3)), -2)
+        """Return the matrix product over this semiring: (…, n, k) ⊗ (…, k, m)."""
+        last = -1 - bool(self.components)
+        return self.t_sum(self.t_times(a.unsqueeze(last), b.unsqueeze(last - 2)), -2)
 
-    @abstractmethod
     def t_star(self, a: torch.Tensor) -> torch.Tensor:
-        """Elementwise star; NaN where it does not exist."""
+        """Return the star of each element; NaN where it does not exist."""
+        import torch
+
+        if self._star is None or self._star_exists is None:
+            none = torch.full_like(a, math.nan, dtype=torch.float64)
+            return self.where(self.is_zero(a), self._full(self.one, (), torch.float64, a.device), none)
+        element = self.unbind(a)
+        inside = self._star_exists(TENSORS, element) != 0
+        safe = self.element(
+            torch.where(inside, x, x.new_tensor(z))
+            for x, z in zip(self.numbers_of(element), self.numbers_of(self.zero), strict=True)
+        )
+        found = self._star(TENSORS, safe)
+        return self.bind(
+            self.element(
+                torch.where(
+                    inside, torch.as_tensor(x, dtype=torch.float64 if self.integers else a.dtype), math.nan
+                )
+                for x in self.numbers_of(found)
+            )
+        )
+
+    def is_zero(self, a: torch.Tensor) -> torch.Tensor:
+        """Return which elements are 0̄, one truth each."""
+        return self._equal(a, self.zero)
+
+    def _equal(self, a: torch.Tensor, element: Element) -> torch.Tensor:
+        import torch
+
+        parts = zip(self.numbers_of(self.unbind(a)), self.numbers_of(element), strict=True)
+        return torch.stack([x == y for x, y in parts]).all(0)
+
+    def t_contains(self, a: torch.Tensor) -> torch.Tensor:
+        """Return which elements lie in the set."""
+        import torch
+
+        inside = []
+        for r, x in zip(self.values, self.numbers_of(self.unbind(a)), strict=True):
+            above, below = x > r.low if r.low_open else x >= r.low, x < r.high if r.high_open else x <= r.high
+            inside.append(above & below & (x == x.round()) if r.integral else above & below)
+        return torch.stack(inside).all(0)
+
+    def where(self, condition: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """Return the elements of a where a condition holds, and those of b elsewhere."""
+        import torch
+
+        return torch.where(condition.unsqueeze(-1) if self.components else condition, a, b)
 
     def tensor(self, values: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Numbers to a tensor, checked to lie in the set.
+        """Return numbers as a tensor, checked to lie in the set.
 
         Tensors keep their graph, and their dtype if it can hold this semiring's values.
         """
@@ -152,7 +123,9 @@ class Semiring(ABC):
         try:
             out = values if isinstance(values, torch.Tensor) else self._to_tensor(values)
             if out.is_complex():
-                raise TypeError("complex numbers are not ordered")
+                out = self._from_complex(out)
+            if self.components and (not out.dim() or out.shape[-1] != self.size):
+                raise ValueError(f"the last dimension must be that of {', '.join(self.components)}")
         except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise SemiringError(
                 f"weights must be (nested lists of) numbers in {self.set_description} ({self.name}); "
@@ -164,37 +137,52 @@ class Semiring(ABC):
             out = out.to(dtype)  # before the check: 1e300 is no float32
         bad = ~self.t_contains(out.detach())
         if bool(bad.any()):
-            raise self.outside(out.detach()[bad].flatten()[0].item())
+            raise self.outside(self.numbers(out.detach()[bad].flatten(0, -1 - bool(self.components))[0]))
         if dtype is None and out.is_floating_point() == self.dtype.is_floating_point:
             return out
         return out.to(dtype or self.dtype)
 
+    def _from_complex(self, values: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        if self.components != ("re", "im"):
+            raise TypeError("complex numbers are weights over complex alone")
+        return torch.view_as_real(values)
+
     def _to_tensor(self, values: Any) -> torch.Tensor:
         import torch
 
+        if self.integers:
+            out = torch.as_tensor(values)  # not straight to int64, which would truncate 1.5 to 1
+            return torch.as_tensor(values, dtype=torch.float64) if out.is_floating_point() else out
         return torch.as_tensor(values, dtype=self.dtype)
 
     def numbers(self, tensor: torch.Tensor) -> Any:
-        """A tensor back to (nested lists of) Python numbers."""
-        return tensor.detach().cpu().tolist()
-
-    @abstractmethod
-    def t_contains(self, a: torch.Tensor) -> torch.Tensor: ...
+        """Return a tensor as (nested lists of) Python elements."""
+        values = tensor.detach().cpu().tolist()
+        return _tuples(values, tensor.dim()) if self.components else values
 
     def zeros(self, *shape: int, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
-        import torch
-
-        return torch.full(shape, self.zero, dtype=dtype or self.dtype, device=device)
+        """Return a tensor of 0̄."""
+        return self._full(self.zero, shape, dtype, device)
 
     def ones(self, *shape: int, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:
+        """Return a tensor of 1̄."""
+        return self._full(self.one, shape, dtype, device)
+
+    def _full(self, element: Element, shape: tuple[int, ...], dtype: Any, device: Any) -> torch.Tensor:
         import torch
 
-        return torch.full(shape, self.one, dtype=dtype or self.dtype, device=device)
+        if not self.components:
+            return torch.full(shape, element, dtype=dtype or self.dtype, device=device)
+        return (
+            torch.tensor(element, dtype=dtype or self.dtype, device=device).expand(*shape, self.size).clone()
+        )
 
-    def __repr__(self) -> str:
-        return f"<semiring {self.name}>"
 
-    def __reduce__(self) -> Any:  # instances are singletons: pickle and copy by name
-        from rrnn.semirings.registry import get_semiring
+def _tuples(values: Any, depth: int) -> Any:
+    """Nested lists, the innermost as tuples."""
+    return tuple(values) if depth == 1 else [_tuples(v, depth - 1) for v in values]
 
-        return get_semiring, (self.name,)
+
+__all__ = ["Element", "Semiring"]

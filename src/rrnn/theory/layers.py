@@ -28,15 +28,16 @@ Alphabet = Mapping[Any, Any] | Tensor | Sequence[Hashable] | None
 
 @lru_cache(maxsize=256)
 def score_program(program: Program) -> Program:
-    """The program with the automaton's score as its output."""
-    score = program.of_kind("score")[0]
-    outputs = tuple(o._replace(value=score) if o.kind == "output" else o for o in program.outputs)
-    return replace(program, name=f"{program.name}.score", outputs=outputs)
+    """The program whose outputs are the components of the automaton's score."""
+    flat = program.flat
+    kept = tuple(o for o in flat.outputs if o.kind != "output")
+    scores = tuple(o._replace(kind="output") for o in flat.outputs if o.kind == "score")
+    return replace(flat, name=f"{program.name}.score", outputs=(*kept, *scores))
 
 
 def scores(model: nn.Module, x: Tensor) -> Tensor:
-    """The scores c_t of the first layer's units on x (T, B, I), or (T, I): what its output expression reads. ISAN
-    takes symbols, (T, B) or (T,)."""
+    """The scores c_t of the first layer's units on x (T, B, I), or (T, I): what its output expression reads. Scores of
+    several components have a last dimension for these. ISAN takes symbols, (T, B) or (T,)."""
     if isinstance(model, AffineRNN):
         swap = model.batch_first and x.dim() == model.features + 2
         out = model(x.transpose(0, 1) if swap else x)[0]
@@ -50,7 +51,19 @@ def scores(model: nn.Module, x: Tensor) -> Tensor:
     layer = _first(rnn)
     programs = [score_program(program) for program in layer.programs]
     out, _, _ = layer.recur(x if x.dim() == 3 else x.unsqueeze(1), programs=programs)
-    return out if x.dim() == 3 else out.squeeze(1)
+    out = out if x.dim() == 3 else out.squeeze(1)
+    sizes = {cell.semiring.size for cell in layer.cell_types}
+    if len(sizes) > 1:
+        raise AutomatonError(
+            "the cells of this layer are over semirings with different numbers of components, so their scores are no "
+            "one tensor. Ask for the scores of layers with one cell each."
+        )
+    if sizes == {1}:
+        return out
+    parts = out.split([size * width for size in sizes for width in layer.widths], -1)
+    return torch.cat(
+        [part.unflatten(-1, (-1, width)).mT for part, width in zip(parts, layer.widths, strict=True)], -2
+    )
 
 
 def to_wfsa(model: nn.Module, unit: int, alphabet: Alphabet = None, *, layer: int = 0) -> WFSA:

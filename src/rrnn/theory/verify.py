@@ -142,11 +142,13 @@ def verify_layer(
     for unit, machine in enumerate(machines):
         for b, string in enumerate(long):
             ours = [row[b][unit] for row in of_long]
-            forward += _errors(ours, machine.prefix_scores(string).tolist()[1:], _sizes(machine, string))
+            forward += _errors(
+                ours, machine.semiring.numbers(machine.prefix_scores(string))[1:], _sizes(machine, string)
+            )
             compared += len(ours)
         for b, string in enumerate(short):
             ours = [row[b][unit] for row in of_short]
-            by_paths = [float(machine.score_by_paths(string[:n])) for n in range(1, SHORT + 1)]
+            by_paths = [machine.score_by_paths(string[:n]) for n in range(1, SHORT + 1)]
             paths += _errors(ours, by_paths, _sizes(machine, string))
     return Verdict(
         model=name,
@@ -164,13 +166,27 @@ def verify_layer(
 
 def _sizes(machine: WFSA, string: tuple[int, ...]) -> list[float]:
     """What an error at each prefix is compared with: the score under absolute weights, since paths may cancel."""
-    if machine.semiring.laws.has_negation:
-        machine = machine.map_weights(torch.abs)
-    smallest = 1.0 if machine.semiring.one == 0.0 else 1e-300
-    return [max(abs(size), smallest) for size in machine.prefix_scores(string).tolist()[1:]]
+    ring = machine.semiring
+    if ring.cancels:
+        machine = machine.with_semiring("real", lambda w: ring.on_tensors(ring.magnitude, w))
+    adds = ring.strength_adds or bool(ring.components)  # numbers that are near 0 by chance, as logarithms are
+    smallest = 1.0 if adds else 1e-300
+    numbers = machine.semiring.numbers_of
+    return [
+        max(smallest, *(abs(float(x)) for x in numbers(size)))
+        for size in machine.semiring.numbers(machine.prefix_scores(string))[1:]
+    ]
 
 
-def _errors(ours: Sequence[float], theirs: Sequence[float], sizes: Sequence[float]) -> list[float]:
-    """Of numbers that may be infinite, where a semiring's zero is: those must agree."""
-    errors = (0.0 if a == b else abs(a - b) / size for a, b, size in zip(ours, theirs, sizes, strict=True))
+def _errors(ours: Sequence[Any], theirs: Sequence[Any], sizes: Sequence[float]) -> list[float]:
+    """Of numbers, or tuples of them, that may be infinite, where a semiring's zero is: those must agree."""
+    errors = [
+        0.0 if x == y else abs(x - y) / size
+        for a, b, size in zip(ours, theirs, sizes, strict=True)
+        for x, y in zip(_parts(a), _parts(b), strict=True)
+    ]
     return [error if math.isfinite(error) else math.inf for error in errors]
+
+
+def _parts(score: Any) -> Sequence[float]:
+    return score if isinstance(score, (tuple, list)) else (score,)

@@ -15,7 +15,6 @@ or final weight that is exactly 0̄ makes no arc, unless it may get a gradient.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -24,6 +23,7 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.semirings import BOOLEAN
+from rrnn.wfsa import checks
 from rrnn.wfsa.closure import Closure
 from rrnn.wfsa.closure import closure as closure_of
 from rrnn.wfsa.graph import reachable, successors
@@ -79,7 +79,7 @@ def closure(a: WFSA) -> WFSA:
     """
     ring = a.semiring
     empty = a.score(())
-    if bool(ring.t_star(empty).isnan()):
+    if bool(ring.t_star(empty).isnan().any()):
         raise AutomatonError(
             f"the closure of a machine needs the star of its score of the empty string, which exists in "
             f"{ring.name} for {ring.star_domain}; got {ring.numbers(empty)!r}. "
@@ -120,8 +120,8 @@ def intersection(a: WFSA, b: WFSA) -> WFSA:
         a.arc_symbol[left],
         a.arc_target[left] * b.num_states + b.arc_target[right],
         ring.t_times(a.arc_weight[left], b.arc_weight[right]),
-        ring.t_times(a.initial_weight[:, None], b.initial_weight[None]).flatten(),
-        ring.t_times(a.final_weight[:, None], b.final_weight[None]).flatten(),
+        ring.t_times(a.initial_weight[:, None], b.initial_weight[None]).flatten(0, 1),
+        ring.t_times(a.final_weight[:, None], b.final_weight[None]).flatten(0, 1),
         allow_empty=True,
     )
     return trim(pairs)
@@ -145,11 +145,13 @@ def reverse(a: WFSA) -> WFSA:
 
 
 def scale(a: WFSA, factor: Any) -> WFSA:
-    """⟦x⟧ = factor ⊗ a⟦x⟧; the factor is a number or a 0-d tensor, and goes into the initial weights."""
+    """⟦x⟧ = factor ⊗ a⟦x⟧; the factor is an element or a tensor of one, and goes into the initial weights."""
     ring = a.semiring
-    weight = ring.tensor(factor if isinstance(factor, Tensor) else ring.check(factor, "factor"))
-    if weight.dim():
-        raise SemiringError(f"a factor is a number or a 0-d tensor; got shape {tuple(weight.shape)}")
+    if isinstance(factor, Tensor) and tuple(factor.shape) not in ((), ring.shape):
+        raise SemiringError(
+            f"a factor is one element, a tensor of shape {ring.shape}; got shape {tuple(factor.shape)}"
+        )
+    weight = checks.stack(ring, [checks.check_weight(ring, factor, "factor")])[0]
     initial = ring.t_times(a.initial_weight, weight.to(a.initial_weight))
     return a._replace(ring, a.arc_weight, initial, a.final_weight)
 
@@ -222,7 +224,7 @@ def remove_epsilon(a: WFSA) -> WFSA:
 def _merged(a: WFSA, b: WFSA, what: str) -> tuple[list[Symbol], Tensor]:
     """The merged alphabet, and b's symbol indices in it (ε, index −1, stays −1)."""
     both_machines(a, b, what)
-    if a.semiring is not b.semiring:
+    if a.semiring != b.semiring:
         raise AutomatonError(
             f"{what} needs two machines over one semiring; got {a.semiring.name} and {b.semiring.name}. "
             "Convert one with with_semiring()."
@@ -246,13 +248,13 @@ def _numbered(a: WFSA, b: WFSA) -> list[State]:
 
 def _present(a: WFSA, weight: Tensor) -> Tensor:
     """Which weights count: those that are not 0̄, and finite 0̄s on the tape (their gradient is not 0)."""
-    if weight.requires_grad and math.isfinite(a.semiring.zero):
-        return torch.arange(weight.numel(), device=weight.device)
-    return (weight.detach() != a.semiring.zero).nonzero().flatten()
+    if weight.requires_grad and not a.semiring.infinities:
+        return torch.arange(weight.shape[0], device=weight.device)
+    return (~a.semiring.is_zero(weight.detach())).nonzero().flatten()
 
 
 def _commutative(a: WFSA, what: str) -> None:
-    if not a.semiring.laws.commutative:
+    if not a.semiring.commutative:
         raise SemiringError(f"{what} needs a commutative ⊗; that of {a.semiring.name} is not")
 
 
@@ -262,7 +264,8 @@ def _closure_entries(a: WFSA, close: Closure) -> tuple[Tensor, Tensor, Tensor]:
     leaving = a.arc_source[epsilons].unique()
     unit = torch.zeros(leaving.numel(), a.num_states, dtype=torch.bool, device=leaving.device)
     unit[torch.arange(leaving.numel(), device=leaving.device), leaving] = True
-    weights = close(ring.zeros(*unit.shape, device=unit.device).masked_fill(unit, ring.one))
+    shape, device = unit.shape, unit.device
+    weights = close(ring.where(unit, ring.ones(*shape, device=device), ring.zeros(*shape, device=device)))
     # Which pairs are joined is the same closure, asked only for yes or no: a weight may be 0̄ by cancelling.
     ones = BOOLEAN.ones(epsilons.numel(), device=epsilons.device)
     joins = closure_of(BOOLEAN, a.states, a.arc_source[epsilons], a.arc_target[epsilons], ones)

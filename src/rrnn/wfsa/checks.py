@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from rrnn.arithmetic import TENSORS
 from rrnn.errors import AutomatonError, SemiringError, ShapeError
 from rrnn.semirings import Semiring
 from rrnn.wfsa.symbols import EPSILON
@@ -164,25 +165,42 @@ def symbol_of(symbol: Any, symbol_index: Mapping[Any, int], source: Any, target:
 
 
 def check_weight(ring: Semiring, weight: Any, what: str, *names: Any) -> Any:
-    """A number of the semiring, or a 0-d tensor (kept with its graph) that holds one.
+    """Return a weight as an element of the semiring, or as a tensor of one (kept with its graph).
 
-    `what.format(*names)` says which weight it is; machines have many arcs, so it is put together for messages only.
+    An element of several components may come as numbers or 0-d tensors in a tuple, as a tensor of them, as a complex
+    number where there are two, and as a number where the semiring reads real numbers. `what.format(*names)` says which
+    weight it is; machines have many arcs, so it is put together for messages only.
     """
+    if ring.components and isinstance(weight, tuple | list) and any(isinstance(x, Tensor) for x in weight):
+        weight = torch.stack([torch.as_tensor(x, dtype=ring.dtype) for x in weight])
     if isinstance(weight, Tensor):
-        if weight.dim():
+        tensor = _one_element(ring, weight)
+        if tensor is None:
+            form = f"a tensor of {ring.size} numbers" if ring.components else "a 0-d tensor"
             raise ShapeError(
-                f"the {what.format(*names)} must be a number or a 0-d tensor; got shape {tuple(weight.shape)}"
+                f"the {what.format(*names)} must be {'an element' if ring.components else 'a number'} or {form}; "
+                f"got shape {tuple(weight.shape)}"
             )
-        number = check_weight(ring, weight.detach().item(), what, *names)
-        return weight if weight.requires_grad else number
+        number = check_weight(ring, ring.numbers(tensor), what, *names)
+        return tensor if tensor.requires_grad else number
     if isinstance(weight, str | bytes):  # float("1.5") would take it, and so would a misread file
+        kind = f"{ring.size} numbers" if ring.components else "a number"
         raise SemiringError(
-            f"the {what.format(*names)} must be a number in {ring.set_description}; got the text {weight!r}"
+            f"the {what.format(*names)} must be {kind} in {ring.set_description}; got the text {weight!r}"
         )
     try:
         return ring.check(weight)
     except SemiringError:
         return ring.check(weight, what.format(*names))
+
+
+def _one_element(ring: Semiring, weight: Tensor) -> Tensor | None:
+    """Return a tensor as one element, or None where its shape is another."""
+    if weight.is_complex() and ring.size == 2 and not weight.dim():
+        return torch.view_as_real(weight)
+    if ring.components and not weight.dim() and ring.reads_reals:
+        return ring.bind(ring.from_real(weight.to(ring.dtype), TENSORS))
+    return weight if tuple(weight.shape) == ring.shape else None
 
 
 def add(ring: Semiring, a: Any, b: Any) -> Any:
@@ -192,11 +210,11 @@ def add(ring: Semiring, a: Any, b: Any) -> Any:
 
 
 def stack(ring: Semiring, weights: list[Any]) -> Tensor:
-    """Numbers and 0-d tensors as one tensor of the semiring's dtype."""
+    """Return elements and tensors of one as one tensor of the semiring's dtype."""
     try:
         if any(isinstance(w, Tensor) for w in weights):
             return torch.stack([torch.as_tensor(w, dtype=ring.dtype, device="cpu") for w in weights])
-        return torch.tensor(weights, dtype=ring.dtype)
+        return torch.tensor(weights, dtype=ring.dtype).reshape(len(weights), *ring.shape)
     except (OverflowError, RuntimeError, ValueError):  # depending on the version of torch
         raise SemiringError(
             f"a {ring.name} weight in a machine must fit {ring.dtype}; got {max(weights)!r}"
@@ -204,7 +222,7 @@ def stack(ring: Semiring, weights: list[Any]) -> Tensor:
 
 
 def spread(ring: Semiring, weights: Mapping[Any, Any], state_index: Mapping[Any, int], what: str) -> Tensor:
-    """A mapping of state → weight as a (Q,) tensor."""
+    """Return a mapping of state → weight as a tensor of Q elements."""
     places = [
         state_of(q, state_index, f"an {what} state" if what == "initial" else f"a {what} state")
         for q in weights
@@ -250,23 +268,25 @@ def no_repeats(index: Index, names: tuple[Any, ...], symbols: tuple[Any, ...]) -
 
 
 def weight_tensor(ring: Semiring, weight: Tensor, length: int, what: str) -> Tensor:
-    if not isinstance(weight, Tensor) or tuple(weight.shape) != (length,):
+    if isinstance(weight, Tensor) and weight.is_complex() and ring.size == 2:
+        weight = torch.view_as_real(weight)
+    if not isinstance(weight, Tensor) or tuple(weight.shape) != (length, *ring.shape):
         got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
-        raise ShapeError(f"{what}s must be a tensor of shape ({length},); got {got}")
+        raise ShapeError(f"{what}s must be a tensor of shape {(length, *ring.shape)}; got {got}")
     ring.tensor(weight.detach())  # before the conversion, which would truncate a fraction in counting
     return weight.to("cpu", ring.dtype)
 
 
 def not_empty(machine: WFSA) -> None:
     """Some initial state, and a final one that can be reached from it along the listed arcs."""
-    zero = machine.semiring.zero
-    frontier = (machine.initial_weight.detach() != zero).nonzero().flatten().tolist()
+    ring, zero = machine.semiring, machine.semiring.zero
+    frontier = (~ring.is_zero(machine.initial_weight.detach())).nonzero().flatten().tolist()
     if not frontier:
         raise AutomatonError(
             "a machine needs an initial state: one whose initial weight is not 0̄ "
             f"({zero!r} in {machine.semiring.name}); there is none. Pass initial={{state: weight}}."
         )
-    final = set((machine.final_weight.detach() != zero).nonzero().flatten().tolist())
+    final = set((~ring.is_zero(machine.final_weight.detach())).nonzero().flatten().tolist())
     if not final:
         raise AutomatonError(
             "a machine needs a final state: one whose final weight is not 0̄ "

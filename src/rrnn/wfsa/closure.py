@@ -7,7 +7,6 @@ the cycle. Forward closes under the ε-arcs; `total_weight` under all arcs at on
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,11 @@ from torch import Tensor
 
 from rrnn.errors import AutomatonError
 from rrnn.semirings import Semiring
+from rrnn.semirings.products import DivergesError
 from rrnn.wfsa.graph import components, cycle_through, successors
 from rrnn.wfsa.products import Matrices, segment_plus
 
 _LARGEST_MATRIX = 1024  # states; beyond it A* is applied arc by arc instead of being written out
-_RADIUS = 1.0 - 1e-12  # a spectral radius this near to 1 is 1 up to rounding
 
 
 @dataclass
@@ -35,16 +34,16 @@ class _Level:
 
 
 class Closure:
-    """α ↦ α ⊗ A* for α of shape (n, Q)."""
+    """α ↦ α ⊗ A* for n rows α of Q elements each."""
 
     def __init__(self, ring: Semiring, states: int, levels: list[_Level], touched: Tensor) -> None:
         self.ring, self.states, self.levels, self.touched = ring, states, levels, touched
         self.matrix: Matrices | None = None
         if touched.numel() <= _LARGEST_MATRIX:
             unit = ring.zeros(touched.numel(), states)
-            unit[torch.arange(touched.numel()), touched] = ring.one
+            unit[torch.arange(touched.numel()), touched] = ring.ones(touched.numel())
             rows = self._by_levels(unit)[:, touched]
-            self.matrix = Matrices(ring, rows.t().contiguous().unsqueeze(0))
+            self.matrix = Matrices(ring, rows.transpose(0, 1).contiguous().unsqueeze(0))
 
     def __call__(self, alpha: Tensor) -> Tensor:
         if self.matrix is None:
@@ -64,8 +63,8 @@ class Closure:
                 arrived = self.ring.t_times(alpha[:, level.source], level.weight)
                 row = torch.arange(n).unsqueeze(1) * targets.numel()
                 arrived = segment_plus(
-                    self.ring, arrived.flatten(), (row + place).flatten(), n * targets.numel()
-                ).view(n, targets.numel())
+                    self.ring, arrived.flatten(0, 1), (row + place).flatten(), n * targets.numel()
+                ).unflatten(0, (n, targets.numel()))
                 alpha = alpha.index_copy(1, targets, self.ring.t_plus(alpha[:, targets], arrived))
         return alpha
 
@@ -105,7 +104,9 @@ def closure(
         block = ring.zeros(len(parts[i]), len(parts[i]))
         block = block.index_put((position[0], position[1]), weight[arcs])
         star = _star(ring, block, follows, parts[i], names, label)
-        blocks.setdefault(depth[i], []).append((members, Matrices(ring, star.t().contiguous().unsqueeze(0))))
+        blocks.setdefault(depth[i], []).append(
+            (members, Matrices(ring, star.transpose(0, 1).contiguous().unsqueeze(0)))
+        )
     levels = []
     for d in sorted({*arc_depth.tolist()}):
         arcs = (~inside & (arc_depth == d)).nonzero().flatten()
@@ -128,18 +129,7 @@ def _star(
             "remove one of its arcs."
         )
 
-    if ring.name == "real":
-        radius = float(torch.linalg.eigvals(block.detach()).abs().max())
-        if not radius < _RADIUS:
-            raise diverges(0, f"the spectral radius of these arcs is {radius:.6g}, not below 1")
-        eye = torch.eye(len(part), dtype=block.dtype)
-        return torch.linalg.inv(eye - block)
-    # Lehmann's algorithm: after step k entries sum the paths whose inner states are among the first k + 1.
-    for k in range(len(part)):
-        star = ring.t_star(block[k, k])
-        if math.isnan(star.detach().item()):
-            raise diverges(k, f"here it is the star of {block[k, k].item():.6g}")
-        through = ring.t_times(ring.t_times(block[:, k : k + 1], star.to(block.dtype)), block[k : k + 1, :])
-        block = ring.t_plus(block, through)
-    unit = ring.zeros(len(part), len(part)).fill_diagonal_(ring.one)
-    return ring.t_plus(unit, block)
+    try:
+        return ring.products.star(ring, block)
+    except DivergesError as error:
+        raise diverges(error.state, error.why) from None

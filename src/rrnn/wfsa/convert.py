@@ -7,41 +7,51 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from rrnn.arithmetic import TENSORS
+from rrnn.errors import SemiringError, ShapeError
 from rrnn.semirings import Semiring
-
-# What a number of each semiring stands for: a probability p, log p, or the cost −log p.
-_LOG_OF = {
-    "real": "p",
-    "max-times": "p",
-    "counting": "p",
-    "log": "log",
-    "max-plus": "log",
-    "min-plus": "cost",
-}
 
 
 def convert(weights: Tensor, old: Semiring, new: Semiring, f: Callable[[Tensor], Tensor] | None) -> Tensor:
-    """0̄ becomes the new 0̄, all else f(w) (or the usual reading of w), checked to lie in the new set."""
+    """Return weights over a new semiring: 0̄ as the new 0̄, all else as f(w) (or the usual reading of w), checked."""
     # Selected, not masked: f may be log, whose gradient at 0 would poison the rest.
-    alive = (weights.detach() != old.zero).nonzero().flatten()
-    values = (f or _usual(old, new))(weights[alive])
-    out = new.zeros(weights.numel())
-    return out.index_copy(0, alive, _settle(values, new))
+    alive = (~old.is_zero(weights.detach())).nonzero().flatten()
+    values = weights[alive] if f is None and old == new else (f or _usual(old, new))(weights[alive])
+    if f is None:
+        _stand_for_reals(weights[alive], values, old, new)
+    out = new.zeros(len(weights))
+    return out.index_copy(0, alive, _settle(values, alive.numel(), new))
 
 
-def _settle(values: Tensor, new: Semiring) -> Tensor:
-    new.tensor(values)
+def _settle(values: Tensor, count: int, new: Semiring) -> Tensor:
+    if values.is_complex() and new.size == 2:
+        values = torch.view_as_real(values)
+    if tuple(values.shape) != (count, *new.shape):
+        raise ShapeError(
+            f"a function of weights returns one element over {new.name} for each of {count} weights, a tensor of shape "
+            f"{(count, *new.shape)}; got {tuple(values.shape)}"
+        )
+    new.tensor(values)  # before the conversion, which would truncate a fraction in counting
     return values.to(new.dtype)
 
 
+def _stand_for_reals(weights: Tensor, values: Tensor, old: Semiring, new: Semiring) -> None:
+    """Raise where a weight stands for no real number that the new semiring has: an imaginary or a negative one."""
+    lost = values.detach().isnan()
+    lost = lost.any(-1) if new.components else lost
+    if bool(lost.any()):
+        weight = old.numbers(weights.detach()[lost][0])
+        raise SemiringError(
+            f"weights are converted by the real numbers that they stand for; the {old.name} weight {weight!r} stands "
+            f"for none that {new.name} has ({new.set_description}). "
+            f"Say what it becomes: with_semiring({new.name!r}, f)."
+        )
+
+
 def _usual(old: Semiring, new: Semiring) -> Callable[[Tensor], Tensor]:
-    if old is new:
-        return lambda w: w
-    if "boolean" in (old.name, new.name):
-        return lambda w: torch.full_like(w, new.one, dtype=new.dtype)
-    into = {"p": lambda w: w.to(torch.float64).log(), "log": lambda w: w, "cost": lambda w: -w}
-    out_of = {"p": torch.exp, "log": lambda w: w, "cost": lambda w: -w}
-    here, there = _LOG_OF[old.name], _LOG_OF[new.name]
-    if here == there:
-        return lambda w: w
-    return lambda w: out_of[there](into[here](w))
+    """Read weights as the real numbers that they stand for, or as logarithms of these where one side holds such."""
+    if new.support_only or old.support_only:
+        return lambda w: new.ones(w.shape[0])
+    if old.logarithmic or new.logarithmic:
+        return lambda w: new.bind(new.from_log(old.to_log(old.unbind(w.to(torch.float64)), TENSORS), TENSORS))
+    return lambda w: new.bind(new.from_real(old.to_real(old.unbind(w.to(torch.float64)), TENSORS), TENSORS))

@@ -30,7 +30,9 @@ class WFSA(Operations):
     """A weighted finite-state automaton over a finite alphabet.
 
     `arcs` are `(source, symbol, target, weight)`; `initial` and `final` map states to weights. Weights are
-    numbers or 0-d tensors, whose graph is kept. States that are not listed come in order of first appearance
+    numbers or 0-d tensors, whose graph is kept. Over a semiring of several components (complex: re, im) a weight is a
+    tuple of numbers or a tensor of them; it may also be given as a Python complex number, or as a number that stands
+    for a real one. Weights always come back as tuples. States that are not listed come in order of first appearance
     (in `initial`, then `arcs`, then `final`). The same `(source, symbol, target)` twice is an error, unless
     `merge="plus"`, which ⊕-es the weights. A machine in which no final state can be reached scores all 0̄:
     that is an error too, unless `allow_empty=True` says that it is meant.
@@ -48,11 +50,11 @@ class WFSA(Operations):
     arc_target: Tensor
     """(A,) int64, indices into `states`."""
     arc_weight: Tensor
-    """(A,) of the semiring's dtype: τ."""
+    """(A,) of the semiring's dtype: τ. With C components, (A, C)."""
     initial_weight: Tensor
-    """(Q,): λ, 0̄ where a state is not initial."""
+    """(Q,) or (Q, C): λ, 0̄ where a state is not initial."""
     final_weight: Tensor
-    """(Q,): ρ, 0̄ where a state is not final."""
+    """(Q,) or (Q, C): ρ, 0̄ where a state is not final."""
 
     def __init__(
         self,
@@ -103,6 +105,7 @@ class WFSA(Operations):
     ) -> WFSA:
         """The same from index tensors (A,) (symbol −1 is ε), `weight` (A,), `initial` (Q,) and `final` (Q,).
 
+        Over a semiring of C components weights are (A, C) and (Q, C); complex tensors may be (A,) and (Q,).
         Weight tensors of the semiring's dtype are kept as they are, others converted (and brought to the CPU,
         where exact work is done): gradients reach them either way.
         """
@@ -155,7 +158,7 @@ class WFSA(Operations):
 
     @property
     def num_arcs(self) -> int:
-        return self.arc_weight.numel()
+        return self.arc_weight.shape[0]
 
     @property
     def requires_grad(self) -> bool:
@@ -207,7 +210,7 @@ class WFSA(Operations):
     def same_as(self, other: WFSA) -> bool:
         """Exactly the same machine: semiring, states, alphabet, arcs (in order) and weights, bit for bit."""
         return (
-            self.semiring is other.semiring
+            self.semiring == other.semiring
             and self.states == other.states
             and self.alphabet == other.alphabet
             and all(
@@ -222,7 +225,10 @@ class WFSA(Operations):
     # ---- changing its weights ------------------------------------------------------------------------------
 
     def map_weights(self, f: Callable[[Tensor], Tensor]) -> WFSA:
-        """A machine of the same shape with `f` (elementwise, on tensors) on every weight that is not 0̄."""
+        """A machine of the same shape with `f` (elementwise, on tensors) on every weight that is not 0̄.
+
+        With C components, `f` gets and returns tensors (n, C).
+        """
         return self.with_semiring(self.semiring, f)
 
     def with_semiring(self, semiring: str | Semiring, f: Callable[[Tensor], Tensor] | None = None) -> WFSA:
@@ -230,7 +236,8 @@ class WFSA(Operations):
 
         Without `f` the usual reading: probabilities (real, max-times), log-probabilities (log, max-plus) and
         costs (min-plus) turn into each other by log, exp and sign; boolean keeps only which weights are
-        not 0̄, and a boolean true becomes 1̄.
+        not 0̄, and a boolean true becomes 1̄. Real numbers become complex ones, signed-log weights and pairs of the
+        expectation semiring (whose second number is then 0), and come back from these; a complex weight must be real.
         """
         from rrnn.wfsa.convert import convert
 
@@ -273,7 +280,10 @@ class WFSA(Operations):
     # ---- scoring -------------------------------------------------------------------------------------------
 
     def score(self, strings: Any) -> Tensor:
-        """⟦x⟧ by Forward: a 0-d tensor for a string, (N,) for a list of N strings of any lengths."""
+        """⟦x⟧ by Forward: a 0-d tensor for a string, (N,) for a list of N strings of any lengths.
+
+        With C components, (C,) and (N, C).
+        """
         from rrnn.wfsa.scoring import score
 
         return score(self, strings)
@@ -339,6 +349,27 @@ class WFSA(Operations):
         from rrnn.wfsa.total import total_weight
 
         return total_weight(self)
+
+    def expected(self, feature: Mapping[Any, Any] | Callable[[Arc], Any], string: Any = None) -> Tensor:
+        """Expected value of an additive feature over the paths that derive a string, Σ w(π) f(π) / Σ w(π).
+
+        `feature` maps arcs (`Arc`, or (source, symbol, target); arcs left out count 0) to numbers, or is a function of
+        an `Arc`; f(π) is the sum over the arcs of π. Initial and final weights have no feature of their own. Without a
+        string, over all paths of all strings; a list of strings gives a tensor of values. Needs weights that are
+        proportional to probabilities: real with no negative weight, log, counting.
+        """
+        from rrnn.wfsa.expectation import expected
+
+        return expected(self, feature, string)
+
+    def entropy(self, string: Any = None) -> Tensor:
+        """Entropy in nats of the paths that derive a string, drawn in proportion to their weights.
+
+        Without a string, of all paths of all strings; a list of strings gives a tensor. Weights as in `expected`.
+        """
+        from rrnn.wfsa.expectation import entropy
+
+        return entropy(self, string)
 
     def sample(self, n: int, generator: torch.Generator | None = None) -> list[tuple[Symbol, ...]]:
         """n strings drawn in proportion to their scores (real with no negative weight, log, counting)."""

@@ -25,61 +25,64 @@ import torch
 from torch import Tensor
 
 from rrnn.errors import AutomatonError, SemiringError
-from rrnn.wfsa.scoring import finish
 from rrnn.wfsa.strings import encode
-from rrnn.wfsa.tables import backward_table, forward_table, plain
+from rrnn.wfsa.tables import trellis
+from rrnn.wfsa.trellis import Scaled
 
 if TYPE_CHECKING:
     from rrnn.wfsa.machine import WFSA
 
 
 def arc_marginals(machine: WFSA, string: Any, *, normalize: bool = False) -> Tensor:
-    """(n+1, A): the mass through arc a when i symbols have been consumed."""
+    """Return (n + 1, A): the mass through arc a when i symbols have been consumed."""
     ids = encode(machine, string)
     if not normalize:
         return _mass(machine, ids)
     require_non_negative(machine, "arc_marginals(normalize=True)")
-    if machine.semiring.name == "counting":
+    if machine.semiring.integers:
         machine = machine.with_semiring("real")
     return _mass(machine, ids, string)
 
 
 def _mass(machine: WFSA, ids: list[int], divided_for: Any = None) -> Tensor:
-    """The mass, or (given the string, for a message) the mass over the score."""
-    ring = machine.semiring
-    before, before_scale = forward_table(machine, ids, closed=True)
-    after, after_scale = backward_table(machine, ids, closed=True)
-    score, score_scale = finish(machine, before[-1:]), before_scale[-1:]
-    if divided_for is not None and float(score.detach()) == ring.zero:
+    """Return the mass, or (given the string, for a message) the mass over the score."""
+    ring, steps = machine.semiring, trellis(machine, ids)
+    before, after = steps.forward(), steps.backward()
+    score, score_exponent = steps.total(before)
+    if divided_for is not None and bool(ring.is_zero(score.detach())):
         raise AutomatonError(f"probabilities of arcs need a string with a path; none derives {divided_for!r}")
 
-    def through(rows: Tensor, rows_scale: Tensor, landing: Tensor, landing_scale: Tensor) -> Tensor:
-        middle = ring.t_times(rows[:, machine.arc_source], machine.arc_weight)
-        mass, scale = ring.t_times(middle, landing[:, machine.arc_target]), rows_scale + landing_scale
+    def value(mass: Scaled) -> Tensor:
         if divided_for is None:
-            return plain(mass, scale)
-        return (mass - score).exp() if ring.name == "log" else plain(mass / score, scale - score_scale)
+            return steps.plain(mass, 0)
+        if ring.logarithmic:
+            return (mass.values - score).exp()
+        return steps.plain(Scaled(mass.values / score, mass.exponent - score_exponent), 0)
 
-    nothing = ring.zero if divided_for is None else 0.0
-    # An arc that consumes lands one row further on, so there is none in the last row; ε stays in its row.
-    consuming = through(before[:-1], before_scale[:-1], after[1:], after_scale[1:])
-    symbols = torch.tensor(ids, dtype=torch.int64).unsqueeze(1)
-    consuming = consuming.where(machine.arc_symbol == symbols, consuming.new_full((), nothing))
-    consuming = torch.cat((consuming, consuming.new_full((1, machine.num_arcs), nothing)))
-    if not machine.has_epsilon:
-        return consuming
-    return consuming.where(machine.arc_symbol >= 0, through(before, before_scale, after, after_scale))
+    parts = [
+        (t, arcs, value(m))
+        for t, (arcs, m) in enumerate(zip(steps.arcs, steps.masses(before, after), strict=True))
+    ]
+    if steps.silent is not None:
+        parts += [(t, steps.silent_arcs, value(m)) for t, m in enumerate(steps.silent_masses(before, after))]
+    shape, dtype = (len(ids) + 1, machine.num_arcs), before.values.dtype
+    found = ring.zeros(*shape, dtype=dtype) if divided_for is None else torch.zeros(shape, dtype=dtype)
+    if not parts:
+        return found
+    rows = torch.cat([torch.full_like(arcs, t) for t, arcs, _ in parts])
+    columns = torch.cat([arcs for _, arcs, _ in parts])
+    return found.index_put((rows, columns), torch.cat([values for _, _, values in parts]))
 
 
 def require_non_negative(machine: WFSA, what: str) -> None:
-    """Weights that stand for probabilities, or proportional to them."""
+    """Raise unless weights stand for probabilities, or numbers proportional to them."""
     ring = machine.semiring
-    if ring.name not in ("real", "log", "counting"):
+    if not ring.adds_probabilities:
         raise SemiringError(
             f"{what} needs a semiring whose ⊕ adds probabilities: real, log or counting; this machine is over "
             f"{ring.name}. Convert it: with_semiring('real')."
         )
-    if ring.name == "real":
+    if ring.cancels:
         lowest = min((float(w.detach().min()) for w in machine.weights if w.numel()), default=0.0)
         if lowest < 0:
             raise SemiringError(

@@ -1,6 +1,6 @@
 """Find a smaller machine with the same scores, and decide whether two machines have the same scores.
 
-What can be done depends on the semiring; `_method` alone chooses. Each way has its own file:
+What can be done depends on the semiring, which says it by `minimised_by`. Each way has its own file:
 
 | semiring | minimise | equivalent |
 |---|---|---|
@@ -60,10 +60,10 @@ def minimise(a: WFSA, tolerance: float = 1e-10) -> WFSA:
     """
     method = _method(a.semiring, "minimisation")
     a = a.detach()
-    if method == "exact":
+    if method == "exact linear algebra":
         return exact.reduced(exact.without_epsilon(a))
     a = trim(remove_epsilon(a))
-    return subsets.reduced(a) if method == "subsets" else linear.reduced(a, tolerance)
+    return subsets.reduced(a) if method == "determinisation" else linear.reduced(a, tolerance)
 
 
 def equivalent(a: WFSA, b: WFSA, tolerance: float = 1e-9) -> Equivalence:
@@ -95,18 +95,20 @@ def equivalent(a: WFSA, b: WFSA, tolerance: float = 1e-9) -> Equivalence:
     """
     both_machines(a, b, "equivalence")
     method, _ = _method(a.semiring, "equivalence"), _method(b.semiring, "equivalence")
-    if a.semiring is not b.semiring:
+    if a.semiring != b.semiring:
         raise AutomatonError(
             f"equivalence needs two machines over one semiring; got {a.semiring.name} and {b.semiring.name}. "
             "Convert one with with_semiring()."
         )
     a, b = a.detach(), b.detach()
-    if method == "exact":
+    if method == "exact linear algebra":
         found = exact.first_difference(exact.without_epsilon(a), exact.without_epsilon(b))
         return Equivalence(True) if found is None else Equivalence(False, *found)
     a, b = (trim(remove_epsilon(m)) for m in (a, b))
     find = (
-        subsets.first_difference if method == "subsets" else partial(_first_difference, tolerance=tolerance)
+        subsets.first_difference
+        if method == "determinisation"
+        else partial(_first_difference, tolerance=tolerance)
     )
     string = find(a, b)
     if string is None:
@@ -115,18 +117,14 @@ def equivalent(a: WFSA, b: WFSA, tolerance: float = 1e-9) -> Equivalence:
 
 
 def _method(semiring: Semiring, what: str) -> str:
-    """Return how machines over a semiring are minimised and compared: "linear", "exact" or "subsets".
-
-    This is the only place that chooses.
-    """
-    methods = {"real": "linear", "counting": "exact", "boolean": "subsets"}
-    if semiring.name not in methods:
+    """Return how machines over a semiring are minimised and compared, as the semiring itself says."""
+    if semiring.minimised_by is None:
         raise SemiringError(
             f"{what} needs the law that ⊕ has a negation (as in the real semiring, or in counting as a part of ℚ), or "
             f"just the two weights of boolean; {semiring.name} has neither. Convert the machine: with_semiring('real') "
             "to sum over paths instead, or with_semiring('boolean') to keep only which strings have a path."
         )
-    return methods[semiring.name]
+    return semiring.minimised_by
 
 
 def _first_difference(a: WFSA, b: WFSA, tolerance: float) -> tuple[Symbol, ...] | None:

@@ -118,9 +118,9 @@ def automaton_d(
     ring, symbols = get_semiring(semiring), checks.alphabet(alphabet)
     matrices = [_array(ring, W, s, "W") for s in symbols]
     vectors = [_array(ring, b, s, "b") for s in symbols]
-    d = vectors[0].numel()
+    d, rest = vectors[0].shape[0] if vectors[0].dim() else 0, ring.shape
     for symbol, matrix, vector in zip(symbols, matrices, vectors, strict=True):
-        if tuple(matrix.shape) != (d, d) or tuple(vector.shape) != (d,):
+        if tuple(matrix.shape) != (d, d, *rest) or tuple(vector.shape) != (d, *rest):
             raise ShapeError(
                 f"W and b give every symbol a (d, d) matrix and a (d,) vector of one d; "
                 f"{symbol!r} has {tuple(matrix.shape)} and {tuple(vector.shape)}, b of the first has d = {d}"
@@ -132,14 +132,14 @@ def automaton_d(
     target = torch.cat([j.flatten(), low, high]).repeat(len(symbols))
     symbol = torch.arange(len(symbols)).repeat_interleave(d * d + 2 * d)
     weights = [
-        torch.cat([matrix.T.flatten(), vector, ring.ones(d, device=vector.device)])
+        torch.cat([matrix.transpose(0, 1).flatten(0, 1), vector, ring.ones(d, device=vector.device)])
         for matrix, vector in zip(matrices, vectors, strict=True)
     ]
     weight = torch.cat(weights)
     initial = torch.cat([ring.zeros(d), ring.ones(d)]).to(weight.device)
     machines: list[WFSA] = []
     for dimension in range(d) if units is None else units:
-        final = ring.zeros(2 * d).index_fill(0, torch.tensor([dimension]), ring.one).to(weight.device)
+        final = ring.zeros(2 * d).index_copy(0, torch.tensor([dimension]), ring.ones(1)).to(weight.device)
         names = [f"q{k}" for k in range(1, 2 * d + 1)]
         machines.append(
             WFSA.from_tensors(ring, symbols, names, source, symbol, target, weight, initial, final)

@@ -44,7 +44,7 @@ class Path:
 
 
 def paths(machine: WFSA, string: Any, max_epsilon: int | None = None) -> Iterator[Path]:
-    """Every path that derives the string and whose score is not 0̄ by an arc, start or end of weight 0̄.
+    """Yield every path that derives the string and whose score is not 0̄ by an arc, start or end of weight 0̄.
 
     With `max_epsilon`, paths that take at most that many ε-arcs in a row.
     """
@@ -82,7 +82,7 @@ def paths(machine: WFSA, string: Any, max_epsilon: int | None = None) -> Iterato
 
 
 def score_by_paths(machine: WFSA, string: Any, max_epsilon: int | None = None) -> Any:
-    """⟦x⟧ = ⊕ of the scores of all paths that derive x (Definition 4 of the paper), one path at a time."""
+    """Return ⟦x⟧ = ⊕ of the scores of all paths that derive x (Definition 4 of the paper), one path at a time."""
     return machine.semiring.sum(path.weight for path in paths(machine, string, max_epsilon))
 
 
@@ -97,17 +97,17 @@ def _path(start: Any, trail: Any, weight: Any) -> Path:
 
 
 def paths_of(machine: WFSA, found: Iterable[tuple[int, list[int]]]) -> Iterator[Path]:
-    """(first state, arcs) as numbers to paths, each with its score taken from left to right."""
+    """Return paths, given as (first state, arcs) by number, each with its score taken from left to right."""
     ring, initial, final = machine.semiring, machine.initial, machine.final
     symbols = (*machine.alphabet, EPSILON)
     columns = [t.detach().numpy() for t in (machine.arc_source, machine.arc_symbol, machine.arc_target)]
-    weights = machine.arc_weight.detach().numpy()
     seen: dict[int, Arc] = {}  # arcs by number: only those that are taken, for a machine may have very many
 
     def arc_of(number: int) -> Arc:
         if number not in seen:
             q, a, p = (int(column[number]) for column in columns)
-            seen[number] = Arc(machine.states[q], symbols[a], machine.states[p], weights[number].item())
+            weight = ring.numbers(machine.arc_weight[number])
+            seen[number] = Arc(machine.states[q], symbols[a], machine.states[p], weight)
         return seen[number]
 
     for first, numbers in found:

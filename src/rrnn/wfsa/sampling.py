@@ -70,7 +70,7 @@ def _cumulative(chance: Tensor, row: Tensor, rows: int) -> tuple[Tensor, Tensor]
 
 def _logarithms(machine: WFSA, weights: Tensor) -> Tensor:
     weights = weights.detach()
-    return weights if machine.semiring.name == "log" else weights.to(torch.float64).log()
+    return machine.semiring.on_tensors(machine.semiring.to_log, weights.to(torch.float64))
 
 
 def draw_arcs(machine: WFSA, n: int, generator: torch.Generator | None) -> tuple[list[int], list[list[int]]]:

@@ -80,7 +80,7 @@ class Scale:
     whenever it fits a float64, whatever the weights on the way to it. Powers of two lose no digit."""
 
     def __init__(self, ring: Semiring) -> None:
-        self.active = ring.name in ("real", "max-times")
+        self.active = ring.scales
         self.exponent: Tensor | None = None
 
     def exponents(self, rows: int) -> Tensor:
@@ -93,7 +93,9 @@ class Scale:
     def bring_back(self, alpha: Tensor) -> Tensor:
         if not self.active or not alpha.numel():
             return alpha
-        peak = alpha.detach().abs().amax(1)
+        peak = (
+            alpha.detach().abs().flatten(1).amax(1)
+        )  # of all components: one power of two scales them together
         low, high = peak.aminmax()
         if float(low) >= 1 / _FAR and float(high) <= _FAR:
             return alpha
@@ -103,16 +105,18 @@ class Scale:
         if self.exponent is None:
             self.exponent = torch.zeros_like(shift)
         self.exponent = self.exponent + shift
-        return scale_by(alpha, -shift.unsqueeze(1))
+        return scale_by(alpha, -shift)
 
-    def undo(self, scores: Tensor, rows: Tensor | None = None) -> Tensor:
-        if self.exponent is None:
-            return scores
-        return scale_by(scores, self.exponent if rows is None else self.exponent[rows])
+    def undo(self, scores: Tensor) -> Tensor:
+        return scores if self.exponent is None else scale_by(scores, self.exponent)
 
 
 def scale_by(values: Tensor, exponent: Tensor) -> Tensor:
-    """values · 2^exponent, in two steps, since 2^exponent alone may be out of range."""
+    """Return values · 2^exponent, one exponent for each of the first dimensions.
+
+    Multiply in two steps, since 2^exponent alone may be out of range.
+    """
+    exponent = exponent[(...,) + (None,) * (values.dim() - exponent.dim())]
     half = exponent // 2
     two = values.new_tensor(2.0)
     return values * two.pow(half) * two.pow(exponent - half)
@@ -146,21 +150,30 @@ def score(machine: WFSA, strings: Any) -> Tensor:
 
 
 def _scores(machine: WFSA, strings: list[list[int]]) -> Tensor:
+    scores, exponent = scaled_scores(machine, strings)
+    return scale_by(scores, exponent) if bool(exponent.any()) else scores
+
+
+def scaled_scores(machine: WFSA, strings: list[list[int]]) -> tuple[Tensor, Tensor]:
+    """Return a score for each string, and the power of two it is to be multiplied with (0 where nothing scales)."""
     plan = _plan(strings, len(machine.alphabet))
     parts: list[Tensor] = []
+    exponents: list[Tensor] = []
     ranks: list[np.ndarray] = []
     for step, alpha, scale in run(machine, plan):
         if step is None:
             parts.append(finish(machine, alpha[len(strings) - plan.finished_empty :]))
+            exponents.append(scale.exponents(plan.finished_empty))
             ranks.append(np.arange(len(strings) - plan.finished_empty, len(strings)))
         elif step.done_rank.size:
-            ended = finish(machine, alpha.index_select(0, step.done))
-            parts.append(scale.undo(ended, step.done))
+            parts.append(finish(machine, alpha.index_select(0, step.done)))
+            exponents.append(scale.exponents(alpha.shape[0])[step.done])
             ranks.append(step.done_rank)
     # Score number j belongs to the string longest_first[rank_j]: bring them back to the order of the batch.
     where = np.empty(len(strings), dtype=np.int64)
     where[plan.longest_first[np.concatenate(ranks)]] = np.arange(len(strings))
-    return torch.cat(parts).index_select(0, torch.from_numpy(where))
+    order = torch.from_numpy(where)
+    return torch.cat(parts).index_select(0, order), torch.cat(exponents).index_select(0, order)
 
 
 def prefix_scores(machine: WFSA, strings: Any) -> Any:
@@ -189,9 +202,7 @@ def _prefix_scores(machine: WFSA, strings: list[list[int]]) -> Tensor:
 def checked_counts(machine: WFSA, compute: Callable[[WFSA], Tensor]) -> Tensor:
     """`compute(machine)`; over ℕ, with an error instead of numbers that have gone round beyond int64."""
     out = compute(machine)
-    if machine.semiring.name == "counting" and bool(
-        (compute(machine.with_semiring("real")) >= 2.0**62).any()
-    ):
+    if machine.semiring.integers and bool((compute(machine.with_semiring("real")) >= 2.0**62).any()):
         raise SemiringError(
             "counting tensors are int64, and hold at most 2⁶³ − 1; a count here is greater. Use "
             "with_semiring('real') for a rounded one, or score_by_paths, whose Python integers have no limit."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -50,9 +49,9 @@ def _arcs_between_useful_states(machine: WFSA) -> tuple[Tensor, Tensor, Tensor]:
 def _counts(machine: WFSA, weights: Tensor) -> Tensor:
     """Which weights are not 0̄. One that asks for a gradient counts all the same, unless 0̄ is infinite and
     passes none on."""
-    if weights.requires_grad and math.isfinite(machine.semiring.zero):
-        return torch.ones_like(weights, dtype=torch.bool)
-    return weights.detach() != machine.semiring.zero
+    if weights.requires_grad and not machine.semiring.infinities:
+        return torch.ones(weights.shape[0], dtype=torch.bool)
+    return ~machine.semiring.is_zero(weights.detach())
 
 
 def _useful(machine: WFSA) -> set[int]:

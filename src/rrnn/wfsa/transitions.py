@@ -27,8 +27,8 @@ class Transitions:
     def __init__(self, machine: WFSA) -> None:
         self.machine, self.ring = machine, machine.semiring
         consuming = (machine.arc_symbol >= 0).nonzero().flatten()
-        numbers = len(machine.alphabet) * machine.num_states**2
-        self.dense = numbers <= _DENSE or consuming.numel() >= _CROWDED * numbers
+        numbers = len(machine.alphabet) * machine.num_states**2 * self.ring.size
+        self.dense = numbers <= _DENSE or consuming.numel() * self.ring.size >= _CROWDED * numbers
         if self.dense:
             shape = (len(machine.alphabet), machine.num_states, machine.num_states)
             place = (
@@ -49,7 +49,8 @@ class Transitions:
     def initial(self, rows: int, *, closed: bool = True) -> Tensor:
         """(rows, Q): λ, closed under ε."""
         alpha = self.machine.initial_weight.unsqueeze(0)
-        return (self.close(alpha) if closed and self.close else alpha).expand(rows, -1)
+        alpha = self.close(alpha) if closed and self.close else alpha
+        return alpha.expand(rows, *alpha.shape[1:])
 
     def step(self, alpha: Tensor, groups: Groups) -> Tensor:
         """(n, Q) after one more symbol each, before ε."""
@@ -69,7 +70,8 @@ class Transitions:
             arc = self.order[first + torch.arange(row.numel())]
             values = self.ring.t_times(block[row, machine.arc_source[arc]], machine.arc_weight[arc])
             into = row * states + machine.arc_target[arc]
-            parts.append(segment_plus(self.ring, values, into, which.numel() * states).view(-1, states))
+            landed = segment_plus(self.ring, values, into, which.numel() * states)
+            parts.append(landed.unflatten(0, (which.numel(), states)))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
+from calls import cell
 
 from rrnn.backends.triton.render import render
 from rrnn.cli import main
@@ -46,3 +47,9 @@ def test_rendering_needs_no_triton() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 0 and int(result.stdout) > 1000, result.stderr
+
+
+@pytest.mark.parametrize("name", ["complex-1", "expectation-1", "signed-log-1"])
+def test_a_sum_of_several_ops_is_written_once(name: str) -> None:
+    """Written as one expression, each ⊕ of signed-log would repeat its arguments, and a kernel take megabytes."""
+    assert len(render(lower(cell(name)).program, unroll=2, every=1)) < 1_000_000

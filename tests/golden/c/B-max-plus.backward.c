@@ -1,6 +1,6 @@
 /* B_max_plus: backward, float
 
-   As forward; go (T, B, D) the output's gradient; gx, gi the gradients of x and inp; gfinal, gfirst (S, B, D) those of the
+   As forward; go (T, B, N D) the outputs' gradients; gx, gi the gradients of x and inp; gfinal, gfirst (S, B, D) those of the
    final states, or NULL for zeros, and of the first; gparams (P, D) those of the parameters, from `partial` (B, U, D): per
    batch row, sums over time of the gradients of per-unit values, which then are summed in a fixed order.
 
@@ -10,7 +10,7 @@
 
 typedef float X;       /* what tensors hold */
 typedef float real; /* what is computed with */
-enum { S = 1, K = 2, P = 1, V = 1, U = 1, ROWS = 0, LANES = 16 };
+enum { S = 1, K = 2, P = 1, N = 1, V = 1, U = 1, ROWS = 0, LANES = 16 };
 enum { BLOCK = 768, PITCH = BLOCK + 16 }; /* lanes of a block; from row to row: rows 2^n apart would share cache sets */
 enum { KEPT = 2 }; /* rows that `again` leaves for `back`, the new states first */
 
@@ -76,7 +76,7 @@ static void again(long n, const X *restrict a, long xk, const X *restrict v, con
 }
 
 /* One step back: q is the output's gradient, g the new states' (in) and the old states' (out). */
-static void back(long n, const X *restrict a, long xk, const X *restrict v, const X *restrict q,
+static void back(long n, const X *restrict a, long xk, const X *restrict v, const X *restrict q, long qk,
                  const real *restrict old, const real *restrict kept, const real *restrict unit,
                  real *restrict g, real *restrict acc, X *restrict ga, long gxk, X *restrict gv) {
     real row[ROWS + 1][STRIP] __attribute__((aligned(64)));
@@ -95,8 +95,8 @@ static void back(long n, const X *restrict a, long xk, const X *restrict v, cons
         const real v10 = tanh_f(v9);
         const real v11 = q[i];
         const real v12 = g[0 * PITCH + i];
-        const real v14 = v10 * v10;
-        const real v15 = 1.0f - v14;
+        const real v13 = v10 * v10;
+        const real v15 = 1.0f - v13;
         const real v16 = v11 * v15;
         const real v17 = v12 + v16;
         const real v18 = v7 >= v8 ? (real)1 : (real)0;
@@ -114,7 +114,7 @@ static void back(long n, const X *restrict a, long xk, const X *restrict v, cons
         ga[1 * gxk + i] = v27;
         acc[0 * PITCH + i] += v27;
     }
-    (void)a, (void)xk, (void)v, (void)q, (void)old, (void)kept, (void)unit, (void)acc, (void)gxk, (void)gv, (void)row;
+    (void)a, (void)xk, (void)v, (void)q, (void)qk, (void)old, (void)kept, (void)unit, (void)acc, (void)gxk, (void)gv, (void)row;
 }
 
 struct shared { const struct call *call; real *partial; };
@@ -123,7 +123,7 @@ struct shared { const struct call *call; real *partial; };
 static void block(const struct call *p, long b, long d0, long n, real (*kept)[KEPT * PITCH], real *partial) {
     real g[(S + 1) * PITCH] __attribute__((aligned(64))), unit[(V + 1) * PITCH] __attribute__((aligned(64)));
     real acc[(U + 1) * PITCH] __attribute__((aligned(64))), first[(S + 1) * PITCH] __attribute__((aligned(64)));
-    X pad[K + 2][LANES] __attribute__((aligned(64))), out[K + 1][LANES] __attribute__((aligned(64)));
+    X pad[K + 1 + N][LANES] __attribute__((aligned(64))), out[K + 1][LANES] __attribute__((aligned(64)));
     const long whole = n & -LANES, rest = n - whole, B = p->B, D = p->D;
     memset(g, 0, sizeof g), memset(acc, 0, sizeof acc), memset(first, 0, sizeof first), memset(pad, 0, sizeof pad);
     units(n, p->params + d0, D, unit);
@@ -166,17 +166,17 @@ static void block(const struct call *p, long b, long d0, long n, real (*kept)[KE
             for (long i = 0; i < whole; i += STRIP) {
                 const long m = whole - i < STRIP ? whole - i : STRIP;
                 if (t > 0) {
-                    soon(q - p->got + i, m * sizeof(X));
+                    for (int k = 0; k < N; k++) soon(q - p->got + k * D + i, m * sizeof(X));
                     for (int k = 0; k < K; k++) soon_written(ga - p->gxt + k * p->gxk + i, m * sizeof(X));
                 }
-                back(m, a + i, p->xk, v ? v + i : 0, q + i, old + i, kept[t - t0] + i, unit + i,
+                back(m, a + i, p->xk, v ? v + i : 0, q + i, D, old + i, kept[t - t0] + i, unit + i,
                      g + i, acc + i, ga + i, p->gxk, gv ? gv + i : 0);
             }
             if (rest) {
                 for (int k = 0; k < K; k++) few(pad[k], a + k * p->xk + whole, rest * sizeof(X));
                 if (v) few(pad[K], v + whole, rest * sizeof(X));
-                few(pad[K + 1], q + whole, rest * sizeof(X));
-                back(LANES, pad[0], LANES, pad[K], pad[K + 1], old + whole, kept[t - t0] + whole, unit + whole,
+                for (int k = 0; k < N; k++) few(pad[K + 1 + k], q + k * D + whole, rest * sizeof(X));
+                back(LANES, pad[0], LANES, pad[K], pad[K + 1], LANES, old + whole, kept[t - t0] + whole, unit + whole,
                      g + whole, acc + whole, out[0], LANES, out[K]);
                 for (int k = 0; k < K; k++) few(ga + k * p->gxk + whole, out[k], rest * sizeof(X));
                 if (gv) few(gv + whole, out[K], rest * sizeof(X));

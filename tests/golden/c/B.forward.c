@@ -1,13 +1,13 @@
 /* B: forward, float
 
    x (T, B, K, D) with strides xt xb xk 1; params (P, D); first, final (S, B, D); mask (T, B) with strides, or NULL: a
-   padded step keeps the state and outputs 0; inp, out (T, B, D) with strides; saved (ceil(T / every), S, B, D): the
+   padded step keeps the state and outputs 0; inp (T, B, D), out (T, B, N D) with strides; saved (ceil(T / every), S, B, D): the
    states before the steps 0, every, 2 every, ... when every > 0. */
 #include "kernel.h"
 
 typedef float X;       /* what tensors hold */
 typedef float real; /* what is computed with */
-enum { S = 1, K = 2, P = 1, V = 1, ROWS = 0, LANES = 16 };
+enum { S = 1, K = 2, P = 1, N = 1, V = 1, ROWS = 0, LANES = 16 };
 enum { BLOCK = 768, PITCH = BLOCK + 16 }; /* lanes of a block; from row to row: rows 2^n apart would share cache sets */
 
 struct call {
@@ -45,7 +45,7 @@ static void units(long n, const real *params, long D, real *unit) {
 }
 
 /* One time step of n lanes, a multiple of LANES. */
-static void step(long n, const X *restrict a, long xk, const X *restrict v, X *restrict o,
+static void step(long n, const X *restrict a, long xk, const X *restrict v, X *restrict o, long ok,
                  real *restrict z, const real *restrict unit) {
     real row[ROWS + 1][STRIP] __attribute__((aligned(64)));
     n &= -LANES; /* said here, so that the compiler leaves out what would run the last few lanes */
@@ -71,13 +71,13 @@ static void step(long n, const X *restrict a, long xk, const X *restrict v, X *r
         const real v13 = tanh_f(v12);
         o[i] = v13;
     }
-    (void)a, (void)xk, (void)v, (void)z, (void)unit, (void)row;
+    (void)a, (void)xk, (void)v, (void)ok, (void)z, (void)unit, (void)row;
 }
 
 /* All steps of the lanes d0 .. d0 + n of one batch row. */
 static void block(const struct call *p, long b, long d0, long n) {
     real z[(S + 1) * PITCH] __attribute__((aligned(64))), unit[(V + 1) * PITCH] __attribute__((aligned(64)));
-    X pad[K + 2][LANES] __attribute__((aligned(64))); /* the last lanes: projections, input, output */
+    X pad[K + 1 + N][LANES] __attribute__((aligned(64))); /* the last lanes: projections, input, outputs */
     const long whole = n & -LANES, rest = n - whole, B = p->B, D = p->D;
     memset(z, 0, sizeof z), memset(pad, 0, sizeof pad);
     units(n, p->params + d0, D, unit);
@@ -88,7 +88,7 @@ static void block(const struct call *p, long b, long d0, long n) {
             for (int s = 0; s < S; s++)
                 memcpy(p->saved + ((t / p->every * S + s) * B + b) * D + d0, z + s * PITCH, n * sizeof(real));
         if (p->mask && !p->mask[t * p->mt + b * p->mb]) {
-            memset(o, 0, n * sizeof(X));
+            for (int k = 0; k < N; k++) memset(o + k * D, 0, n * sizeof(X));
             continue;
         }
         const X *a = p->x + t * p->xt + b * p->xb + d0, *v = p->inp ? p->inp + t * p->it + b * p->ib + d0 : 0;
@@ -97,15 +97,15 @@ static void block(const struct call *p, long b, long d0, long n) {
             if (t + 1 < p->T)
             {
                 for (int k = 0; k < K; k++) soon(a + p->xt + k * p->xk + i, m * sizeof(X));
-                soon_written(o + p->ot + i, m * sizeof(X));
+                for (int k = 0; k < N; k++) soon_written(o + p->ot + k * D + i, m * sizeof(X));
             }
-            step(m, a + i, p->xk, v ? v + i : 0, o + i, z + i, unit + i);
+            step(m, a + i, p->xk, v ? v + i : 0, o + i, D, z + i, unit + i);
         }
         if (rest) {
             for (int k = 0; k < K; k++) few(pad[k], a + k * p->xk + whole, rest * sizeof(X));
             if (v) few(pad[K], v + whole, rest * sizeof(X));
-            step(LANES, pad[0], LANES, pad[K], pad[K + 1], z + whole, unit + whole);
-            few(o + whole, pad[K + 1], rest * sizeof(X));
+            step(LANES, pad[0], LANES, pad[K], pad[K + 1], LANES, z + whole, unit + whole);
+            for (int k = 0; k < N; k++) few(o + k * D + whole, pad[K + 1 + k], rest * sizeof(X));
         }
     }
     for (int s = 0; s < S; s++) memcpy(p->final + (s * B + b) * D + d0, z + s * PITCH, n * sizeof(real));
@@ -125,7 +125,7 @@ int rrnn_forward(const struct call *p) {
     if (!p->B || !p->D) return 0;
     const long width = block_width(p->D, p->B, BLOCK, p->threads);
     struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};
-    huge(p->out, ((p->T - 1) * p->ot + (p->B - 1) * p->ob + p->D) * sizeof(X));
+    huge(p->out, ((p->T - 1) * p->ot + (p->B - 1) * p->ob + N * p->D) * sizeof(X));
     if (p->every) huge(p->saved, (p->T + p->every - 1) / p->every * S * p->B * p->D * sizeof(real));
     gather(work, &crew, p->parallel, p->threads);
     return 0;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,12 @@ from rrnn.wfsa.machine import EPSILON, WFSA
 Machines = Callable[..., WFSA]
 
 
-def weight(name: str, rng: random.Random) -> float:
+def weight(name: str, rng: random.Random) -> Any:
     match name:
+        case "complex" | "expectation":
+            return weight("real", rng), weight("real", rng)
+        case "signed-log":
+            return rng.choice([-1.0, 1.0]), rng.uniform(-2000, 2000)
         case "real":
             return rng.choice([-1, 1, 1, 1]) * math.exp(rng.uniform(-30, 3))
         case "max-times":
@@ -44,7 +49,7 @@ def machines() -> Machines:
         rng, ring = random.Random(seed), get_semiring(semiring)
         size = rng.randint(3, 6)
 
-        def draw() -> float:
+        def draw() -> Any:
             special = rng.random() if extremes else 1.0
             if special < 0.2:
                 return ring.zero if special < 0.1 else ring.one

@@ -49,3 +49,8 @@ def test_every_name_is_one_quoted_string(names: list[object]) -> None:
     string = r'"(?:[^"\\]|\\"|\\\\)*"'
     form = rf"  \d+( -> \d+)? \[label={string}(, style=bold)?(, shape=doublecircle)?\];"
     assert all(re.fullmatch(form, line) for line in lines[3:-2])
+
+
+def test_a_weight_of_several_components() -> None:
+    machine = WFSA("complex", alphabet="a", arcs=[(0, "a", 0, 0.5 - 0.25j)], initial={0: 1}, final={0: 2j})
+    assert 'label="a / ⟨0.5, −0.25⟩"' in to_dot(machine) and 'label="0 / ⟨0, 2⟩"' in to_dot(machine)

@@ -65,6 +65,7 @@ T: (state,symbol,state)
 TABLE = "<eps>\t0\na\t1\nb\t2\nä\t3\n"
 GOOD = {
     "json": to_json(MACHINE),
+    "components": to_json(MACHINE.with_semiring("signed-log")),
     "openfst": to_openfst(MACHINE, isymbols=symbols_for(MACHINE.alphabet)),
     "integers": "0\t1\t1\t0.5\n1\t1\t2\n1\t2\t0\n2\t0.25\n",
     "transducer": "0 1 a a 0.5\n1 1 b b\n1 Infinity\n0\n",
@@ -217,6 +218,7 @@ MUTATIONS: list[Callable[[bytes, random.Random], bytes]] = [
 
 READERS: dict[str, Callable[[Path], Any]] = {
     "json": lambda path: load(path, "json"),
+    "components": lambda path: load(path, "json"),
     "openfst": lambda path: load(
         path, "openfst", semiring="log", isymbols={"<eps>": 0, "a": 1, "b": 2, "ä": 3}
     ),

@@ -42,6 +42,43 @@ def test_every_semiring_comes_back_bit_by_bit(
     assert load(tmp_path / "m.json", allow_empty=True).same_as(machine)
 
 
+@pytest.mark.parametrize("semiring", [name for name, ring in SEMIRINGS.items() if ring.components])
+def test_several_components_are_lists(machines: Any, semiring: str) -> None:
+    machine = machines(semiring, 1)
+    text = json.loads(to_json(machine))
+    assert text["version"] == 2
+    assert all(
+        isinstance(row[-1], list) and len(row[-1]) == 2
+        for key in ("arcs", "initial", "final")
+        for row in text[key]
+    )
+    for change, message in (
+        ({"version": 1}, "which version 2 of the format has"),
+        ({"initial": [[0, 1.0]]}, r"initial\[0\]: a weight over .* is a list of 2 numbers \(.*\); got 1.0"),
+        ({"initial": [[0, [1.0, 2.0, 3.0]]]}, "is a list of 2 numbers"),
+        ({"initial": [[0, [1.0, True]]]}, "a weight is a number"),
+        ({"initial": [[0, [1.0, None]]]}, "a weight is a number"),
+        ({"initial": [[0, ["Infinity", 1.0]]]}, "outside the"),
+        ({"arcs": [[0, 0, 0, {"re": 1.0}]]}, "is a list of 2 numbers"),
+    ):
+        with pytest.raises(FormatError, match=message):
+            from_json(json.dumps(text | change))
+    with pytest.raises(FormatError, match="a weight is a number"):
+        from_json(to_json(machines("real", 1)).replace('"initial": [', '"initial": [[0, [1.0, 0.0]],'))
+
+
+@given(
+    st.tuples(
+        st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False)
+    )
+)
+def test_components_come_back(weight: tuple[float, float]) -> None:
+    for ring in ("complex", "expectation"):
+        machine = WFSA(ring, alphabet="a", arcs=[(0, "a", 0, weight)], initial={0: 1}, final={0: 1})
+        (arc,) = from_json(to_json(machine)).arcs
+        assert [x.hex() for x in arc.weight] == [x.hex() for x in weight]
+
+
 @given(st.lists(labels, min_size=1, unique=True), st.lists(labels, min_size=1, unique=True))
 def test_names_of_states_and_symbols_come_back(states: list[Any], alphabet: list[Any]) -> None:
     arcs = [(states[0], a, states[-1], 0.5) for a in (*alphabet, EPSILON)]
@@ -106,8 +143,8 @@ def test_the_example_is_good() -> None:
     ("change", "message"),
     [
         ({"format": "other"}, "this is something else"),
-        ({"version": 2}, "reads version 1"),
-        ({"version": True}, "reads version 1"),
+        ({"version": 3}, "reads versions 1 and 2"),
+        ({"version": True}, "reads versions 1 and 2"),
         ({"semiring": "rael"}, "Did you mean 'real'"),
         ({"semiring": 3}, "the name of one"),
         ({"colour": 1}, "'colour' is unknown"),

@@ -74,7 +74,7 @@ class Native(Backend):
         inp = None if inp is None else rows(inp.to(x.dtype))
         final = torch.empty_like(state)
         saved = state.new_empty(((steps + every - 1) // every, *state.shape)) if every else None
-        target = out if out.stride(-1) == 1 or units == 1 else torch.empty(out.shape, dtype=out.dtype)
+        target = out if out.stride(-1) == 1 or out.shape[-1] == 1 else torch.empty(out.shape, dtype=out.dtype)
         packed = _FORWARD.pack(
             *(x.data_ptr(), *x.stride()[:3]),
             *(params.data_ptr(), state.data_ptr()),
@@ -99,7 +99,7 @@ class Native(Backend):
         grad_out = rows(cast(grad_out, x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
-        first = saved.new_empty((len(program.states), batch, units))
+        first = saved.new_empty(saved.shape[1:])
         grad_params = torch.empty_like(params)
         into_x, into_inp = rows(grad_x), None if grad_inp is None else rows(grad_inp)
         packed = _BACKWARD.pack(

@@ -92,6 +92,34 @@ static inline float log_f(float x) {
 
 static inline float sqrt_f(float x) { return sqrtf(x); }
 
+/* sin and cos: the angle less a multiple of pi/2, in double, so that it is good to 1e-7 up to angles of 1e9; then a
+   polynomial each. The multiple's last two bits say which one, and with which sign. Infinities give NaN. */
+typedef struct { float rest; int32_t quadrant; } rr_turn_f;
+static inline rr_turn_f rr_turned_f(float x) {
+    double t = (double)x * 6.36619772367581343e-1 + 6755399441055744.0, n = t - 6755399441055744.0;
+    union { double f; int64_t i; } bits = {t};
+    double r = ((double)x - n * 1.57079632679489656) - n * 6.12323399573676604e-17;
+    return (rr_turn_f){(float)r, (int32_t)bits.i};
+}
+static inline float rr_sin_f(float r) {
+    float z = r * r;
+    return ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
+}
+static inline float rr_cos_f(float r) {
+    float z = r * r;
+    return ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
+}
+static inline float sin_f(float x) {
+    rr_turn_f t = rr_turned_f(x);
+    float y = t.quadrant & 1 ? rr_cos_f(t.rest) : rr_sin_f(t.rest);
+    return t.quadrant & 2 ? -y : y;
+}
+static inline float cos_f(float x) {
+    rr_turn_f t = rr_turned_f(x);
+    float y = t.quadrant & 1 ? rr_sin_f(t.rest) : rr_cos_f(t.rest);
+    return (t.quadrant + 1) & 2 ? -y : y;
+}
+
 /* ---- double ------------------------------------------------------------------------------------------------------ */
 
 typedef union { double f; uint64_t u; } rr_bits_d;
@@ -177,6 +205,42 @@ static inline double log_d(double x) {
 
 static inline double sqrt_d(double x) { return sqrt(x); }
 
+/* As in float; pi/2 in three parts, the first two of 33 bits, so that the rest is exact up to angles of 1e6. */
+typedef struct { double rest; int64_t quadrant; } rr_turn_d;
+static inline rr_turn_d rr_turned_d(double x) {
+    double t = x * 6.36619772367581382e-1 + MAGIC_D, n = t - MAGIC_D;
+    double r = ((x - n * 1.57079632673412561417) - n * 6.07710050630396597660e-11) - n * 2.02226624879595063154e-21;
+    return (rr_turn_d){r, (int64_t)rr_ulong(t)};
+}
+static inline double rr_sin_d(double r) {
+    double z = r * r, p = 1.58962301576546568060e-10;
+    p = p * z - 2.50507477628578072866e-8;
+    p = p * z + 2.75573136213857245213e-6;
+    p = p * z - 1.98412698295895385996e-4;
+    p = p * z + 8.33333333332211858878e-3;
+    p = p * z - 1.66666666666666307295e-1;
+    return p * z * r + r;
+}
+static inline double rr_cos_d(double r) {
+    double z = r * r, p = -1.13585365213876817300e-11;
+    p = p * z + 2.08757008419747316778e-9;
+    p = p * z - 2.75573141792967388112e-7;
+    p = p * z + 2.48015872888517045348e-5;
+    p = p * z - 1.38888888888730564116e-3;
+    p = p * z + 4.16666666666665929218e-2;
+    return p * z * z - 0.5 * z + 1.0;
+}
+static inline double sin_d(double x) {
+    rr_turn_d t = rr_turned_d(x);
+    double y = t.quadrant & 1 ? rr_cos_d(t.rest) : rr_sin_d(t.rest);
+    return t.quadrant & 2 ? -y : y;
+}
+static inline double cos_d(double x) {
+    rr_turn_d t = rr_turned_d(x);
+    double y = t.quadrant & 1 ? rr_sin_d(t.rest) : rr_cos_d(t.rest);
+    return (t.quadrant + 1) & 2 ? -y : y;
+}
+
 /* ---- the rest, from decay and log1p ---------------------------------------------------------------------------------
 
    half = 1/(1+e). sigmoid(x) with e = decay(x). logaddexp(a, b) with e = decay(apart(a, b)); member: the share of a in
@@ -193,8 +257,7 @@ static inline double sqrt_d(double x) { return sqrt(x); }
     } \
     static inline real share_##s(real a, real total) { return a == -INFINITY ? (real)0 : exp_##s(a - total); } \
     static inline real max_##s(real a, real b) { return a >= b || a != a ? a : b; } \
-    static inline real min_##s(real a, real b) { return a <= b || a != a ? a : b; } \
-    static inline real relu_##s(real a) { return a < 0 ? (real)0 : a; }
+    static inline real min_##s(real a, real b) { return a <= b || a != a ? a : b; }
 
 FUNCTIONS(float, f)
 FUNCTIONS(double, d)

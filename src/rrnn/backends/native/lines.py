@@ -14,25 +14,9 @@ from typing import NamedTuple
 
 from rrnn.ir import Instruction, Op, Program
 
-OPS = {
-    Op.ADD: "{0} + {1}",
-    Op.SUB: "{0} - {1}",
-    Op.MUL: "{0} * {1}",
-    Op.DIV: "{0} / {1}",
-    Op.NEG: "-{0}",
-    Op.MAX: "max_{s}({0}, {1})",
-    Op.MIN: "min_{s}({0}, {1})",
-    Op.EXP: "exp_{s}({0})",
-    Op.LOG: "log_{s}({0})",
-    Op.SQRT: "sqrt_{s}({0})",
-    Op.TANH: "tanh_{s}({0})",
-    Op.RELU: "relu_{s}({0})",
-    Op.STEP: "{0} > 0 ? (real)1 : (real)0",
-    Op.GE: "{0} >= {1} ? (real)1 : (real)0",
-    Op.GT: "{0} > {1} ? (real)1 : (real)0",
-    Op.SHARE: "share_{s}({0}, {1})",
-}
+OPS = {op: op.value.c for op in Op if op.value.c}
 DECAY, HALF = "decay_{s}({0})", "half_{s}({0})"
+_HEAVY = {DECAY, *(OPS[op] for op in (Op.EXP, Op.LOG, Op.TANH, Op.SHARE, Op.SIN, Op.COS))}
 
 
 class Line(NamedTuple):
@@ -43,7 +27,7 @@ class Line(NamedTuple):
     @property
     def heavy(self) -> bool:
         """Takes an exponential's time."""
-        return self.text in (DECAY, OPS[Op.EXP], OPS[Op.LOG], OPS[Op.TANH], OPS[Op.SHARE])
+        return self.text in _HEAVY
 
 
 class Lines:

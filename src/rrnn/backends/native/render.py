@@ -106,15 +106,21 @@ def _leaves(kind: Type, program: Program, units: tuple[int, ...], state: str) ->
         Op.PREACT: (kind.load.format("a[{0} * xk + i]"), program.projections),
         Op.INPUT: (kind.load.format("v[i]"), ()),
         Op.STATE: (state + "[{0} * PITCH + i]", program.states),
-        Op.GRAD_OUTPUT: (kind.load.format("q[i]"), ()),
+        Op.GRAD_OUTPUT: (kind.load.format("q[{0}i]"), ()),
         Op.GRAD_STATE: ("g[{0} * PITCH + i]", ()),
     }
     leaves = {n: (f"unit[{j} * PITCH + i]", "") for j, n in enumerate(units)}
     for n, (op, _, attr) in enumerate(program.instructions):
         if op in places:
             place, names = places[op]
-            leaves[n] = (place.format(attr), names[int(attr or 0)] if names else "")
+            at = _row(int(attr or 0), "qk") if op is Op.GRAD_OUTPUT else attr
+            leaves[n] = (place.format(at), names[int(attr or 0)] if names else "")
     return leaves
+
+
+def _row(index: int, stride: str) -> str:
+    """Where row number `index` begins, as the beginning of an index; nothing for the first."""
+    return f"{index} * {stride} + " if index else ""
 
 
 def _leaf_line(lines: Lines, place: str) -> int | None:
@@ -124,14 +130,16 @@ def _leaf_line(lines: Lines, place: str) -> int | None:
 @lru_cache(maxsize=256)
 def render_forward(program: Program, dtype: torch.dtype) -> str:
     """The C source of a program's forward kernel."""
+    program = program.flat
     kind, units = TYPES[dtype], unit_values(program)
-    results, output = program.of_kind("state"), program.of_kind("output")[0]
+    results, outputs = program.of_kind("state"), program.of_kind("output")
     lines = Lines(kind.suffix)
-    number = lines.expand(program, [*results.values(), output], _leaves(kind, program, units, "z"))
+    wanted = [*results.values(), *outputs.values()]
+    number = lines.expand(program, wanted, _leaves(kind, program, units, "z"))
     stores = [
         Store(place := f"z[{s} * PITCH + i]", number[n], _leaf_line(lines, place)) for s, n in results.items()
     ]
-    stores.append(Store("o[i]", number[output], form=kind.store))
+    stores += [Store(f"o[{_row(k, 'ok')}i]", number[n], form=kind.store) for k, n in outputs.items()]
     loops = Loops(lines, stores)
     return fill(
         "forward.c",
@@ -140,12 +148,14 @@ def render_forward(program: Program, dtype: torch.dtype) -> str:
         step=loops.text(4),
         rows=len(loops.rows),
         block=block_lanes(len(program.states) + len(units)),
+        N=program.output_count,
     )
 
 
 @lru_cache(maxsize=256)
 def render_backward(program: Program, dtype: torch.dtype) -> str:
     """The C source of a program's backward kernel."""
+    program = program.flat
     kind, whole = TYPES[dtype], adjoint(program)
     step = whole.step
     units = unit_values(step)
@@ -167,6 +177,7 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
         "backward.c",
         **_common(kind, step, units),
         U=len(whole.units),
+        N=program.output_count,
         units=_units(kind, step, units),
         again=again.text(4),
         back=back.text(4),

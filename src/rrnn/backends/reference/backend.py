@@ -18,7 +18,7 @@ class Reference(Backend):
         return None
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
-        inputs, program = Inputs.of(call), call.program
+        inputs, program = Inputs.of(call), call.program.flat
         if state is None:
             state = first_state(program, call.x.shape[1], call.params, inputs.params.dtype)
         output, end, before = serial.forward(program, inputs, state)
@@ -26,7 +26,7 @@ class Reference(Backend):
         return end, before[:: call.every].contiguous() if call.every else None
 
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
-        inputs, program, before = Inputs.of(call), call.program, saved
+        inputs, program, before = Inputs.of(call), call.program.flat, saved
         grad_state = saved.new_zeros(saved.shape[1:]) if grads.state is None else grads.state
         if call.every > 1:
             first = saved[0] if saved.shape[0] else torch.zeros_like(grad_state)

@@ -1,66 +1,24 @@
-"""Every op as a torch function, and a program's instructions evaluated in order."""
+"""Programs on tensors, by torch's own ops."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from rrnn.arithmetic import TENSORS
 from rrnn.ir import Op, Program
-from rrnn.semirings import LOG
-
-
-def _select(first_wins: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
-    def op(a: Tensor, b: Tensor) -> Tensor:
-        best = torch.where(first_wins(a, b), a, b)
-        # an infinite zero is a constant: it passes no gradient on
-        return torch.where(best.isinf(), best.detach(), best)
-
-    return op
-
-
-def _share(a: Tensor, total: Tensor) -> Tensor:
-    dead = a == -math.inf
-    return torch.where(dead, 0.0, torch.where(dead, 0.0, a - total).exp())
-
-
-OPS: dict[Op, Callable[..., Tensor]] = {
-    Op.ADD: torch.add,
-    Op.SUB: torch.sub,
-    Op.MUL: torch.mul,
-    Op.DIV: torch.div,
-    Op.NEG: torch.neg,
-    Op.MAX: _select(torch.ge),
-    Op.MIN: _select(torch.le),
-    Op.LOGADDEXP: LOG.t_plus,
-    Op.EXP: torch.exp,
-    Op.LOG: torch.log,
-    Op.SQRT: torch.sqrt,
-    Op.SIGMOID: torch.sigmoid,
-    Op.TANH: torch.tanh,
-    Op.RELU: torch.relu,
-    Op.LOG_SIGMOID: F.logsigmoid,
-    Op.SOFTPLUS: lambda x: -F.logsigmoid(-x),  # F.softplus switches to x beyond a threshold
-    Op.STEP: lambda x: (x > 0).to(x.dtype),
-    Op.GE: lambda a, b: (a >= b).to(a.dtype),
-    Op.GT: lambda a, b: (a > b).to(a.dtype),
-    Op.SHARE: _share,
-}
+from rrnn.ir import evaluate as ir
 
 
 def interpret(program: Program, which: Iterable[int], values: dict[int, Tensor], like: Tensor) -> None:
     """Evaluate the instructions `which` into `values`; leaves other than constants must be there already."""
-    for n in sorted(which):
-        if n in values:
-            continue
-        op, args, attr = program.instructions[n]
-        if op is Op.CONST:
-            values[n] = torch.full((), float(attr or 0.0), dtype=like.dtype, device=like.device)
-        else:
-            values[n] = OPS[op](*(values[a] for a in args))
+
+    def number(value: float) -> Tensor:
+        return torch.full((), value, dtype=like.dtype, device=like.device)
+
+    ir.interpret(program.instructions, which, values, TENSORS, number)
 
 
 def leaves(program: Program, op: Op) -> dict[int, int]:

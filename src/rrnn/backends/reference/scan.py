@@ -3,96 +3,126 @@ join the chunks one after another, then fill in the states inside all chunks at 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from rrnn.arithmetic import TENSORS
 from rrnn.backends.reference import serial
 from rrnn.backends.reference.interpreter import interpret
 from rrnn.backends.reference.serial import Inputs
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 from rrnn.semirings import REAL, Semiring
 
-Entries = dict[tuple[int, int], Tensor]
+Element = Any
+"""A tensor, or a tuple of them: one for each component."""
+Entries = dict[tuple[int, int], Element]
 
 
-def compose(semiring: Semiring, first: Entries, second: Entries) -> Entries:
+def compose(ring: Semiring, first: Entries, second: Entries) -> Entries:
     """The transition that takes `first`, then `second`."""
     out: Entries = {}
     for (i, k), a in first.items():
         for (k2, j), b in second.items():
             if k == k2:
-                term = semiring.t_times(a, b)
-                out[i, j] = semiring.t_plus(out[i, j], term) if (i, j) in out else term
+                term = ring.times(a, b, TENSORS)
+                out[i, j] = ring.plus(out[i, j], term, TENSORS) if (i, j) in out else term
     return out
 
 
-def apply(semiring: Semiring, row: list[Tensor], step: Entries, size: int) -> list[Tensor]:
+def apply(ring: Semiring, row: list[Element], step: Entries) -> list[Element]:
     """row ⊗ transition."""
-    new: list[Tensor | None] = [None] * size
+    new: list[Element | None] = [None] * len(row)
     for (i, j), a in sorted(step.items(), key=lambda item: item[0][0] != item[0][1]):
-        term, old = semiring.t_times(row[i], a), new[j]
-        new[j] = term if old is None else semiring.t_plus(old, term)
-    return [torch.full_like(row[0], semiring.zero) if v is None else v for v in new]
+        term, old = ring.times(row[i], a, TENSORS), new[j]
+        new[j] = term if old is None else ring.plus(old, term, TENSORS)
+    return [constant(ring, ring.zero, row[0]) if v is None else v for v in new]
 
 
-def _chunks(steps: Entries, size: int, semiring: Semiring, chunk: int, mask: Tensor | None) -> list[Entries]:
+def constant(ring: Semiring, element: Any, like: Element) -> Element:
+    """An element that is known, in the shape of another one."""
+    some = ring.numbers_of(like)[0]
+    return ring.element(torch.full_like(some, x) for x in ring.numbers_of(element))
+
+
+def each(ring: Semiring, function: Callable[..., Tensor], *elements: Element) -> Element:
+    """The function on every component."""
+    return ring.element(function(*parts) for parts in zip(*map(ring.numbers_of, elements), strict=True))
+
+
+def _chunks(steps: Entries, size: int, ring: Semiring, chunk: int, mask: Tensor | None) -> list[Entries]:
     """Per position inside a chunk, the entries of all chunks: (chunks, B, D) each. Padded steps, and the steps
     that fill up the last chunk, are the identity: this is the one place that says so."""
     some = next(iter(steps.values()))
-    total = some.shape[0]
+    total = ring.numbers_of(some)[0].shape[0]
     n = -(-total // chunk)
     keys = set(steps) | {(i, i) for i in range(size)}  # a state that no step renews is still kept by padding
     out: Entries = {}
-    for i, j in keys:
-        idle = semiring.one if i == j else semiring.zero
-        value = steps.get((i, j), torch.full_like(some, semiring.zero))
+
+    def filled(value: Tensor, idle: float) -> Tensor:
         if mask is not None:
             value = torch.where(mask.unsqueeze(-1), value, idle)
-        filled = torch.cat([value, value.new_full((n * chunk - total, *value.shape[1:]), idle)])
-        out[i, j] = filled.reshape(n, chunk, *value.shape[1:])
-    return [{key: value[:, c] for key, value in out.items()} for c in range(chunk)]
+        rest = value.new_full((n * chunk - total, *value.shape[1:]), idle)
+        return torch.cat([value, rest]).reshape(n, chunk, *value.shape[1:])
+
+    for i, j in keys:
+        value = steps[i, j] if (i, j) in steps else constant(ring, ring.zero, some)
+        out[i, j] = each(ring, filled, value, ring.one if i == j else ring.zero)
+    return [
+        {key: each(ring, lambda v, c=c: v[:, c], value) for key, value in out.items()} for c in range(chunk)
+    ]
 
 
-def _states(
-    chunks: list[Entries], semiring: Semiring, first: list[Tensor], total: int
-) -> tuple[Tensor, Tensor]:
-    """(rows before each step (T, size, B, D), row at the end) of the linear recurrence, chunk-parallel."""
-    size = len(first)
+def _states(chunks: list[Entries], ring: Semiring, first: list[Element], total: int) -> tuple[Tensor, Tensor]:
+    """(rows before each step (T, numbers, B, D), row at the end) of the linear recurrence, chunk-parallel."""
+
+    def stack(row: list[Element], dim: int = 0) -> Tensor:
+        return torch.stack([x for element in row for x in ring.numbers_of(element)], dim)
+
     whole = chunks[0]
     for step in chunks[1:]:
-        whole = compose(semiring, whole, step)
+        whole = compose(ring, whole, step)
     row, starts = first, []
-    for c in range(next(iter(whole.values())).shape[0]):
-        starts.append(torch.stack(row))
-        row = apply(semiring, row, {key: value[c] for key, value in whole.items()}, size)
-    inside = list(torch.stack(starts, 1).unbind(0))  # size × (chunks, B, D)
+    for c in range(ring.numbers_of(next(iter(whole.values())))[0].shape[0]):
+        starts.append(row)
+        row = apply(ring, row, {key: each(ring, lambda v, c=c: v[c], value) for key, value in whole.items()})
+    inside = [
+        each(ring, lambda *parts: torch.stack(parts), *(start[i] for start in starts))
+        for i in range(len(first))
+    ]  # per place (chunks, B, D)
     before = []
     for step in chunks:
-        before.append(torch.stack(inside, 1))
-        inside = apply(semiring, inside, step, size)
-    rows = torch.stack(before, 1).flatten(0, 1)[:total]  # (chunks, chunk, size, B, D)
-    return rows, torch.stack(row)
+        before.append(stack(inside, 1))
+        inside = apply(ring, inside, step)
+    rows = torch.stack(before, 1).flatten(0, 1)[:total]  # (chunks, chunk, numbers, B, D)
+    return rows, stack(row)
 
 
 def forward(program: Program, inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor]:
     """As `serial.forward`, in chunks of `chunk` steps."""
     total, batch, _, units = inputs.x.shape
-    form, semiring = scan_form(program), program.semiring
+    form, ring, flat = scan_form(program), program.semiring, program.flat
     if not total or not program.states:
-        return serial.forward(program, inputs, state)
-    values = inputs.values(form.program)
-    interpret(form.program, range(len(form.program.instructions)), values, state)
-    steps = {
-        divmod(key, form.size): values[n].expand(total, batch, units)
-        for key, n in form.program.of_kind("entry").items()
+        return serial.forward(flat, inputs, state)
+    entries, size = form.program.flat, ring.size
+    values = inputs.values(entries)
+    interpret(entries, range(len(entries.instructions)), values, state)
+    found = {key: values[n].expand(total, batch, units) for key, n in entries.of_kind("entry").items()}
+    steps: Entries = {
+        divmod(key, form.size): ring.element(found[key * size + c] for c in range(size))
+        for key in sorted({key // size for key in found})
     }
-    one = torch.full_like(state[0], semiring.one)
-    steps[0, 0] = one.expand(total, batch, units)
-    rows, end = _states(
-        _chunks(steps, form.size, semiring, chunk, inputs.mask), semiring, [one, *state.unbind(0)], total
-    )
-    before, end = rows[:, 1:], end[1:]
-    return serial.finish(program, inputs, inputs.values(program), before, end), end, before
+    steps[0, 0] = constant(ring, ring.one, ring.element(x[:total] for x in [found[next(iter(found))]] * size))
+    states = state.unflatten(0, (-1, size)).unbind(0)
+    first = [
+        constant(ring, ring.one, ring.element([state[0]] * size)),
+        *(ring.element(s.unbind(0)) for s in states),
+    ]
+    rows, end = _states(_chunks(steps, form.size, ring, chunk, inputs.mask), ring, first, total)
+    before, end = rows[:, size:], end[size:]
+    return serial.finish(flat, inputs, inputs.values(flat), before, end), end, before
 
 
 def backward(
@@ -100,7 +130,7 @@ def backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """As `serial.backward`: carried' = Jᵀ(carried + direct), an affine recurrence over the reals, time reversed."""
     total, batch, _, units = inputs.x.shape
-    form = reverse_scan_form(program)
+    form, program = reverse_scan_form(program), program.flat
     if not total or not program.states:
         return serial.backward(program, inputs, before, grad_out, grad_state)
     values = serial.backward_values(form.program, inputs, before, grad_out)

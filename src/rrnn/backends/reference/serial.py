@@ -91,8 +91,7 @@ def forward(program: Program, inputs: Inputs, state: Tensor) -> tuple[Tensor, Te
     values = inputs.values(program)
     recurrent = program.depending_on(Op.STATE)
     results = program.of_kind("state")
-    output = program.of_kind("output")[0]
-    wanted = program.needed_for([output, *results.values()])
+    wanted = program.needed_for([*program.of_kind("output").values(), *results.values()])
     interpret(program, wanted - recurrent, values, state)
     before, end = carry(program, inputs, values, Op.STATE, state, results, reverse=False)
     return finish(program, inputs, values, before, end), end, before
@@ -102,16 +101,16 @@ def finish(
     program: Program, inputs: Inputs, values: dict[int, Tensor], before: Tensor, end: Tensor
 ) -> Tensor:
     """Outputs of all steps, once the states before each step are known."""
-    output = program.of_kind("output")[0]
+    outputs = program.of_kind("output").values()
     after = torch.cat([before[1:], end.unsqueeze(0)]) if before.shape[0] else before
     # A padded step's output is not looked at, but its gradient of zero must not meet an infinite state.
     values |= {n: inputs.keep(before[:, s], 0.0) for n, s in leaves(program, Op.STATE).items()}
     for s, n in program.of_kind("state").items():
         values.setdefault(n, inputs.keep(after[:, s], 0.0))
-    interpret(program, program.needed_for([output]), values, end)
-    steps, batch = inputs.x.shape[:2]
-    out = values[output].expand(steps, batch, end.shape[-1])
-    return inputs.keep(out, 0.0)
+    interpret(program, program.needed_for(outputs), values, end)
+    shape = *inputs.x.shape[:2], inputs.params.shape[-1]
+    found = [inputs.keep(values[n].expand(shape), 0.0) for n in outputs]
+    return found[0] if len(found) == 1 else torch.cat(found, -1)
 
 
 def backward(
@@ -132,7 +131,8 @@ def backward(
 def backward_values(step: Program, inputs: Inputs, before: Tensor, grad_out: Tensor) -> dict[int, Tensor]:
     values = inputs.values(step)
     values |= {n: before[:, s] for n, s in leaves(step, Op.STATE).items()}
-    values |= {n: inputs.keep(grad_out.to(before.dtype), 0.0) for n in leaves(step, Op.GRAD_OUTPUT)}
+    parts = grad_out.to(before.dtype).split(inputs.params.shape[-1], -1)
+    values |= {n: inputs.keep(parts[k], 0.0) for n, k in leaves(step, Op.GRAD_OUTPUT).items()}
     return values
 
 

@@ -38,8 +38,8 @@ def has_kernels(device: torch.device) -> bool:
 
 @lru_cache(maxsize=1024)
 def _plan(program: Program, steps: int, lanes: int, size: int, backward: bool) -> Plan:
-    logs = takes_logarithms(program)
-    return plan(steps, lanes, size, len(program.instructions), backward=backward, logs=logs)
+    logs = takes_logarithms(program.flat)
+    return plan(steps, lanes, size, len(program.flat.instructions), backward=backward, logs=logs)
 
 
 @lru_cache(maxsize=512)
@@ -92,7 +92,10 @@ class Triton(Backend):
         program, x, params, mask, inp, every = call
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), False)
-        launch, shape = _kernels(program, how.unroll, every, how.stages), (len(program.states), batch, units)
+        launch, shape = (
+            _kernels(program, how.unroll, every, how.stages),
+            (len(program.flat.states), batch, units),
+        )
         x, params, state = rows(x), params.contiguous(), None if state is None else state.contiguous()
         inp = None if inp is None else rows(inp.to(x.dtype))
         final = x.new_empty(shape, dtype=torch.float32)
@@ -104,7 +107,7 @@ class Triton(Backend):
         read, masked = (*_strides(x, 3), *_strides(mask), *_strides(inp)), mask is not None
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
         written, numbers = (final if saved is None else saved), (*read, *_strides(out), *sizes)
-        keys = len(scan_form(program).carried) if chunks > 1 else 0
+        keys = len(scan_form(program).carried) * program.semiring.size if chunks > 1 else 0
         with on_device(x.device):
             if chunks > 1 and how.chained:
                 tensors = (x, params, state, bits, there, out, final, written, *_chain(keys, chunks, final))
@@ -128,7 +131,10 @@ class Triton(Backend):
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), True)
-        launch, shape = _kernels(program, how.unroll, every, how.stages), (len(program.states), batch, units)
+        launch, shape = (
+            _kernels(program, how.unroll, every, how.stages),
+            (len(program.flat.states), batch, units),
+        )
         x, params, saved = rows(x), params.contiguous(), saved.contiguous()
         go = rows(cast(grad_out, x.dtype))
         inp = None if inp is None else rows(inp.to(x.dtype))
@@ -146,7 +152,7 @@ class Triton(Backend):
         strides, masked = (*_strides(x, 3), *_strides(mask), *_strides(inp), *_strides(go)), mask is not None
         read, written = (x, params, bits, there, saved, go), (grad_x, x if grad_inp is None else grad_inp)
         numbers = (*strides, *_strides(grad_x, 3), *_strides(grad_inp), *sizes)
-        keys = len(reverse_scan_form(program).carried) + len(program.states) if chunks > 1 else 0
+        keys = len(reverse_scan_form(program).carried) + shape[0] if chunks > 1 else 0
         with on_device(x.device):
             if chunks > 1 and how.chained:
                 line = _chain(keys, chunks, saved[0])

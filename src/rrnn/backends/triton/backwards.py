@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rrnn.backends.triton.chain import CHAIN, PLACE, join
-from rrnn.backends.triton.kernel import Kernel, is_const, parameter, whole
+from rrnn.backends.triton.kernel import Entry, Kernel, Keys, is_const, parameter, whole
 from rrnn.backends.triton.walk import Walk
 from rrnn.ir import Op, Program, adjoint, reverse_scan_form
 from rrnn.ir.adjoint import unit_values
@@ -132,7 +132,7 @@ class Backwards(Walk):
             k(f"tl.store(grad + {p} * D + d, r.to(grad.dtype.element_ty), mask=ok)")
         return k.text("parameters", "partial, theta, grad, B, D, BLOCK: tl.constexpr,")
 
-    def _reverse_keys(self) -> list[tuple[int, int]]:
+    def _reverse_keys(self) -> Keys:
         """(i, j): what state i's gradient before the chunk gets from state j's after it; j = S: the constant part."""
         form = reverse_scan_form(self.program)
         return sorted(form.carried) + [(i, self.S) for i in range(self.S)]
@@ -163,12 +163,12 @@ class Backwards(Walk):
 
         self._backwards(k, p, step, store=False)
 
-    def _apply(self, k: Kernel, entry: Callable[[int, int], str]) -> None:
+    def _apply(self, k: Kernel, entry: Entry) -> None:
         """n: the gradients z taken back through a chunk."""
         keys = self._reverse_keys()
         for i in range(self.S):
-            terms = [f"z{j} * {entry(i, j)}" for j in range(self.S) if (i, j) in keys]
-            k(f"n{i} = {' + '.join([*terms, entry(i, self.S)])}")
+            terms = [f"z{j} * {entry((i, j))}" for j in range(self.S) if (i, j) in keys]
+            k(f"n{i} = {' + '.join([*terms, entry((i, self.S))])}")
 
     def reverse_summary(self) -> str:
         k, keys = Kernel(), self._reverse_keys()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rrnn.backends.triton.kernel import Kernel
+from rrnn.backends.triton.kernel import Entry, Kernel, Keys, name_of
 
 GROUP = 16  # chunks of a group: fewer make the chain of groups longer, more make every program read more
 _BATCH = 8  # transitions asked for at once
@@ -29,7 +29,7 @@ PLACE = """\
     c = {chunk}
 """
 
-Apply = Callable[[Kernel, Callable[[int, int], str]], None]
+Apply = Callable[[Kernel, Entry], None]
 
 
 def words(chunks: int, keys: int, states: int) -> int:
@@ -37,12 +37,10 @@ def words(chunks: int, keys: int, states: int) -> int:
     return chunks * keys + (chunks // GROUP + 1) * states
 
 
-def join(
-    k: Kernel, values: Sequence[float | None], keys: list[tuple[int, int]], apply: Apply, first: str
-) -> None:
+def join(k: Kernel, values: Sequence[float | None], keys: Keys, apply: Apply, first: str) -> None:
     """z: the states before this chunk, whose transition is m_{i}_{j}. `first`: where the very first states are;
     where it is None they are `values`."""
-    _publish(k, "entries", "place", {e: f"m_{i}_{j}" for e, (i, j) in enumerate(keys)})
+    _publish(k, "entries", "place", {e: f"m{name_of(key)}" for e, key in enumerate(keys)})
     _gather(k, values, keys, apply, first)
     _pass_on(k, len(values), apply)
 
@@ -65,9 +63,7 @@ def _wait(k: Kernel, asked: dict[str, tuple[str, str]]) -> None:
     k.depth -= 1
 
 
-def _gather(
-    k: Kernel, values: Sequence[float | None], keys: list[tuple[int, int]], apply: Apply, first: str
-) -> None:
+def _gather(k: Kernel, values: Sequence[float | None], keys: Keys, apply: Apply, first: str) -> None:
     """z: the states before this chunk."""
     states = len(values)
     k(f"group = place // {GROUP}", f"before = place % {GROUP}")
@@ -85,16 +81,16 @@ def _gather(
     k.depth += 1
     asked = {}
     for g in range(_BATCH):
-        for e, (i, j) in enumerate(keys):
+        for e, key in enumerate(keys):
             row = f"(group * {GROUP} + q + {g}) * {len(keys)} + {e}"
-            asked[f"k{g}_{i}_{j}"] = (
+            asked[f"k{g}{name_of(key)}"] = (
                 f"entries + ({row}) * lanes + lane",
                 f"d < tl.where(q + {g} < before, D, 0)",
             )
     _wait(k, asked)
     for g in range(_BATCH):
-        k(*(f"e{g}_{i}_{j} = k{g}_{i}_{j}.to(tl.float32, bitcast=True)" for i, j in keys))
-        apply(k, lambda i, j, g=g: f"e{g}_{i}_{j}")
+        k(*(f"e{g}{name_of(e)} = k{g}{name_of(e)}.to(tl.float32, bitcast=True)" for e in keys))
+        apply(k, lambda key, g=g: f"e{g}{name_of(key)}")
         k(*(f"z{s} = tl.where(q + {g} < before, n{s}, z{s})" for s in range(states)))
     k.depth -= 1
 
@@ -103,6 +99,6 @@ def _pass_on(k: Kernel, states: int, apply: Apply) -> None:
     """The last of a group gives the next group its states."""
     k(f"if before == {GROUP - 1}:")
     k.depth += 1
-    apply(k, lambda i, j: f"m_{i}_{j}")
+    apply(k, lambda key: f"m{name_of(key)}")
     _publish(k, "carry", "group + 1", {s: f"n{s}" for s in range(states)})
     k.depth -= 1

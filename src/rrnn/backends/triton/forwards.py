@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from rrnn.backends.triton.chain import CHAIN, PLACE, join
-from rrnn.backends.triton.kernel import OPS, Kernel, is_const, number, whole
+from rrnn.backends.triton.kernel import Entry, Kernel, Keys, is_const, name_of, number, whole
 from rrnn.backends.triton.walk import Walk
 from rrnn.ir import Program, scan_form
 from rrnn.ir.adjoint import unit_values
-from rrnn.ir.ops import PLUS, TIMES
 
 _POINTERS = "x, theta, starts, mask, inp, out, final, saved,"
 _NUMBERS = "xt, xb, xk, mt, mb, it, ib, ot, ob, T, B, D, C,"
@@ -49,7 +49,7 @@ class Forwards(Walk):
     def _recur(self, k: Kernel, again: bool = False) -> None:
         """The recurrence along a chunk, from the states z."""
         p, every = self.program, self.every
-        units, results, output = unit_values(p), p.of_kind("state"), p.of_kind("output")[0]
+        units, results, outputs = unit_values(p), p.of_kind("state"), p.of_kind("output")
 
         def body(steps: int) -> None:
             for j in range(steps):
@@ -59,13 +59,17 @@ class Forwards(Walk):
                     for s in range(self.S):
                         at = f"saved + ((t + {j}) // {every} * {self.S} + {s}) * lanes + lane"
                         k(f"tl.store({at}, z{s}, mask={when})")
-                k.step(p, [*results.values(), output], units, self._leaf(j, "z"), f"s{j}_")
+                k.step(p, [*results.values(), *outputs.values()], units, self._leaf(j, "z"), f"s{j}_")
                 for s, n in results.items():
                     self._select(k, f"y{s}", whole(f"s{j}_v{n}", is_const(p, n)), f"z{s}", j)
                 k(*(f"z{s} = y{s}" for s in results))
-                self._select(k, f"o{j}", whole(f"s{j}_v{output}", is_const(p, output)), "0.0", j)
+                for i, n in outputs.items():
+                    value = whole(f"s{j}_v{n}", is_const(p, n))
+                    self._select(k, f"o{j}{self._part(i)}", value, "0.0", j)
             for j in range(steps):
-                k(f"tl.store(op + {j} * ot, o{j}.to(out.dtype.element_ty), mask=ok)")
+                for i in outputs:
+                    at, value = f"op + {j} * ot{self._column(i)}", f"o{j}{self._part(i)}"
+                    k(f"tl.store({at}, {value}.to(out.dtype.element_ty), mask=ok)")
 
         self._chunk(k, p, body, {"op": ("out + t * ot + b * ob + d", "ot")}, again)
         k("if end == T:")
@@ -82,60 +86,83 @@ class Forwards(Walk):
         return k.text("forward", f"{_POINTERS} {_NUMBERS}\n    {_CONSTANTS}")
 
     def _summarise(self, k: Kernel) -> None:
-        """Compose a chunk's transition: m_{i}_{j}."""
-        form = scan_form(self.program)
-        p, size = form.program, form.size
-        units, entries = unit_values(p), {divmod(i, size): n for i, n in p.of_kind("entry").items()}
-        semiring = self.program.semiring
-        plus, times = (OPS[t[semiring.name]].format for t in (PLUS, TIMES))
+        """Compose a chunk's transition: m_{i}_{j}, of each component."""
+        form, ring = scan_form(self.cell), self.cell.semiring
+        p, size = form.program.flat, form.size
+        units, entries = unit_values(p), p.of_kind("entry")
+        steps = sorted({divmod(index // ring.size, size) for index in entries})
         k.units(p, units)
-        for i, j in self._keys():
-            first = number(semiring.one if i == j else semiring.zero)
-            k(f"m_{i}_{j} = tl.full([BLOCK], {first}, tl.float32)")
+        for key in self._keys():
+            first = ring.numbers_of(ring.one if key[0] == key[1] else ring.zero)[key[2] if key[2:] else 0]
+            k(f"m{name_of(key)} = tl.full([BLOCK], {number(first)}, tl.float32)")
 
-        def body(steps: int) -> None:
-            for s in range(steps):
+        def body(count: int) -> None:
+            for s in range(count):
                 tag = f"s{s}_"
                 k.step(p, entries.values(), units, self._leaf(s, "none"), tag)
-                for i, j in self._keys():
+
+                def entry(via: int, to: int, tag: str = tag) -> Any:
+                    numbers = (entries[(via * size + to) * ring.size + c] for c in range(ring.size))
+                    return ring.element(f"{tag}v{n}" for n in numbers)
+
+                for i, j in sorted(form.carried):
                     terms = []
-                    for (via, to), n in sorted(entries.items()):
+                    for via, to in steps:
                         if to == j and (i, via) in form.carried:
-                            terms.append(f"({times(f'm_{i}_{via}', f'{tag}v{n}')})")
+                            terms.append(k.combine(ring, "times", self._element("m", i, via), entry(via, to)))
                         elif to == j and i == via == 0:  # the constant one reaches itself with weight one
-                            terms.append(f"{tag}v{n}")
-                    text = terms[0] if terms else number(semiring.zero)
-                    for term in terms[1:]:
-                        text = f"({plus(text, term)})"
-                    k(f"n_{i}_{j} = {whole(text, not terms)}")
-                for i, j in self._keys():
-                    self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", s)
+                            terms.append(entry(via, to))
+                    self._assign(k, self._element("n", i, j), terms)
+                for key in self._keys():
+                    self._select(k, f"m{name_of(key)}", f"n{name_of(key)}", f"m{name_of(key)}", s)
 
         self._chunk(k, p, body, {})
 
-    def _keys(self) -> list[tuple[int, int]]:
-        """(i, j): what goes from state i − 1 before the chunk (0: from the constant one) to state j − 1 after it."""
-        return sorted(scan_form(self.program).carried)
+    def _keys(self) -> Keys:
+        """(i, j): what goes from state i − 1 before the chunk (0: from the constant one) to state j − 1 after it; of
+        each component."""
+        carried, size = sorted(scan_form(self.cell).carried), self.cell.semiring.size
+        return [(*key, c) if size > 1 else key for key in carried for c in range(size)]
 
-    def _apply(self, k: Kernel, entry: Callable[[int, int], str]) -> None:
+    def _element(self, letter: str, i: int, j: int) -> Any:
+        """The names of an entry's components, as an element of texts."""
+        ring = self.cell.semiring
+        parts = [(i, j, c) if ring.size > 1 else (i, j) for c in range(ring.size)]
+        return ring.element(f"{letter}{name_of(key)}" for key in parts)
+
+    def _assign(self, k: Kernel, target: Any, terms: list[Any]) -> None:
+        """target: the ⊕ of the terms, component by component."""
+        ring = self.cell.semiring
+        total = terms[0] if terms else ring.element(number(x) for x in ring.numbers_of(ring.zero))
+        for term in terms[1:]:
+            total = k.combine(ring, "plus", total, term)
+        for name, value in zip(ring.numbers_of(target), ring.numbers_of(total), strict=True):
+            k(f"{name} = {whole(value, not terms)}")
+
+    def _apply(self, k: Kernel, entry: Entry) -> None:
         """n: the states z taken through a chunk."""
-        form, semiring = scan_form(self.program), self.program.semiring
-        plus, times = (OPS[t[semiring.name]].format for t in (PLUS, TIMES))
+        form, ring = scan_form(self.cell), self.cell.semiring
+        size = ring.size
+
+        def state(letter: str, s: int) -> Any:
+            return ring.element(f"{letter}{s * size + c}" for c in range(size))
+
+        def carried(i: int, j: int) -> Any:
+            keys = [(i, j, c) if size > 1 else (i, j) for c in range(size)]
+            return ring.element(entry(key) for key in keys)
+
         for j in range(1, form.size):
-            terms = [entry(0, j)] if (0, j) in form.carried else []
-            terms += [
-                f"({times(f'z{i - 1}', entry(i, j))})" for i in range(1, form.size) if (i, j) in form.carried
-            ]
-            text = terms[0]
-            for term in terms[1:]:
-                text = f"({plus(text, term)})"
-            k(f"n{j - 1} = {text}")
+            terms = [carried(0, j)] if (0, j) in form.carried else []
+            for i in range(1, form.size):
+                if (i, j) in form.carried:
+                    terms.append(k.combine(ring, "times", state("z", i - 1), carried(i, j)))
+            self._assign(k, state("n", j - 1), terms)
 
     def summary(self) -> str:
         k, keys = Kernel(), self._keys()
         self._summarise(k)
-        for e, (i, j) in enumerate(keys):
-            k(f"tl.store(entries + (c * {len(keys)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
+        for e, key in enumerate(keys):
+            k(f"tl.store(entries + (c * {len(keys)} + {e}) * lanes + lane, m{name_of(key)}, mask=ok)")
         arguments = "x, theta, mask, inp, entries, xt, xb, xk, mt, mb, it, ib, T, B, D, C,"
         return k.text("summary", f"{arguments}\n    {_CONSTANTS}")
 

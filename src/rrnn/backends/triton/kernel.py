@@ -5,31 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from rrnn.ir import Op, Program
+from rrnn.ir.builder import Builder, Value, single_op
+from rrnn.semirings import Semiring
 
-OPS = {
-    Op.ADD: "{0} + {1}",
-    Op.SUB: "{0} - {1}",
-    Op.MUL: "{0} * {1}",
-    Op.DIV: "{0} / {1}",
-    Op.NEG: "-{0}",
-    Op.MAX: "tl.where({0} >= {1}, {0}, {1})",
-    Op.MIN: "tl.where({0} <= {1}, {0}, {1})",
-    Op.LOGADDEXP: "logaddexp({0}, {1})",
-    Op.EXP: "tl.exp({0})",
-    Op.LOG: "tl.log({0})",
-    Op.SQRT: "tl.sqrt({0})",
-    Op.SIGMOID: "tl.sigmoid({0})",
-    Op.TANH: "tanh({0})",
-    Op.RELU: "tl.maximum({0}, 0.0)",
-    Op.LOG_SIGMOID: "log_sigmoid({0})",
-    Op.SOFTPLUS: "softplus({0})",
-    Op.STEP: "tl.where({0} > 0.0, 1.0, 0.0)",
-    Op.GE: "tl.where({0} >= {1}, 1.0, 0.0)",
-    Op.GT: "tl.where({0} > {1}, 1.0, 0.0)",
-    Op.SHARE: "share({0}, {1})",
-}
+OPS = {op: op.value.triton for op in Op if op.value.triton}
 
 HEAD = """\
 import triton
@@ -61,12 +43,23 @@ def number(value: float) -> str:
     return f'float("{value}")' if math.isinf(value) else repr(value)
 
 
+Keys = list[tuple[int, ...]]
+"""The numbers that a chunk carries: (i, j), from state i to state j, and which component, if there are several."""
+Entry = Callable[[tuple[int, ...]], str]
+"""The name of one of them."""
+
+
+def name_of(key: tuple[int, ...]) -> str:
+    return "".join(f"_{i}" for i in key)
+
+
 class Kernel:
     """Lines of one kernel, indented."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.depth = 1
+        self.combined = 0  # how often `combine` has written lines
 
     def __call__(self, *lines: str) -> None:
         self.lines += [("    " * self.depth + line) if line else "" for line in lines]
@@ -128,6 +121,40 @@ class Kernel:
             else:
                 text = OPS[op].format(*(f"{tag}v{a}" for a in args))
             self(f"{tag}v{n} = {text}")
+
+    def combine(self, ring: Semiring, which: str, a: Any, b: Any) -> Any:
+        """Write a ⊕ b or a ⊗ b ("plus", "times") of elements of names; return the result, an element of names. A single
+        op is an expression; of several, each has a line of its own, so that what they share is computed once."""
+        op = single_op(ring, which)
+        if op is not None:
+            return f"({OPS[op].format(a, b)})"
+        build, given = Builder(ring), [*ring.numbers_of(a), *ring.numbers_of(b)]
+        leaves = [Value(build, build.leaf(Op.STATE, i)) for i in range(len(given))]
+        elements = ring.element(leaves[: ring.size]), ring.element(leaves[ring.size :])
+        found = getattr(ring, which)(*elements, build.arithmetic)
+        wanted = [build.number_of(x) for x in ring.numbers_of(found)]
+        names, self.combined = self._lines(build, wanted, given), self.combined + 1
+        return ring.element(names[n] for n in wanted)
+
+    def _lines(self, build: Builder, wanted: list[int], given: list[str]) -> dict[int, str]:
+        """Write the instructions that are wanted, as l{count}_{n}; `given` are the names of the leaves."""
+        names: dict[int, str] = {}
+        live, todo = set(), list(wanted)
+        while todo:
+            n = todo.pop()
+            if n not in live:
+                live.add(n)
+                todo += build.instructions[n].args
+        for n in sorted(live):
+            op, args, attr = build.instructions[n]
+            if op is Op.CONST:
+                names[n] = number(float(attr or 0.0))
+            elif op is Op.STATE:
+                names[n] = given[int(attr or 0)]
+            else:
+                names[n] = f"l{self.combined}_{n}"
+                self(f"{names[n]} = {OPS[op].format(*(names[a] for a in args))}")
+        return names
 
     def text(self, name: str, arguments: str, place: str = GRID) -> str:
         head = [f"\n\n{_JIT}", f"def {name}({arguments}):", (place + _LANES).rstrip("\n")]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rrnn.backends.triton.kernel import Kernel
+from rrnn.backends.triton.kernel import Entry, Kernel, Keys, name_of
 from rrnn.ir import Op, Program
 
 
 class Walk:
     def __init__(self, program: Program, unroll: int, every: int, stages: int) -> None:
-        self.program, self.unroll, self.every, self.stages = program, unroll, every, stages
-        self.S, self.K = len(program.states), len(program.projections)
+        self.cell, self.program = program, program.flat
+        self.unroll, self.every, self.stages = unroll, every, stages
+        self.S, self.K, self.N = len(self.program.states), len(program.projections), program.output_count
 
     # ---- pieces ------------------------------------------------------------------------------------------------
 
@@ -53,7 +54,8 @@ class Walk:
             if (Op.INPUT, None) in used:
                 k(f"{into}i{j} = tl.load(ip + {at} * it, {ok})")
             if grad:
-                k(f"{into}q{j} = tl.load(gp + {at} * gt, {ok})")
+                for n in range(self.N):
+                    k(f"{into}q{j}{self._part(n)} = tl.load(gp + {at} * gt{self._column(n)}, {ok})")
             k(
                 "if MASKED:",
                 f"    {into}m{j} = tl.load(mp + {at} * mt" + (f", mask={when}, other=0)" if when else ")"),
@@ -118,11 +120,21 @@ class Walk:
                 Op.PREACT: f"a{j}_{index}.to(tl.float32)",
                 Op.INPUT: f"ai{j}.to(tl.float32)",
                 Op.STATE: f"{state}{index}",
-                Op.GRAD_OUTPUT: f"aq{j}.to(tl.float32)",
+                Op.GRAD_OUTPUT: f"aq{j}{self._part(index)}.to(tl.float32)",
                 Op.GRAD_STATE: f"g{index}",
             }[op]
 
         return leaf
+
+    @staticmethod
+    def _part(n: int) -> str:
+        """What tells the names of a unit's further outputs apart."""
+        return f"_{n}" if n else ""
+
+    @staticmethod
+    def _column(n: int) -> str:
+        """Where a unit's further outputs are, behind its first one."""
+        return f" + {n} * D" if n else ""
 
     @staticmethod
     def _select(k: Kernel, name: str, new: str, old: str, j: int) -> None:
@@ -132,8 +144,8 @@ class Walk:
     def _join(
         self,
         name: str,
-        keys: list[tuple[int, int]],
-        renew: Callable[[Kernel, Callable[[int, int], str]], None],
+        keys: Keys,
+        renew: Callable[[Kernel, Entry], None],
         values: Sequence[float | None],
     ) -> str:
         """Walk `chunks` chunks from the first (step 1) or the last (step −1); the state before each goes to `starts`,
@@ -145,13 +157,13 @@ class Walk:
         def body(steps: int) -> None:
             k.depth += 1
             for g in range(steps):
-                for e, (i, j) in enumerate(keys):
+                for e, key in enumerate(keys):
                     at = f"entries + ((c + {g} * step) * {len(keys)} + {e}) * lanes + lane"
-                    k(f"e{g}_{i}_{j} = tl.load({at}, mask=ok, other=0.0)")
+                    k(f"e{g}{name_of(key)} = tl.load({at}, mask=ok, other=0.0)")
             for g in range(steps):
                 for s in range(self.S):
                     k(f"tl.store(starts + ((c + {g} * step) * {self.S} + {s}) * lanes + lane, z{s}, mask=ok)")
-                renew(k, lambda i, j, g=g: f"e{g}_{i}_{j}")
+                renew(k, lambda key, g=g: f"e{g}{name_of(key)}")
                 k(*(f"z{s} = n{s}" for s in range(self.S)))
             k(f"c += {steps} * step")
             k.depth -= 1

@@ -9,7 +9,7 @@ const ALLOWED = {
 };
 const ATTRIBUTES = new Set(
   ("class role width height viewBox x y cx cy r rx d dy font-size font-style text-anchor text-decoration " +
-    "xml:space stretchy").split(" "),
+    "xml:space stretchy lspace rspace").split(" "),
 );
 
 export function element(name, properties = {}, ...children) {
@@ -41,8 +41,9 @@ function copy(node) {
   return made;
 }
 
-/** A number as people write it: four digits, a true minus. */
+/** A number as people write it: four digits, a true minus; the numbers of an element in angle brackets. */
 export function number(value) {
+  if (Array.isArray(value)) return `⟨${value.map((x) => number(x ?? "±∞")).join(", ")}⟩`;
   if (typeof value !== "number") return String(value);
   if (value === 0) return "0";
   const size = Math.abs(value);

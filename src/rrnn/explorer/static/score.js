@@ -45,11 +45,11 @@ export function score({ automata, semirings, example }) {
   const soon = later(update);
 
   function showPaths({ paths, states, count, why, prefixes }) {
-    const largest = Math.max(...paths.map((path) => size(path.weight)), 0);
+    const largest = Math.max(...paths.map((path) => path.size), 0);
     $("paths-note").textContent = why ?? note(paths, count, prefixes.at(-1));
     $("paths").replaceChildren(...paths.map((path) => {
       const bar = element("span", { class: path.weight < 0 ? "bar minus" : "bar", "aria-hidden": "true" });
-      bar.style.setProperty("--part", largest ? size(path.weight) / largest : 0);
+      bar.style.setProperty("--part", largest ? path.size / largest : 0);
       const button = element("button", { type: "button", "aria-pressed": "false", onclick: () => press(button, path) },
         element("strong", {}, number(path.weight)), bar, element("span", { class: "trail" }, ...trail(path, states)));
       return element("li", {}, button);
@@ -100,10 +100,6 @@ export function score({ automata, semirings, example }) {
   $("score-form").addEventListener("submit", (event) => event.preventDefault());
   pick();
   return player.reveal;
-}
-
-function size(weight) {
-  return typeof weight === "number" ? Math.abs(weight) : 0;
 }
 
 function note(paths, count, total) {

@@ -82,7 +82,7 @@ class TextClassifier(nn.Module):
         layers = []
         for _ in range(config.layers):
             layers.append(build_layer(cell or config.cell, size, config.hidden_size, **self._directions()))
-            size = config.hidden_size * (2 if config.bidirectional else 1)
+            size = getattr(layers[-1], "output_size", config.hidden_size * (2 if config.bidirectional else 1))
         self.layers = nn.ModuleList(layers)
         if config.pooling == "attention":
             self.attention = nn.Sequential(nn.Linear(size, size), nn.Tanh(), nn.Linear(size, 1, bias=False))

@@ -129,6 +129,11 @@ class LanguageModel(nn.Module):
             self.rnn = TorchRNN(cell.lower(), hidden, hidden, **options)  # pyright: ignore[reportArgumentType]
         else:
             self.rnn = RationalRNN(language_cell(cell, output_gate), hidden, hidden, **options)
+            if self.rnn.output_size != hidden:
+                raise CellError(
+                    f"a language model's units give one output each, since words are compared with {hidden} numbers; "
+                    f"this cell gives {self.rnn.output_size // hidden}. Say which one is wanted: cell.output(…)."
+                )
         self.reset_parameters()
 
     @torch.no_grad()

@@ -20,67 +20,54 @@ such a file but takes its numbers for costs. Counting is always plain, the other
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from rrnn.errors import SemiringError
 from rrnn.semirings import Semiring
 
 Costs = Literal["neglog", "plain"]
 
-_AS_IS = {"min-plus"}
-_NEGATED = {"max-plus", "log"}
-_LOGARITHM = {"real", "max-times", "boolean"}
-
 
 def resolve_costs(semiring: Semiring, costs: str | None) -> Costs:
-    """The convention for a semiring, checked."""
-    known = semiring.name in _AS_IS | _NEGATED | _LOGARITHM
+    """Return the convention for a semiring, checked."""
     if costs is None:
-        return "neglog" if known else "plain"
+        return "neglog" if semiring.costs else "plain"
     if costs not in ("neglog", "plain"):
         raise SemiringError(f'costs are "neglog" or "plain"; got {costs!r}')
-    if costs == "neglog" and not known:
+    if costs == "neglog" and not semiring.costs:
         raise SemiringError(f'{semiring.name} weights have no negative logarithms; use costs="plain"')
     return costs
 
 
 def weight_of(cost: float, semiring: Semiring, costs: Costs) -> float:
-    """The weight that a cost stands for; `SemiringError` where the semiring has no such weight."""
+    """Return the weight that a cost stands for; `SemiringError` where the semiring has no such weight."""
     if costs == "plain":
         return checked(cost, semiring)
-    if semiring.name in _LOGARITHM:
-        return checked(_exp(-cost, semiring), semiring, f"weight of cost {cost!r}")
-    return checked(-cost if semiring.name in _NEGATED else cost, semiring, f"weight of cost {cost!r}")
+    weight = semiring.from_log(0.0 - cost)  # not −0.0, which would be written with its sign
+    if not semiring.logarithmic and (math.isinf(weight) or (weight == 0.0 and cost != math.inf)):
+        raise SemiringError(
+            f"the weight e^{-cost!r} is outside the range of float64 in the {semiring.name} semiring. "
+            "Read the file in the log semiring."
+        )
+    return checked(weight, semiring, f"weight of cost {cost!r}")
 
 
 def cost_of(weight: float, semiring: Semiring, costs: Costs) -> float:
-    """The cost that stands for a weight; `SemiringError` for a negative one under "neglog"."""
-    if costs == "plain" or semiring.name in _AS_IS:
+    """Return the cost that stands for a weight; `SemiringError` for a negative one under "neglog"."""
+    if costs == "plain":
         return weight
-    if semiring.name in _NEGATED:
-        return 0.0 - weight  # not −0.0, which would be written with its sign
-    if weight < 0:
+    logarithm = semiring.to_log(weight)
+    if math.isnan(logarithm):
         raise SemiringError(f'a negative weight ({weight!r}) has no logarithm; use costs="plain"')
-    return 0.0 - math.log(weight) if weight else math.inf
+    return 0.0 - logarithm
 
 
-def checked(weight: float, semiring: Semiring, what: str = "weight") -> float:
+def checked(weight: Any, semiring: Semiring, what: str = "weight") -> Any:
     """The weight as an element of the semiring that also fits its tensors."""
     value = semiring.check(weight, what)
-    if semiring.name == "counting" and value >= 2**63:
+    if semiring.integers and value >= 2**63:
         size = len(str(int(value)))  # perhaps more than a float can hold
-        raise SemiringError(f"a counting {what} must be below 2⁶³ to fit an int64; got one of {size} digits")
-    return value
-
-
-def _exp(exponent: float, semiring: Semiring) -> float:
-    try:
-        value = math.exp(exponent)
-    except OverflowError:
-        value = math.inf
-    if math.isinf(value) or (value == 0.0 and exponent != -math.inf):
         raise SemiringError(
-            f"the weight e^{exponent!r} is outside the range of float64 in the {semiring.name} semiring. "
-            "Read the file in the log semiring."
+            f"a {semiring.name} {what} must be below 2⁶³ to fit an int64; got one of {size} digits"
         )
     return value

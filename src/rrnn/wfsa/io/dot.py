@@ -1,12 +1,14 @@
 """WFSAs as Graphviz dot, for pictures. Written only: dot carries no exact weights, so it is not read back.
 
 Start states are bold and have their initial weight beside their name when it is not one; final states are
-double circles, with their final weight. An arc reads `symbol / weight`, a weight of one is left out.
+double circles, with their final weight. An arc reads `symbol / weight`, a weight of one is left out. A weight of
+several components is written ⟨0.5, −0.25⟩.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from rrnn.wfsa.io.files import PathLike, indexed_arcs, write_text
 from rrnn.wfsa.machine import WFSA
@@ -19,14 +21,14 @@ def save_dot(wfsa: WFSA, path: PathLike, *, digits: int = 4) -> None:
 
 def to_dot(wfsa: WFSA, *, digits: int = 4) -> str:
     """The dot text."""
-    one, zero = wfsa.semiring.one, wfsa.semiring.zero
+    ring, one, zero = wfsa.semiring, wfsa.semiring.one, wfsa.semiring.zero
 
-    def with_weight(text: str, weight: float) -> str:
+    def with_weight(text: str, weight: Any) -> str:
         return text if weight == one else f"{text} / {_number(weight, digits)}"
 
     lines = ["digraph WFSA {", "  rankdir=LR;", "  node [shape=circle];"]
     for q, (state, initial, final) in enumerate(
-        zip(wfsa.states, wfsa.initial_weight.tolist(), wfsa.final_weight.tolist(), strict=True)
+        zip(wfsa.states, ring.numbers(wfsa.initial_weight), ring.numbers(wfsa.final_weight), strict=True)
     ):
         label, style = _printable(state), ""
         if initial != zero:
@@ -42,7 +44,9 @@ def to_dot(wfsa: WFSA, *, digits: int = 4) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _number(weight: float, digits: int) -> str:
+def _number(weight: Any, digits: int) -> str:
+    if isinstance(weight, tuple):
+        return f"⟨{', '.join(_number(number, digits) for number in weight)}⟩"
     if math.isinf(weight):
         return "∞" if weight > 0 else "−∞"
     return f"{weight:.{digits}g}".replace("-", "−")

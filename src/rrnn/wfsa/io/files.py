@@ -11,11 +11,12 @@ import reprlib
 import sys
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rrnn.errors import FormatError
 
 if TYPE_CHECKING:
+    from rrnn.semirings import Semiring
     from rrnn.wfsa.machine import WFSA
 
 PathLike = str | os.PathLike[str]
@@ -121,10 +122,20 @@ def number(token: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def indexed_arcs(wfsa: WFSA) -> Iterator[tuple[int, int, int, float]]:
-    """Arcs as (source, symbol, target, weight) with indices, −1 for ε, and the weight as a Python number."""
-    columns = (wfsa.arc_source, wfsa.arc_symbol, wfsa.arc_target, wfsa.arc_weight)
-    return zip(*(column.tolist() for column in columns), strict=True)
+def indexed_arcs(wfsa: WFSA) -> Iterator[tuple[int, int, int, Any]]:
+    """Arcs as (source, symbol, target, weight) with indices, −1 for ε, and the weight as a Python element."""
+    columns = (wfsa.arc_source, wfsa.arc_symbol, wfsa.arc_target)
+    return zip(*(column.tolist() for column in columns), wfsa.semiring.numbers(wfsa.arc_weight), strict=True)
+
+
+def require_plain_numbers(semiring: Semiring, format: str, source: str | None = None) -> None:
+    """Raise where a format, which stores a weight as one number, cannot hold the weights of a semiring."""
+    if semiring.components:
+        raise FormatError(
+            f"{format} stores a weight as one number; one over {semiring.name} has {semiring.size} "
+            f"({', '.join(semiring.components)}). Use JSON, which stores them all: a file name that ends in .json.",
+            source=source,
+        )
 
 
 def plain_name(symbol: Hashable) -> str:

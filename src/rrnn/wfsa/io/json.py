@@ -17,6 +17,10 @@ A state without an initial or final weight has the semiring's zero.
 Weights are written with all the digits that they need to come back bit by bit; infinities are the strings
 `"Infinity"` and `"-Infinity"`. States and symbols may be strings, integers, floats, true, false, null and
 tuples of these, written `{"tuple": [...]}`; an infinite float is `{"float": "Infinity"}`.
+
+Over a semiring of several components (complex, expectation, signed-log) a weight is the list of its numbers, in the
+order of the components: `[0, 0, 1, [0.5, -0.25]]`. Such a file has version 2, since older readers know no such weights;
+all others keep version 1. A semiring of your own must be registered before a file of it is read.
 """
 
 from __future__ import annotations
@@ -34,7 +38,8 @@ from rrnn.wfsa.io.files import PathLike, brief, indexed_arcs, read_text, shown, 
 from rrnn.wfsa.machine import WFSA
 from rrnn.wfsa.symbols import EPSILON
 
-FORMAT, VERSION = "rrnn-wfsa", 1
+FORMAT = "rrnn-wfsa"
+VERSION, COMPONENTS_VERSION = 1, 2  # the second where a weight has several components
 _KEYS = {"format", "version", "semiring", "states", "alphabet", "initial", "final", "arcs"}
 _INFINITIES = {"Infinity": math.inf, "-Infinity": -math.inf}
 _DEEPEST = 50  # nested tuples: far below Python's own limit, which would end in a RecursionError
@@ -55,16 +60,16 @@ def load_json(path: PathLike, *, allow_empty: bool = False) -> WFSA:
 
 def to_json(wfsa: WFSA) -> str:
     """The JSON text: one state, symbol or arc a line, so that files can be compared line by line."""
-    zero = wfsa.semiring.zero
-    vectors = {"initial": wfsa.initial_weight.tolist(), "final": wfsa.final_weight.tolist()}
+    ring = wfsa.semiring
+    vectors = {"initial": ring.numbers(wfsa.initial_weight), "final": ring.numbers(wfsa.final_weight)}
     parts = {
         "format": _dump(FORMAT),
-        "version": _dump(VERSION),
-        "semiring": _dump(wfsa.semiring.name),
+        "version": _dump(COMPONENTS_VERSION if ring.components else VERSION),
+        "semiring": _dump(ring.name),
         "states": _rows(_label(state, "state") for state in wfsa.states),
         "alphabet": _rows(_label(symbol, "symbol") for symbol in wfsa.alphabet),
         **{
-            key: _rows([i, _weight(weight)] for i, weight in enumerate(vector) if weight != zero)
+            key: _rows([i, _weight(weight)] for i, weight in enumerate(vector) if weight != ring.zero)
             for key, vector in vectors.items()
         },
         "arcs": _rows(
@@ -83,7 +88,9 @@ def _rows(values: Any) -> str:
     return f"[\n{rows}\n ]" if rows else "[]"
 
 
-def _weight(weight: float) -> float | str:
+def _weight(weight: Any) -> Any:
+    if isinstance(weight, tuple):
+        return [_weight(number) for number in weight]
     return weight if math.isfinite(weight) else "Infinity" if weight > 0 else "-Infinity"
 
 
@@ -127,8 +134,11 @@ def from_json(text: str, *, source: str | None = None, allow_empty: bool = False
     data = _parse(text, fail)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         fail(f'a WFSA in JSON is an object with "format": "{FORMAT}"; this is something else')
-    if type(data.get("version")) is not int or data["version"] != VERSION:
-        fail(f"this rrnn reads version {VERSION} of the format; the file has {shown(data.get('version'))}")
+    if type(data.get("version")) is not int or data["version"] not in (VERSION, COMPONENTS_VERSION):
+        fail(
+            f"this rrnn reads versions {VERSION} and {COMPONENTS_VERSION} of the format; the file has "
+            f"{shown(data.get('version'))}"
+        )
     if set(data) != _KEYS:
         odd = sorted(set(data) ^ _KEYS)[0]
         keys = ", ".join(sorted(_KEYS))
@@ -171,12 +181,17 @@ def _build(data: dict[str, Any], fail: Callable[..., NoReturn], allow_empty: boo
     if not isinstance(name, str) or len(name) > 40:  # a longer one costs time in the search for a near name
         fail(f"semiring must be the name of one; got {shown(name)}")
     semiring = get_semiring(name)
+    if semiring.components and data["version"] != COMPONENTS_VERSION:
+        fail(
+            f"weights over {semiring.name} have several components, "
+            f"which version {COMPONENTS_VERSION} of the format has"
+        )
     states = [_read_label(v, f"states[{i}]", fail) for i, v in enumerate(_list(data, "states", fail))]
     alphabet = [_read_label(v, f"alphabet[{i}]", fail) for i, v in enumerate(_list(data, "alphabet", fail))]
     if not alphabet:
         fail("alphabet must have at least one symbol")
-    initial: dict[Any, float] = {}
-    final: dict[Any, float] = {}
+    initial: dict[Any, Any] = {}
+    final: dict[Any, Any] = {}
     for key, vector in (("initial", initial), ("final", final)):
         for i, row in enumerate(_list(data, key, fail)):
             where = f"{key}[{i}]"
@@ -226,10 +241,23 @@ def _pick(items: list[Any], index: Any, what: str, where: str, fail: Callable[..
     return items[index]
 
 
-def _read_weight(value: Any, semiring: Semiring, where: str, fail: Callable[..., NoReturn]) -> float:
-    weight = _INFINITIES.get(value) if isinstance(value, str) else value
-    if type(weight) is not int and type(weight) is not float:  # not isinstance: true is no weight
-        fail(f'{where}: a weight is a number, "Infinity" or "-Infinity"; got {shown(value)}')
+def _read_weight(value: Any, semiring: Semiring, where: str, fail: Callable[..., NoReturn]) -> Any:
+    def number(part: Any) -> Any:
+        found = _INFINITIES.get(part) if isinstance(part, str) else part
+        if type(found) is not int and type(found) is not float:  # not isinstance: true is no weight
+            fail(f'{where}: a weight is a number, "Infinity" or "-Infinity"; got {shown(value)}')
+        return found
+
+    if semiring.components:
+        if not isinstance(value, list) or len(value) != semiring.size:
+            names = ", ".join(semiring.components)
+            fail(
+                f"{where}: a weight over {semiring.name} is a list of {semiring.size} numbers ({names}); "
+                f"got {shown(value)}"
+            )
+        weight = tuple(number(part) for part in value)
+    else:
+        weight = number(value)
     try:
         return checked(weight, semiring)
     except RRNNError as error:

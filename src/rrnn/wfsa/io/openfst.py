@@ -34,6 +34,7 @@ from rrnn.wfsa.io.files import (
     number,
     plain_name,
     read_text,
+    require_plain_numbers,
     shown,
     write_text,
 )
@@ -159,6 +160,7 @@ def from_openfst(
 ) -> WFSA:
     """The WFSA that an acceptor's text describes; see `load_openfst`."""
     ring = get_semiring(semiring)
+    require_plain_numbers(ring, "OpenFst", source)
     reader = _Reader(ring, resolve_costs(ring, costs), isymbols, source)
     lines = [_Line(i, fields) for i, line in enumerate(lines_of(text), 1) if (fields := fields_of(line))]
     if not lines:
@@ -276,6 +278,7 @@ class _Writer:
 
 def to_openfst(wfsa: WFSA, *, isymbols: SymbolTable | None = None, costs: Costs | None = None) -> str:
     """The text of an acceptor. With `isymbols`, labels are names and must be in it."""
+    require_plain_numbers(wfsa.semiring, "OpenFst")
     writer, one, zero = _Writer(wfsa, isymbols, costs), wfsa.semiring.one, wfsa.semiring.zero
     blocks: list[list[str]] = [[] for _ in wfsa.states]
     for q, a, r, weight in indexed_arcs(wfsa):

@@ -40,6 +40,7 @@ from rrnn.wfsa.io.files import (
     natural,
     number,
     read_text,
+    require_plain_numbers,
     shown,
     write_text,
 )
@@ -286,7 +287,8 @@ def _check_form(wfsa: WFSA) -> None:
     rule = (
         "a PAutomaC model is a probabilistic automaton over the reals, without ε, over symbols 0, 1, 2, …; "
     )
-    if wfsa.semiring.name != "real":
+    require_plain_numbers(wfsa.semiring, "PAutomaC")
+    if not wfsa.semiring.adds:
         raise FormatError(f"{rule}this one is over the {wfsa.semiring.name} semiring")
     for symbol in wfsa.alphabet:
         if type(symbol) is not int or symbol < 0:

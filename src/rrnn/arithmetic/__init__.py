@@ -1,0 +1,67 @@
+"""Scalar operations: one table of what they are, and arithmetics that run them on numbers, tensors, ranges, programs.
+
+An arithmetic `s` has every op and composite of the table as a function on one kind of value: `s.exp(x)`, `s.max(a, b)`.
+Semirings, weight functions and gradients are written once, over an arithmetic, and run on all kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from rrnn.arithmetic import ranges
+from rrnn.arithmetic.ops import BY_NAME, COMPOSITES, Op
+from rrnn.arithmetic.ranges import Range
+
+
+class Arithmetic:
+    """The ops on one kind of value, given what an op does to such values."""
+
+    infinities: frozenset[float] = frozenset()
+    """Which infinities stand for a semiring's zero, and so get no gradient."""
+
+    def __init__(self, function_of: Callable[[Op], Callable[..., Any]], **own: Callable[..., Any]) -> None:
+        self._function_of = function_of
+        self.__dict__.update(own)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in BY_NAME:
+            function = self._function_of(BY_NAME[name])
+        elif name in COMPOSITES:
+            function = partial(COMPOSITES[name], self)
+        else:
+            raise AttributeError(
+                f"{name!r} is no operation of the table: there are {', '.join((*BY_NAME, *COMPOSITES))}"
+            )
+        self.__dict__[name] = function  # next time without this method
+        return function
+
+
+def _on_floats(op: Op) -> Callable[..., Any]:
+    meaning = op.value.meaning
+    assert meaning is not None, op
+    return meaning
+
+
+def _on_tensors(op: Op) -> Callable[..., Any]:
+    import torch
+
+    assert op.value.tensor is not None, op
+    return op.value.tensor(torch)
+
+
+def _on_ranges(op: Op) -> Callable[..., Any]:
+    rule = op.value.range
+    assert rule is not None, op
+    return lambda *values: rule(*(v if isinstance(v, Range) else Range.of(float(v)) for v in values))
+
+
+FLOATS = Arithmetic(_on_floats)
+"""On Python numbers: the definition."""
+TENSORS = Arithmetic(_on_tensors)
+"""On torch tensors, differentiable."""
+RANGES = Arithmetic(_on_ranges, square=ranges.square)
+"""On intervals."""
+
+__all__ = ["BY_NAME", "COMPOSITES", "FLOATS", "RANGES", "TENSORS", "Arithmetic", "Op", "Range"]
