@@ -12,7 +12,6 @@ from rrnn.automata.evaluate import Evaluator
 from rrnn.semirings import Semiring
 
 
-@lru_cache(maxsize=64)
 def _evaluator(semiring: Semiring) -> Evaluator:
     def leaf(node: ex.Expr) -> Any:
         return semiring.element(semiring.values) if isinstance(node, ex.Score) else ALL
@@ -23,17 +22,10 @@ def _evaluator(semiring: Semiring) -> Evaluator:
 @lru_cache(maxsize=4096)  # a weight's subexpressions are asked for again and again
 def range_of(expr: ex.Expr, semiring: Semiring) -> Range:
     """Return an interval that contains every value of a real expression that no overflow or NaN came into."""
-    return _fresh(semiring)(expr)
+    return _evaluator(semiring)(expr)
 
 
 @lru_cache(maxsize=4096)
 def weight_range(expr: ex.Expr, semiring: Semiring) -> Any:
     """Return the range of a whole weight: of each component, if elements have several."""
-    return _fresh(semiring).weight(expr)
-
-
-def _fresh(semiring: Semiring) -> Evaluator:
-    """An evaluator that forgets: expressions are many, and `range_of` remembers enough of them."""
-    found = _evaluator(semiring)
-    found.known.clear()
-    return found
+    return _evaluator(semiring).weight(expr)

@@ -76,6 +76,9 @@ class LayerCall(NamedTuple):
     def split(self) -> list[CellCall]:
         """Return each cell's own call."""
         x, params, mask, inp, cells = self
+        if len(cells.programs) == 1:  # most layers: it counts in `step`
+            (program,), (table,), (view,) = cells.programs, params, cells.slices(x)
+            return [CellCall(program, view, table, mask, inp if program.uses_input else None, cells.every)]
         own, masks, inputs = cells.slices(x), repeat(mask), cells.inputs(inp)
         return list(map(CellCall, cells.programs, own, params, masks, inputs, repeat(cells.every)))
 

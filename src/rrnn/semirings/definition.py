@@ -78,17 +78,17 @@ class Definition:
         """Define a semiring. All that follows `times` is optional: what is left out, the semiring cannot do.
 
         - `star(s, a)` is a* = 1̄ ⊕ a ⊕ a⊗a ⊕ …, where `star_exists(s, a)` is 1; `star_domain` says where in words.
-          Without `star`, only 0̄* = 1̄ exists.
-          `converges` proves that an ε-closure exists from ranges of weights (`rrnn.semirings.convergence`).
+          Without `star`, only 0̄* = 1̄ exists. `converges` proves that an ε-closure exists from ranges of weights
+          (`rrnn.semirings.convergence`).
         - `components` are the names of an element's numbers, if it has several. `values` is the range of each.
         - `set_description` names the set in messages; `weights_fix` says how to keep weights inside.
-        - `plus_symbol`, `times_symbol` print ⊕ and ⊗; `plus_legend` says in a picture what ⊕ does (without it and
-          a symbol, its formula does); without `legend` pictures say nothing of the semiring; `infix`
-          prints ops as signs between their arguments.
-        - `commutative`: a ⊗ b = b ⊗ a.
+        - `plus_symbol`, `times_symbol` print ⊕ and ⊗; `plus_legend` says in a picture what ⊕ does (without it and a
+          symbol, its formula does); without `legend` pictures say nothing of the semiring; `infix` prints ops as signs
+          between their arguments.
+        - `commutative`: a ⊗ b = b ⊗ a. Where that does not hold, layers and scores multiply in the order of the path,
+          and there are no backward tables.
         - `selective`: a ⊕ b is a or b, so there is a best path; by `maximum`, or else by minimum.
         - `one_absorbs`: 1̄ ⊕ a = 1̄.
-        - `commutative`: a ⊗ b = b ⊗ a. Where that does not hold, WFSAs are scored, but there are no cells.
         - `strength(s, a)` ranks weights, greatest first; with `strength_adds`, that of a path is the sum of its
           arcs', else their product.
         - `magnitude(s, a)`, a real number, is given where paths can cancel: the size that they have before they do.
