@@ -11,7 +11,7 @@ from rrnn.ir.ops import Op
 
 # How tightly a text binds; looser text inside tighter gets brackets. NEGATIVE is one term with a minus before it.
 # MATRIX is W v, which would read as W (v ⊙ x) if something followed it.
-OR, AND, SUM, NEGATIVE, QUOTIENT, PRODUCT, MATRIX, ATOM = range(8)
+SUM, NEGATIVE, QUOTIENT, PRODUCT, MATRIX, ATOM = range(6)
 
 
 class Text(NamedTuple):

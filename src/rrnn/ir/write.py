@@ -77,10 +77,6 @@ class Writer:
         letter = self._score_letter if len(new) == 1 and new[0] != score else self._state_letter
         return self.notation.symbol(Symbol(letter, "", "t"))
 
-    @property
-    def output_symbol(self) -> str:
-        return self.output(0)
-
     def output(self, k: int, prefix: str = "") -> str:
         """One output is h, several are h¹, h², …"""
         number = str(k + 1) if self.output_count > 1 else ""

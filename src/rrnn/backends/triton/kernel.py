@@ -96,7 +96,7 @@ class Kernel:
 
     def step(
         self,
-        program: Program,
+        program: Program | Builder,
         values: Iterable[int],
         units: tuple[int, ...],
         leaf: Callable[[Op, int], str],
@@ -133,28 +133,9 @@ class Kernel:
         elements = ring.element(leaves[: ring.size]), ring.element(leaves[ring.size :])
         found = getattr(ring, which)(*elements, build.arithmetic)
         wanted = [build.number_of(x) for x in ring.numbers_of(found)]
-        names, self.combined = self._lines(build, wanted, given), self.combined + 1
-        return ring.element(names[n] for n in wanted)
-
-    def _lines(self, build: Builder, wanted: list[int], given: list[str]) -> dict[int, str]:
-        """Write the instructions that are wanted, as l{count}_{n}; `given` are the names of the leaves."""
-        names: dict[int, str] = {}
-        live, todo = set(), list(wanted)
-        while todo:
-            n = todo.pop()
-            if n not in live:
-                live.add(n)
-                todo += build.instructions[n].args
-        for n in sorted(live):
-            op, args, attr = build.instructions[n]
-            if op is Op.CONST:
-                names[n] = number(float(attr or 0.0))
-            elif op is Op.STATE:
-                names[n] = given[int(attr or 0)]
-            else:
-                names[n] = f"l{self.combined}_{n}"
-                self(f"{names[n]} = {OPS[op].format(*(names[a] for a in args))}")
-        return names
+        tag, self.combined = f"l{self.combined}_", self.combined + 1
+        self.step(build, wanted, (), lambda _, index: given[index], tag)
+        return ring.element(f"{tag}v{n}" for n in wanted)
 
     def text(self, name: str, arguments: str, place: str = GRID) -> str:
         head = [f"\n\n{_JIT}", f"def {name}({arguments}):", (place + _LANES).rstrip("\n")]
