@@ -13,6 +13,7 @@ from rrnn.semirings import SEMIRINGS
 
 ROOT = Path(rrnn.__file__).parent
 ORDER = [
+    "moved",
     "errors",
     "arithmetic",
     "semirings",

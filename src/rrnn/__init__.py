@@ -8,6 +8,8 @@ and `rrnn --help` do not wait for torch. A name stands twice: in `_EXPORTS`, for
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rrnn import moved as _moved  # noqa: F401  # finds the modules of version 0.1
+
 __version__ = "0.1.0"
 
 # name → module (inside rrnn) that owns it

@@ -110,7 +110,7 @@ def test_what_needs_single_numbers_says_so() -> None:
 
 
 def test_the_old_name_of_a_path() -> None:
-    with pytest.warns(DeprecationWarning, match="is now called TokenPath"):
+    with pytest.warns(DeprecationWarning, match="is now rrnn.interpret.TokenPath"):
         assert interpret.Path is interpret.TokenPath
     with pytest.raises(AttributeError, match="has no attribute 'Paths'"):
         _ = interpret.Paths

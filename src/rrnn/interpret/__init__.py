@@ -1,8 +1,6 @@
 """Looking inside: what a layer of automata found in a sentence. Everything starts with `read`."""
 
-import warnings
-from typing import Any
-
+from rrnn import moved
 from rrnn.interpret.decompose import Decomposition, Term, decompose
 from rrnn.interpret.deletion import LeaveOneOut, leave_one_out
 from rrnn.interpret.logits import LogitContributions, logit_contributions
@@ -35,13 +33,4 @@ __all__ = [
     "scores",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "Path":
-        warnings.warn(
-            "rrnn.interpret.Path is now called TokenPath: rrnn.wfsa.Path is a path of a WFSA",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return TokenPath
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = moved.attributes(__name__)

@@ -1,0 +1,62 @@
+"""Keep the import paths of version 0.1 working for one release, with a DeprecationWarning.
+
+A row of `MODULES` makes `import rrnn.old` and `from rrnn.old import name` work: each name is looked up in the modules
+that replaced the old one. A row of `NAMES` is a class or function that has another name or module now; if its old
+module still exists, that module ends with `__getattr__ = moved.attributes(__name__)`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+# A module that is gone, and the modules that hold its names now, separated by spaces.
+MODULES: dict[str, str] = {}
+
+# A name that moved or was renamed, with its module: the same for the new one.
+NAMES: dict[str, str] = {
+    # interpret
+    "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
+}
+
+
+def attributes(module: str) -> Callable[[str], Any]:
+    """Return a module-level `__getattr__` that finds the names of `module` that moved."""
+
+    def getattr_moved(name: str) -> Any:
+        old = f"{module}.{name}"
+        if old in NAMES:
+            warnings.warn(f"{old} is now {NAMES[old]}", DeprecationWarning, stacklevel=2)
+            owner, _, new = NAMES[old].rpartition(".")
+            return getattr(import_module(owner), new)
+        for owner in MODULES.get(module, "").split():
+            if not name.startswith("__") and hasattr(import_module(owner), name):
+                return getattr(import_module(owner), name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return getattr_moved
+
+
+class _OldModules(MetaPathFinder, Loader):
+    """Import an empty module for each row of `MODULES`; its names are looked up when they are used."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> ModuleSpec | None:
+        # As a package, so that the rows below an old package are asked for.
+        return ModuleSpec(fullname, self, is_package=True) if fullname in MODULES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        old = module.__name__
+        new = " and ".join(MODULES[old].split())
+        warnings.warn(
+            f"{old} is now {new}", DeprecationWarning, stacklevel=2
+        )  # importlib's frames do not count
+        module.__dict__["__getattr__"] = attributes(old)
+
+
+sys.meta_path.append(_OldModules())
