@@ -6,7 +6,7 @@
   prints `error: …` is expected to fail.
 - ```sh``` holds commands that would take long or need something: they are held against the command's own parser.
 - `<!-- file: NAME -->` before a block: the file NAME, there before anything runs.
-- ```text```, ```json``` and blocks without a language are only shown.
+- ```text```, ```json```, ```bibtex``` and blocks without a language are only shown.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _shell(block: Block, names: dict[str, Any], path: str, where: str) -> None:
         check_shell(line)
 
 
-SHOWN = ("text", "json", "")
+SHOWN = ("text", "json", "bibtex", "")
 TRY = {"python": _python, "console": _console, "sh": _shell}
 
 

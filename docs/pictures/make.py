@@ -19,6 +19,7 @@ def pictures() -> dict[str, str]:
         if name not in SAME_SHAPE:
             drawn[f"zoo/{name}.svg"] = rrnn.to_svg(rrnn.get_cell(name), legend=False)
     drawn["pair.svg"] = rrnn.to_svg(tutorial_cell())
+    drawn["twice.svg"] = rrnn.to_svg(concatenated_cell())
     for name, figure in FIGURES.items():
         drawn[f"paper-{name}.svg"] = rrnn.to_svg(figure())
     wfsa = weather()
@@ -33,6 +34,12 @@ def tutorial_cell() -> rrnn.Cell:
     """Return the cell that docs/tutorials/design.md designs."""
     page = (Path(__file__).parents[1] / "tutorials" / "design.md").read_text(encoding="utf-8")
     return from_text(page.split("<!-- file: pair.cell -->\n```text\n")[1].split("```")[0])
+
+
+def concatenated_cell() -> rrnn.Cell:
+    """Return the concatenation in docs/tutorials/compose.md."""
+    first = rrnn.Cell("first").initial("a").loop("a", rrnn.one).arc("a", "b", rrnn.linear("w")).final("b")
+    return rrnn.concatenate(first, rrnn.relabel(first, prefix="then_"), name="twice")
 
 
 def weather() -> rrnn.WFSA:
