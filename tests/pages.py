@@ -1,10 +1,10 @@
 """Read the code blocks of the documentation's pages, and run them.
 
-- ```python``` blocks run in the page's order, in one namespace and an empty folder. A ```text``` block directly after one
-  is what it prints.
+- ```python``` blocks run in the page's order, in one namespace and an empty folder. A ```text``` block directly after
+  one is what it prints.
 - ```console``` blocks hold commands (`$ rrnn …`), which run, and what they print; a line `…` stands for any lines. A
   command that prints `error: …` is expected to fail.
-- ```sh``` blocks hold commands that take long, or need data or a GPU: they are only checked by the command's own parser.
+- ```sh``` blocks hold commands that take long, or need data or a GPU: the command's own parser checks them.
 - `<!-- file: NAME -->` before a block writes it to the file NAME before anything runs.
 - ```text```, ```json```, ```bibtex``` and blocks without a language are only shown.
 """
