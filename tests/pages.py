@@ -1,12 +1,12 @@
-"""What the documentation's pages hold as code, and how to try it.
+"""Read the code blocks of the documentation's pages, and run them.
 
-- ```python``` runs, block after block, in one namespace and an empty folder. A ```text``` block right behind it is what
-  it prints.
-- ```console``` holds commands (`$ rrnn …`), which run, and what they print; a line `…` stands for any lines. One that
-  prints `error: …` is expected to fail.
-- ```sh``` holds commands that would take long or need something: they are held against the command's own parser.
-- `<!-- file: NAME -->` before a block: the file NAME, there before anything runs.
-- ```text```, ```json``` and blocks without a language are only shown.
+- ```python``` blocks run in the page's order, in one namespace and an empty folder. A ```text``` block directly after
+  one is what it prints.
+- ```console``` blocks hold commands (`$ rrnn …`), which run, and what they print; a line `…` stands for any lines. A
+  command that prints `error: …` is expected to fail.
+- ```sh``` blocks hold commands that take long, or need data or a GPU: the command's own parser checks them.
+- `<!-- file: NAME -->` before a block writes it to the file NAME before anything runs.
+- ```text```, ```json```, ```bibtex``` and blocks without a language are only shown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ELSEWHERE = {"|", ">", ">>", "<", "&&", "&"}  # where a shell goes on without r
 
 @dataclass
 class Block:
-    """A fenced block; `prints` is the text that stands right behind it."""
+    """A fenced block; `prints` is the text block directly after it."""
 
     language: str
     body: str
@@ -48,7 +48,7 @@ class Block:
         return self.mark.removeprefix("file: ") if self.mark.startswith("file: ") else None
 
     def commands(self) -> Iterator[tuple[str, str]]:
-        """(command line, what it prints) of a console's block."""
+        """Yield the command lines of a console block with what each prints."""
         for part in re.split(r"^\$ ", self.body, flags=re.M)[1:]:
             line, _, output = part.replace("\\\n", " ").partition("\n")
             yield line, output
@@ -71,7 +71,7 @@ def read_blocks(text: str) -> list[Block]:
 
 
 def rrnn_arguments(line: str) -> list[str] | None:
-    """The arguments of `rrnn` in a line of shell; None where it has none."""
+    """Return the arguments of `rrnn` in a line of shell, or None if the line does not call it."""
     words = shlex.split(line, comments=True)
     if "rrnn" not in words:
         return None
@@ -80,7 +80,7 @@ def rrnn_arguments(line: str) -> list[str] | None:
 
 
 def parse_command(args: list[str]) -> Any:
-    """The options of a command, by its own parser, which exits where it does not understand."""
+    """Parse the options of a command by its own parser, which exits on an error."""
     import tyro
 
     if args in (["--help"], ["--version"]):
@@ -95,7 +95,7 @@ def parse_command(args: list[str]) -> Any:
 
 
 def check_shell(line: str) -> None:
-    """Commands of rrnn are understood, `make` has the target, files that python runs are there."""
+    """Check that rrnn understands its commands, `make` has the target, and files that python runs exist."""
     if args := rrnn_arguments(line):
         parse_command(args)
         return
@@ -112,7 +112,7 @@ def check_shell(line: str) -> None:
 
 
 def run_page(path: Path) -> None:
-    """Everything on a page, in its order, in the working directory."""
+    """Run every block of a page, in its order, in the working directory."""
     blocks = read_blocks(path.read_text(encoding="utf-8"))
     for block in blocks:
         if block.file:
@@ -148,7 +148,7 @@ def _shell(block: Block, names: dict[str, Any], path: str, where: str) -> None:
         check_shell(line)
 
 
-SHOWN = ("text", "json", "")
+SHOWN = ("text", "json", "bibtex", "")
 TRY = {"python": _python, "console": _console, "sh": _shell}
 
 
@@ -159,7 +159,7 @@ def _printed(function: Any, *args: Any) -> tuple[str, Any]:
 
 
 def same(printed: str, shown: str) -> bool:
-    """Equal up to one unit in the last digit shown of each number; a line `…` stands for any number of lines."""
+    """Compare up to one unit in the last digit shown of each number; a line `…` stands for any number of lines."""
     got = [line.rstrip() for line in printed.strip("\n").splitlines()]
     want = [line.rstrip() for line in shown.strip("\n").splitlines()]
     if "…" in want:

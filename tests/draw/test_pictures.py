@@ -18,7 +18,7 @@ def test_up_to_date(name: str) -> None:
 
 
 def test_no_others() -> None:
-    assert {path.name for path in FOLDER.glob("*.svg")} == set(PICTURES)
+    assert {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.svg")} == set(PICTURES)
 
 
 def test_the_readme_shows_one() -> None:
