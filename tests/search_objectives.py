@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rrnn.tasks.search_space import Real, Setting, Space, Whole
+from rrnn.tasks.search import Real, Setting, Space, Whole
 
 SPACE: Space = {"x": Real(0.0, 1.0), "n": Whole(2, 8, step=2), "rate": Real(1e-4, 1e-2, log=True)}
 

@@ -14,10 +14,19 @@ import torch
 from search_objectives import SPACE, Hanging, failing, moody, plain
 
 from rrnn.errors import RunError
-from rrnn.tasks.search import Plan, counted, leave_out_the_dead, open_study, work
+from rrnn.tasks.search import (
+    Plan,
+    Real,
+    Setting,
+    Whole,
+    counted,
+    draw_setting,
+    leave_out_the_dead,
+    open_study,
+    work,
+)
 from rrnn.tasks.search_run import Standing, search
-from rrnn.tasks.search_space import Real, Setting, Whole, draw_setting
-from rrnn.tasks.search_workers import one_cpu_thread, side_by_side
+from rrnn.tasks.workers import one_cpu_thread, side_by_side
 
 
 def plan(folder: Path, **options: object) -> Plan:
@@ -210,7 +219,7 @@ from pathlib import Path
 from search_objectives import SPACE, Hanging
 from rrnn.tasks.search import Plan
 from rrnn.tasks.search_run import search
-from rrnn.tasks.search_workers import side_by_side
+from rrnn.tasks.workers import side_by_side
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     plan = Plan(str(folder / "journal"), "s", SPACE, 3)

@@ -11,9 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rrnn.errors import RunError
-from rrnn.tasks.search import LOOK_SECONDS, Objective, Plan, counted, leave_out_the_dead, open_study, work
-from rrnn.tasks.search_space import Setting
-from rrnn.tasks.search_workers import begin_process
+from rrnn.tasks.search import (
+    LOOK_SECONDS,
+    Objective,
+    Plan,
+    Setting,
+    counted,
+    leave_out_the_dead,
+    open_study,
+    work,
+)
+from rrnn.tasks.workers import begin_process
 
 if TYPE_CHECKING:
     import optuna

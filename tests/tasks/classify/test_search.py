@@ -11,7 +11,7 @@ from rrnn.tasks.classify import search as module
 from rrnn.tasks.classify.ranges import PAPER, settings
 from rrnn.tasks.classify.search import search_classifier
 from rrnn.tasks.classify.table import table_of
-from rrnn.tasks.search_space import Real, Space, Whole
+from rrnn.tasks.search import Real, Space, Whole
 
 
 def test_the_ranges_are_the_papers() -> None:

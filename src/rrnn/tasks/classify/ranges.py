@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.search_space import Real, Setting, Space, Whole, draw_setting
+from rrnn.tasks.search import Real, Setting, Space, Whole, draw_setting
 
 PAPER: Space = {
     # In steps of four, so that rows of matrices begin at multiples of 16 bytes, which GPUs' products want.

@@ -18,10 +18,9 @@ from rrnn.tasks.classify.ranges import PAPER, with_setting
 from rrnn.tasks.classify.train import RESULT, Summary, read_summary, train
 from rrnn.tasks.classify.trained import classify_run, read_config
 from rrnn.tasks.runs import CONFIG
-from rrnn.tasks.search import Plan
+from rrnn.tasks.search import Plan, Setting
 from rrnn.tasks.search_run import Standing, search
-from rrnn.tasks.search_space import Setting
-from rrnn.tasks.search_workers import side_by_side
+from rrnn.tasks.workers import side_by_side
 
 JOURNAL, BEST = "study.journal", "best.json"
 FREE = {"device", "checkpoint_seconds"}
