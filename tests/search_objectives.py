@@ -41,3 +41,11 @@ class Hanging:
         (self.folder / "pid").write_text(str(os.getpid()))
         time.sleep(600)
         raise AssertionError("not reached")
+
+
+def pid_in(path: Path) -> int:
+    for _ in range(1200):
+        if path.exists() and (text := path.read_text()):
+            return int(text)
+        time.sleep(0.05)
+    raise AssertionError("no worker came")

@@ -19,6 +19,7 @@ from typing import Any
 # A module that is gone, and the modules that hold its names now, separated by spaces.
 MODULES: dict[str, str] = {
     # search
+    "rrnn.tasks.search_run": "rrnn.tasks.search",
     "rrnn.tasks.search_space": "rrnn.tasks.search",
     "rrnn.tasks.search_workers": "rrnn.tasks.workers",
 }
