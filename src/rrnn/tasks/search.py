@@ -105,7 +105,7 @@ class Plan:
 
 @contextmanager
 def open_study(plan: Plan) -> Iterator[optuna.Study]:
-    """Create the study, or open it if it exists. Errors of its storage are raised as RunError."""
+    """Create the study or open it, and enqueue its settings. Errors of its storage are raised as RunError."""
     try:
         import optuna
     except ModuleNotFoundError:
@@ -120,11 +120,17 @@ def open_study(plan: Plan) -> Iterator[optuna.Study]:
         sampler: Any = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
     else:
         sampler = optuna.samplers.RandomSampler(plan.seed)  # not asked: enqueued trials have all their values
-    with open_storage(plan.storage, plan.heartbeat_seconds, plan.grace_seconds) as storage:
-        study = optuna.create_study(
-            study_name=plan.name, storage=storage, sampler=sampler, direction="maximize", load_if_exists=True
-        )
-        _check_same_study(study, plan)
+    with open_storage(plan.storage, plan.heartbeat_seconds, plan.grace_seconds) as (storage, lock):
+        with lock:  # searches that start at the same moment enqueue each setting once
+            study = optuna.create_study(
+                study_name=plan.name,
+                storage=storage,
+                sampler=sampler,
+                direction="maximize",
+                load_if_exists=True,
+            )
+            _check_same_study(study, plan)
+            enqueue_missing(study, plan)
         yield study
 
 
@@ -146,8 +152,9 @@ def _check_same_study(study: optuna.Study, plan: Plan) -> None:
 def trials_by_setting(study: optuna.Study) -> dict[int, FrozenTrial]:
     """Return, for each setting, the first of its trials that waits, runs, is complete or raised an error.
 
-    A trial that failed without an error is left out: its worker died. When several searches start at the same moment,
-    each may enqueue the same setting. Only the first of these trials is in the answer; `work` prunes the others.
+    A trial that failed without an error is left out: its worker died. A setting that was enqueued twice has its first
+    trial in the answer; `work` prunes the others. (This may happen in databases without a lock, and if a worker looks
+    for missing settings just when another one fails a trial and enqueues its setting again.)
     """
     from optuna.trial import TrialState
 
@@ -295,7 +302,6 @@ def search(
     """
     errors: list[BaseException] = []
     with open_study(plan) as study:
-        enqueue_missing(study, plan)
         team = [_start_worker(plan, objective, threads or workers == 1, errors) for _ in range(workers)]
         try:
             while True:

@@ -10,10 +10,10 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from rrnn.errors import RunError
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 10
 START_SECONDS = 60.0  # a worker surely locks its trial's file within this time
-_WRITE_SECONDS = 0.5  # another process surely finishes a line of the journal, or its tables, within this time
+_WRITE_SECONDS = 0.5  # another process surely locks a file that it has created within this time
+_ADVISORY_LOCK = 0x72726E6E  # PostgreSQL's locks have numbers
 
 
 def is_database(where: str) -> bool:
@@ -33,55 +34,34 @@ def is_database(where: str) -> bool:
 
 
 @contextmanager
-def open_storage(where: str, heartbeat_seconds: int, grace_seconds: int) -> Iterator[BaseStorage]:
-    """Open the journal file or database, or create it. Errors of the database are raised as RunError."""
-    if is_database(where):
-        with _open_database(where, heartbeat_seconds, grace_seconds) as database:
-            yield database
-        return
+def open_storage(
+    where: str, heartbeat_seconds: int, grace_seconds: int
+) -> Iterator[tuple[BaseStorage, ExitStack]]:
+    """Open the journal or database, or create it. Errors of the database are raised as RunError.
+
+    Yield it together with a lock that is held until the caller leaves it, so that one process at a time sets up the
+    study. (Only PostgreSQL and, on POSIX, journals have such a lock.)
+    """
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    Path(where).parent.mkdir(parents=True, exist_ok=True)
-    _check_journal(Path(where))
-    yield JournalStorage(JournalFileBackend(where))
+    with ExitStack() as everything, ExitStack() as lock:
+        if is_database(where):
+            url = _parse_url(where)
+            everything.enter_context(_clear_errors(url))
+            storage = _connect(url, heartbeat_seconds, grace_seconds, lock)
+            everything.callback(storage.engine.dispose)
+            yield storage, lock
+        else:
+            Path(where).parent.mkdir(parents=True, exist_ok=True)
+            file = lock.enter_context(open(where, "a"))
+            if os.name == "posix":  # Windows would keep others from reading
+                _lock(file, wait=True)
+            _check_journal(Path(where))
+            yield JournalStorage(JournalFileBackend(where)), lock
 
 
 # ---- databases -------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _open_database(where: str, heartbeat_seconds: int, grace_seconds: int) -> Iterator[RDBStorage]:
-    from optuna.exceptions import StorageInternalError
-    from optuna.storages import RetryHeartbeatStaleTrialCallback
-    from sqlalchemy.exc import SQLAlchemyError
-
-    url = _parse_url(where)
-    shown = url.set(query={}).render_as_string(hide_password=True)
-    storage = None
-    try:
-        storage = _connect(
-            url,
-            heartbeat_interval=heartbeat_seconds,
-            grace_period=grace_seconds,
-            heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
-        )
-        yield storage
-    except ImportError as error:
-        package = "'rrnn[postgresql]'" if url.get_backend_name() == "postgresql" else error.name
-        raise RunError(f"{shown} needs the driver {error.name}: pip install {package}") from None
-    except (SQLAlchemyError, StorageInternalError) as error:
-        cause = error.__cause__ if isinstance(error, StorageInternalError) else error
-        reason = " ".join(str(getattr(cause, "orig", None) or cause).split())
-        for secret in (url.password, *(value for key, value in url.query.items() if "pass" in key)):
-            reason = reason.replace(str(secret), "***") if secret else reason
-        raise RunError(
-            f"the database {shown} cannot be used: {reason}. Check that its server is running and reachable, and the "
-            "URL's host, port, user, password and database"
-        ) from None
-    finally:
-        if storage is not None:
-            storage.engine.dispose()
 
 
 def _parse_url(where: str) -> URL:
@@ -100,32 +80,68 @@ def _parse_url(where: str) -> URL:
     return url.set(drivername="postgresql") if url.drivername == "postgres" else url
 
 
-def _connect(url: URL, **options: Any) -> RDBStorage:
-    """Connect to the database and create Optuna's tables in it, unless they exist."""
+def _connect(url: URL, heartbeat_seconds: int, grace_seconds: int, lock: ExitStack) -> RDBStorage:
+    """Connect to the database, take the lock, and create Optuna's tables unless they exist."""
     import sqlalchemy
     from optuna.exceptions import StorageInternalError
-    from optuna.storages import RDBStorage
+    from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
     from sqlalchemy.exc import SQLAlchemyError
 
+    is_postgresql = url.get_backend_name() == "postgresql"
     if url.drivername == "postgresql":  # SQLAlchemy's default driver depends on its version
         url = url.set(drivername="postgresql+psycopg")
-    arguments: dict[str, Any] = {"pool_pre_ping": True}  # trials last longer than idle connections
-    if url.get_backend_name() == "postgresql":  # the encoding: a database without one would answer in bytes
-        defaults = {"connect_timeout": CONNECT_SECONDS, "client_encoding": "utf8"}
-        arguments["connect_args"] = {key: value for key, value in defaults.items() if key not in url.query}
+    # Without an encoding, PostgreSQL may answer in bytes.
+    defaults = {"connect_timeout": CONNECT_SECONDS, "client_encoding": "utf8"} if is_postgresql else {}
+    arguments = {
+        "pool_pre_ping": True,  # trials last longer than idle connections
+        "connect_args": {key: value for key, value in defaults.items() if key not in url.query},
+    }
     engine = sqlalchemy.create_engine(url, **arguments)
-    engine.connect().close()
-    engine.dispose()
-    deadline = time.monotonic() + 10 * _WRITE_SECONDS
-    while True:
+    lock.callback(engine.dispose)
+    transaction = lock.enter_context(engine.begin())
+    if is_postgresql:
+        transaction.execute(sqlalchemy.text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
+    for attempt in range(10):
         try:
-            return RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=arguments, **options)
+            return RDBStorage(
+                url.render_as_string(hide_password=False),
+                engine_kwargs=arguments,
+                heartbeat_interval=heartbeat_seconds,
+                grace_period=grace_seconds,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
+            )
         except RuntimeError as error:  # another version of Optuna created the tables
             raise RunError(str(error)) from None
         except (SQLAlchemyError, StorageInternalError):
-            if time.monotonic() > deadline:  # else another process may be creating the tables at this moment
+            if (
+                is_postgresql or attempt == 9
+            ):  # else another process may be creating the tables at this moment
                 raise
             time.sleep(_WRITE_SECONDS)
+    raise AssertionError("not reached")
+
+
+@contextmanager
+def _clear_errors(url: URL) -> Iterator[None]:
+    """Raise the database's errors as RunError, without the password."""
+    from optuna.exceptions import StorageInternalError
+    from sqlalchemy.exc import SQLAlchemyError
+
+    shown = url.set(query={}).render_as_string(hide_password=True)
+    try:
+        yield
+    except ImportError as error:
+        package = "'rrnn[postgresql]'" if url.get_backend_name() == "postgresql" else error.name
+        raise RunError(f"{shown} needs the driver {error.name}: pip install {package}") from None
+    except (SQLAlchemyError, StorageInternalError) as error:
+        cause = error.__cause__ if isinstance(error, StorageInternalError) else error
+        reason = " ".join(str(getattr(cause, "orig", None) or cause).split()).rstrip(".")
+        for secret in (url.password, *(value for key, value in url.query.items() if "pass" in key)):
+            reason = reason.replace(str(secret), "***") if secret else reason
+        raise RunError(
+            f"the database {shown} cannot be used: {reason}. Check that its server is running and reachable, and the "
+            "URL's host, port, user, password and database"
+        ) from None
 
 
 # ---- journals --------------------------------------------------------------------------------------------------------
@@ -135,8 +151,6 @@ def _check_journal(path: Path) -> None:
     """Raise an error if a line is cut off, by a full disk or a loss of power: it would spoil what is written next."""
     from optuna.storages.journal import JournalFileSymlinkLock
 
-    if not path.exists():
-        return
     lock = JournalFileSymlinkLock(str(path))  # with which Optuna writes
     lock.acquire()
     try:
@@ -193,13 +207,13 @@ def _lock_path(where: str, trial: Trial | FrozenTrial) -> Path:
     return Path(f"{where}.trial-{trial._trial_id}")  # several studies may share a journal
 
 
-def _lock(file: IO[str]) -> bool:
+def _lock(file: IO[str], *, wait: bool = False) -> bool:
     """Lock an open file until it is closed or the process ends. Return False if somebody else has locked it."""
     try:
         if os.name == "posix":
             import fcntl
 
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         else:
             import msvcrt
 
