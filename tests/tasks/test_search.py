@@ -150,9 +150,8 @@ def test_searches_that_start_at_the_same_moment_train_each_setting_once(storage:
         thread.join()
     assert sorted(trained) == sorted(draw_setting(SPACE, 0, number)["x"] for number in range(4))
     assert settings_done(where) == [0, 1, 2, 3]
-    assert (
-        "sqlite" in storage or len(trials_of(where)) == 4
-    )  # SQLite has no lock: settings may be enqueued twice
+    enqueued = [trial for trial in trials_of(where) if "setting" in trial.user_attrs]
+    assert len(enqueued) == 4 or "sqlite" in storage  # which has no lock
 
 
 def test_what_is_enqueued_twice_is_pruned_before_it_trains(storage: str) -> None:
@@ -180,8 +179,8 @@ def test_a_killed_workers_trial_is_trained_again(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("journal.*"))
 
 
-def test_a_silent_worker_of_a_database_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its heartbeats, or, if it was killed before the first of them, by the time at which the trial started."""
+def test_a_silent_worker_of_a_database_is_given_up(tmp_path: Path) -> None:
+    """Even if it was killed before its first heartbeat."""
     where = Plan(f"sqlite:///{tmp_path}/study.db", "s", SPACE, trials=2, heartbeat_seconds=1, grace_seconds=1)
     with open_study(where) as study:
         storage: Any = study._storage
@@ -191,9 +190,6 @@ def test_a_silent_worker_of_a_database_is_given_up(tmp_path: Path, monkeypatch: 
         retry_abandoned(study, where)
         assert standing(study, where).running == 2
         time.sleep(2.5)
-        retry_abandoned(study, where)
-        assert [t.state.name for t in study.get_trials()] == ["FAIL", "RUNNING", "WAITING"]
-        monkeypatch.setattr("rrnn.tasks.search_storage.START_SECONDS", 1.0)
         retry_abandoned(study, where)
         assert [t.state.name for t in study.get_trials()] == ["FAIL", "FAIL", "WAITING", "WAITING"]
     search(where, plain)

@@ -17,7 +17,7 @@ def test_side_by_side_gives_errors_as_answers() -> None:
 
     found = dict(side_by_side(half, range(4), threads=2))
     assert found[0] == 0 and found[2] == 1 and isinstance(found[1], ValueError)
-    with pytest.raises(RunError, match="got both"):
+    with pytest.raises(RunError, match="not both; got 2 processes and 2 threads"):
         list(side_by_side(half, range(4), threads=2, processes=2))
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from rrnn.errors import RunError
-from rrnn.tasks.search_storage import is_abandoned, open_storage, show_alive
+from rrnn.tasks.search_storage import is_abandoned, is_database, open_storage, show_alive
 from rrnn.tasks.workers import begin_process
 
 if TYPE_CHECKING:
@@ -31,7 +31,12 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 LOOK_SECONDS = 0.5
-_SETTING, _ERROR, _ABOUT = "setting", "error", "about"  # user attributes of trials, and of the study
+_SETTING, _ERROR, _SEEN, _ABOUT = (
+    "setting",
+    "error",
+    "seen",
+    "about",
+)  # attributes of trials, and of the study
 
 
 # ---- ranges and settings ---------------------------------------------------------------------------------------------
@@ -180,12 +185,19 @@ def retry_abandoned(study: optuna.Study, plan: Plan) -> None:
     import optuna
     from optuna.trial import TrialState
 
-    optuna.storages.fail_stale_trials(study)  # by heartbeats; the database's callback enqueues them
+    storage: Any = study._storage
     for trial in study.get_trials(states=(TrialState.RUNNING,)):
-        if is_abandoned(plan.storage, trial):
+        if is_database(plan.storage):
+            # Optuna waits forever for a trial without any heartbeat, and its worker may be killed before the first.
+            if not trial.params and _SEEN not in trial.user_attrs:
+                with suppress(RuntimeError):  # the trial is finished
+                    storage.record_heartbeat(trial._trial_id)
+                    storage.set_trial_user_attr(trial._trial_id, _SEEN, True)
+        elif is_abandoned(plan.storage, trial):
             with suppress(ValueError, RuntimeError):  # its worker, or another one, was faster
                 study.tell(trial.number, state=TrialState.FAIL)
                 optuna.storages.RetryHeartbeatStaleTrialCallback()(study, trial)
+    optuna.storages.fail_stale_trials(study)  # those of a database, whose callback enqueues them again
 
 
 # ---- a worker --------------------------------------------------------------------------------------------------------

@@ -113,9 +113,8 @@ def _connect(url: URL, heartbeat_seconds: int, grace_seconds: int, lock: ExitSta
         except RuntimeError as error:  # another version of Optuna created the tables
             raise RunError(str(error)) from None
         except (SQLAlchemyError, StorageInternalError):
-            if (
-                is_postgresql or attempt == 9
-            ):  # else another process may be creating the tables at this moment
+            # Without a lock, another process may be creating the tables at this moment.
+            if is_postgresql or attempt == 9:
                 raise
             time.sleep(_WRITE_SECONDS)
     raise AssertionError("not reached")
@@ -132,7 +131,7 @@ def _clear_errors(url: URL) -> Iterator[None]:
         yield
     except ImportError as error:
         package = "'rrnn[postgresql]'" if url.get_backend_name() == "postgresql" else error.name
-        raise RunError(f"{shown} needs the driver {error.name}: pip install {package}") from None
+        raise RunError(f"the database {shown} needs the driver {error.name}: pip install {package}") from None
     except (SQLAlchemyError, StorageInternalError) as error:
         cause = error.__cause__ if isinstance(error, StorageInternalError) else error
         reason = " ".join(str(getattr(cause, "orig", None) or cause).split()).rstrip(".")
@@ -176,7 +175,7 @@ def show_alive(where: str, trial: Trial) -> Iterator[None]:
     path = _lock_path(where, trial)
     try:
         with path.open("a") as file:
-            _lock(file)
+            _lock(file, wait=True)
             yield
     finally:
         with suppress(OSError):
@@ -184,21 +183,15 @@ def show_alive(where: str, trial: Trial) -> Iterator[None]:
 
 
 def is_abandoned(where: str, trial: FrozenTrial) -> bool:
-    """Return whether a running trial's worker has died, as far as heartbeats do not show it. Remove its locked file.
-
-    Heartbeats show nothing in a journal, nor if a database's worker is killed before its first one.
-    """
+    """Return whether the worker of a journal's running trial has died. Then remove the file that it had locked."""
     path, begun = _lock_path(where, trial), trial.datetime_start
-    is_late = begun is None or (datetime.now() - begun).total_seconds() > START_SECONDS
-    if is_database(where):
-        return is_late and not trial.params
     try:
         with path.open("r+") as file:
             # A worker that has just created the file may be about to lock it.
             if not _lock(file) or time.time() - path.stat().st_mtime < _WRITE_SECONDS:
                 return False
-    except FileNotFoundError:
-        return is_late
+    except FileNotFoundError:  # the worker has not come so far, or never will
+        return begun is None or (datetime.now() - begun).total_seconds() > START_SECONDS
     path.unlink(missing_ok=True)
     return True
 
