@@ -1,4 +1,4 @@
-"""What searches in tests maximise: in a module of their own, so that worker processes can import them."""
+"""Objectives of searches in tests. They are a module of their own, so that worker processes can import them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def plain(setting: Setting) -> tuple[float, dict[str, Any]]:
 
 
 def moody(setting: Setting) -> tuple[float, dict[str, Any]]:
-    """Fails for n = 2, is not a number for n = 4."""
+    """Raise an error for n = 2, and return NaN for n = 4."""
     if setting["n"] == 2:
         raise ValueError("two is too few")
     return float("nan") if setting["n"] == 4 else setting["x"], {}
@@ -28,7 +28,7 @@ def failing(setting: Setting) -> tuple[float, dict[str, Any]]:
 
 
 class Hanging:
-    """The first to come hangs, after it has said so; others do their work."""
+    """Write the process id of the first call to `folder`/pid and hang in it; later calls return at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,6 +44,7 @@ class Hanging:
 
 
 def pid_in(path: Path) -> int:
+    """Wait for a file with a process id, for a minute, and return the id."""
     for _ in range(1200):
         if path.exists() and (text := path.read_text()):
             return int(text)

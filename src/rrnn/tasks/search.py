@@ -115,10 +115,9 @@ def open_study(plan: Plan) -> Iterator[optuna.Study]:
         import optuna
     except ModuleNotFoundError:
         raise RunError("a search needs Optuna: pip install 'rrnn[tasks]'") from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)  # failed trials are reported by `Standing`
-    warnings.filterwarnings(
-        "ignore", category=optuna.exceptions.ExperimentalWarning
-    )  # of heartbeats and retries
+    # Failed trials are reported by `Standing`; heartbeats and retries are experimental in Optuna.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     if plan.sampler == "tpe":
         # Workers with the same seed would draw the same settings.
         seed = hash((plan.seed, os.getpid(), threading.get_ident())) % 2**32
@@ -128,8 +127,8 @@ def open_study(plan: Plan) -> Iterator[optuna.Study]:
     with open_storage(plan.storage, plan.heartbeat_seconds, plan.grace_seconds) as (storage, lock):
         with lock:  # searches that start at the same moment enqueue each setting once
             study = optuna.create_study(
-                study_name=plan.name,
                 storage=storage,
+                study_name=plan.name,
                 sampler=sampler,
                 direction="maximize",
                 load_if_exists=True,
@@ -226,13 +225,12 @@ def _run_next_trial(study: optuna.Study, plan: Plan, objective: Objective) -> No
         nonlocal running
         running = trial
         first = trials_by_setting(study).get(trial.user_attrs.get(_SETTING, -1))
-        if (
-            first is None or first.number != trial.number
-        ):  # another worker took the last one, or enqueued it twice
-            raise TrialPruned
+        if first is None or first.number != trial.number:
+            raise TrialPruned  # the queue was empty after all, or the setting was enqueued twice
         held.enter_context(show_alive(plan.storage, trial))
+        setting = _suggest(trial, plan.space)
         try:
-            value, notes = objective(_suggest(trial, plan.space))
+            value, notes = objective(setting)
             if not math.isfinite(value):
                 raise RunError(f"the trial's value is {value}")
         except Exception as error:  # whatever it is, the study goes on

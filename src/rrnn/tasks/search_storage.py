@@ -134,7 +134,7 @@ def _clear_errors(url: URL) -> Iterator[None]:
         raise RunError(f"the database {shown} needs the driver {error.name}: pip install {package}") from None
     except (SQLAlchemyError, StorageInternalError) as error:
         cause = error.__cause__ if isinstance(error, StorageInternalError) else error
-        reason = " ".join(str(getattr(cause, "orig", None) or cause).split()).rstrip(".")
+        reason = " ".join(str(getattr(cause, "orig", None) or cause).split()).rstrip(".?")
         for secret in (url.password, *(value for key, value in url.query.items() if "pass" in key)):
             reason = reason.replace(str(secret), "***") if secret else reason
         raise RunError(
