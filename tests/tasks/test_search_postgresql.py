@@ -92,7 +92,8 @@ def test_two_workers_of_which_one_is_killed(url: str, tmp_path: Path) -> None:
         assert sorted(worker.exitcode or 0 for worker in team) == [-signal.SIGKILL, 0]
     finally:
         for worker in team:
-            worker.kill()
+            if worker.is_alive():
+                worker.kill()
 
     with open_study(where) as study:
         trials = study.get_trials()
