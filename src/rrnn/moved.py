@@ -17,7 +17,12 @@ from types import ModuleType
 from typing import Any
 
 # A module that is gone, and the modules that hold its names now, separated by spaces.
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    # search
+    "rrnn.tasks.search_run": "rrnn.tasks.search",
+    "rrnn.tasks.search_space": "rrnn.tasks.search",
+    "rrnn.tasks.search_workers": "rrnn.tasks.workers",
+}
 
 # A name that moved or was renamed, with its module: the same for the new one.
 NAMES: dict[str, str] = {

@@ -1,4 +1,4 @@
-"""Many trainings side by side: in threads, which share a GPU by a stream each, or in processes."""
+"""Run many trainings at the same time: in threads, which share a GPU by a stream each, or in processes."""
 
 from __future__ import annotations
 
@@ -25,18 +25,27 @@ def side_by_side(
     processes: int = 1,
     threads: int = 1,
 ) -> Iterator[tuple[Item, Answer | Exception]]:
-    """(item, what the function made of it, or the error) as they come. `then` is asked after each for further items. In
-    processes, `function` and items are pickled, and each process uses one CPU thread."""
+    """Call `function` for each item and yield (item, its result or exception) as they finish.
+
+    After each of them, `then` is asked for further items. Processes get `function` and the items pickled, and use one
+    CPU thread each.
+    """
     if processes > 1 and threads > 1:
-        raise RunError("trainings run side by side in processes or in threads; got both")
+        raise RunError(
+            f"trainings run in processes or in threads, not both; got {processes} processes and {threads} threads"
+        )
     with _pool(processes, threads) as pool:
         running = {pool.submit(function, item): item for item in items}
         while running:
             done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in [each for each in running if each in done]:  # in their order
+            for future in [
+                each for each in running if each in done
+            ]:  # in the order in which they were submitted
                 error = future.exception()
                 if isinstance(error, BrokenProcessPool):
-                    raise RunError("a worker process was killed; what it had not finished is lost") from error
+                    raise RunError(
+                        "a worker process was killed, and its unfinished training is lost"
+                    ) from error
                 if error is not None and not isinstance(error, Exception):
                     raise error
                 yield running.pop(future), error if error is not None else future.result()
@@ -46,46 +55,45 @@ def side_by_side(
 def _pool(processes: int, threads: int) -> Executor:
     if processes == 1:
         return ThreadPoolExecutor(threads)
-    # A forked child of a process that used OpenMP or CUDA is not to be trusted with either.
+    # A process that used OpenMP or CUDA must not be forked.
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(processes, mp_context=spawn, initializer=begin_process)
 
 
 @contextmanager
 def one_cpu_thread() -> Iterator[None]:
-    """torch's operations run in one CPU thread each, until the last who wants it so is done. Several Python threads may
-    want it at once: the number is the process's."""
+    """Let torch use one CPU thread. Several Python threads may be inside at once: the last one restores the number."""
     import torch
 
-    global _wanting, _before
+    global _inside, _before
     with _COUNTING:
-        if not _wanting:
+        if not _inside:
             _before = torch.get_num_threads()
-        _wanting += 1
+        _inside += 1
     try:
         torch.set_num_threads(1)
         yield
     finally:
         with _COUNTING:
-            _wanting -= 1
-            if not _wanting:
+            _inside -= 1
+            if not _inside:
                 torch.set_num_threads(_before)
 
 
 _COUNTING = threading.Lock()
-_wanting, _before = 0, 1
+_inside, _before = 0, 1
 
 
 def begin_process() -> None:
-    """First thing in a worker process."""
+    """Prepare a worker process: one CPU thread, and the process ends when its parent does."""
     import torch
 
-    torch.set_num_threads(1)  # as many as cores in each would only wait for one another
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    torch.set_num_threads(1)  # the workers together fill the cores
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def _leave_with_parent() -> None:
-    """Were it killed, its workers would go on unseen, beside those that it has when it is started again."""
+def _exit_with_parent() -> None:
+    """Exit when the parent ends. After a kill, workers would otherwise go on beside those of the next start."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
