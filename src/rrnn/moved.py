@@ -17,7 +17,24 @@ from types import ModuleType
 from typing import Any
 
 # A module that is gone, and the modules that hold its names now, separated by spaces.
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    # zoo
+    "rrnn.zoo.elman": "rrnn.zoo.mixing",
+    "rrnn.zoo.isan": "rrnn.zoo.mixing",
+    "rrnn.zoo.modules": "rrnn.zoo.controls rrnn.zoo.recurrent",
+    "rrnn.zoo.modules.controls": "rrnn.zoo.controls",
+    "rrnn.zoo.modules.looped": "rrnn.zoo.controls",
+    "rrnn.zoo.modules.recurrent": "rrnn.zoo.recurrent",
+    "rrnn.zoo.modules.scrn": "rrnn.zoo.controls",
+    "rrnn.zoo.modules.torch_rnns": "rrnn.zoo.recurrent",
+    "rrnn.zoo.ngram": "rrnn.zoo.rrnn",
+    "rrnn.zoo.qrnn": "rrnn.zoo.gated",
+    "rrnn.zoo.rcnn": "rrnn.zoo.patterns",
+    "rrnn.zoo.recent": "rrnn.zoo.gated",
+    "rrnn.zoo.scrn": "rrnn.zoo.gated",
+    "rrnn.zoo.sru": "rrnn.zoo.gated",
+    "rrnn.zoo.strongly_typed": "rrnn.zoo.gated",
+}
 
 # A name that moved or was renamed, with its module: the same for the new one.
 NAMES: dict[str, str] = {

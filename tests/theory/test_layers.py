@@ -18,8 +18,7 @@ from rrnn.automata import Cell, linear, one, parameter, score, sigmoid, tanh
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.nn import RationalRNN
 from rrnn.theory import scores, to_wfsa
-from rrnn.zoo.elman import LinearElman
-from rrnn.zoo.isan import ISAN
+from rrnn.zoo.mixing import ISAN, LinearElman
 
 VECTORS = inputs(3, 4, seed=9)
 STRING = (0, 2, 1, 1, 0)

@@ -11,24 +11,6 @@ from rrnn.ir.equations import Equations, state_symbols
 from rrnn.ir.notation import PLAIN
 from rrnn.theory.histories import reach
 
-_RECURRENCES = {
-    "ISAN": "cₜ = W_x cₜ₋₁ + b_x",
-    "linear-Elman": "cₜ = W cₜ₋₁ + U vₜ + b",
-    "SCRN": "hₜ = σ(P sₜ + A vₜ + R hₜ₋₁)",
-    "RCNN2-state": "cʲₜ = λₜ ⊙ cʲₜ₋₁ + (1 − λₜ) ⊙ cʲ⁻¹ₜ₋₁ ⊙ W_j vₜ, λₜ = σ(W_c cₜ₋₁ + W_λ vₜ + b_λ)",
-    "SRU-v2": "cₜ = fₜ ⊙ cₜ₋₁ + (1 − fₜ) ⊙ W vₜ, fₜ = σ(W_f vₜ + v_f ⊙ cₜ₋₁ + b_f)",
-    "LSTM": "cₜ = fₜ ⊙ cₜ₋₁ + iₜ ⊙ gₜ, gates of vₜ and hₜ₋₁ = oₜ₋₁ ⊙ tanh(cₜ₋₁)",
-    "GRU": "hₜ = zₜ ⊙ hₜ₋₁ + (1 − zₜ) ⊙ nₜ, gates of vₜ and hₜ₋₁",
-    "RNN": "hₜ = tanh(W hₜ₋₁ + U vₜ + b)",
-}
-"""Of the models that are no cells. A cell's recurrence is derived; a new layer's is what its docstring says."""
-
-
-def layer_recurrence(model: zoo.Model) -> str:
-    """The recurrence of a model that is no cell."""
-    name = next((name for name, known in zoo.MODELS.items() if known is model), "")
-    return _RECURRENCES.get(name) or " ".join((model.factory.__doc__ or "").split())
-
 
 def recurrence(cell: Cell) -> str:
     """The updates of the stored states, and the score where it is none of them."""

@@ -20,8 +20,7 @@ from rrnn.nn.dense import AffineRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.theory.histories import History, Values, unit_wfsa
 from rrnn.wfsa import WFSA, automaton_d
-from rrnn.zoo.elman import LinearElman
-from rrnn.zoo.isan import ISAN
+from rrnn.zoo.mixing import ISAN, LinearElman
 
 Alphabet = Mapping[Any, Any] | Tensor | Sequence[Hashable] | None
 

@@ -23,10 +23,10 @@ from rrnn import zoo
 from rrnn.automata import Cell
 from rrnn.errors import CellError
 from rrnn.nn import RationalRNN
-from rrnn.theory.describe import automaton, layer_recurrence, recurrence
+from rrnn.theory.describe import automaton, recurrence
 from rrnn.theory.layers import scores, to_wfsa
 from rrnn.wfsa import WFSA
-from rrnn.zoo.isan import ISAN
+from rrnn.zoo.mixing import ISAN
 
 TOLERANCE = 1e-10
 SYMBOLS, UNITS, INPUTS = 4, 3, 5  # of the random layers
@@ -82,7 +82,7 @@ def verify_model(name: str | Path, *, seed: int = 0, tolerance: float = TOLERANC
     model = _layer(name)
     if model is None:
         return verify_cell(zoo.get_cell(name), name=str(name), seed=seed, tolerance=tolerance)
-    text = layer_recurrence(model)
+    text = model.recurrence or " ".join((model.factory.__doc__ or "").split())
     if model.open:
         return Verdict(str(name), text, "none known", "real", None, note=model.open)
     switched = model.factory is ISAN
