@@ -50,7 +50,7 @@ from rrnn.ir import lower
 from rrnn.ir.scan_text import scan_text
 from rrnn.semirings import SEMIRINGS
 from rrnn.theory import verify_cell
-from rrnn.theory.layers import scores
+from rrnn.theory.unit_automata import scores
 from rrnn.wfsa.io import load, save
 
 

@@ -19,7 +19,7 @@ from rrnn.ir import lower
 from rrnn.ops import initial_state
 from rrnn.semirings import SEMIRINGS
 from rrnn.theory import verify_cell
-from rrnn.theory.layers import scores
+from rrnn.theory.unit_automata import scores
 
 
 def times(s: Any, a: Any, b: Any) -> Any:

@@ -18,6 +18,10 @@ from typing import Any
 
 # A module that is gone, and the modules that hold its names now, separated by spaces.
 MODULES: dict[str, str] = {
+    # theory
+    "rrnn.theory.describe": "rrnn.theory.verify",
+    "rrnn.theory.histories": "rrnn.theory.unit_automata",
+    "rrnn.theory.layers": "rrnn.theory.unit_automata",
     # zoo
     "rrnn.zoo.elman": "rrnn.zoo.mixing",
     "rrnn.zoo.isan": "rrnn.zoo.mixing",

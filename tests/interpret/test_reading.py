@@ -27,7 +27,7 @@ from rrnn.nn import RationalRNN
 from rrnn.semirings import SEMIRINGS, get_semiring
 from rrnn.theory import scores as layer_scores
 from rrnn.theory import to_wfsa
-from rrnn.theory.layers import score_program
+from rrnn.theory.unit_automata import score_program
 
 WORDS = list("abcde")
 

@@ -26,7 +26,7 @@ from rrnn.nn import RationalRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.nn.masks import mask_of_lengths, zero_padding
 from rrnn.semirings import Semiring
-from rrnn.theory.layers import why_open
+from rrnn.theory.unit_automata import why_open
 from rrnn.wfsa.trellis import Edges, star_of
 
 

@@ -13,6 +13,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,9 +23,11 @@ from torch import Tensor, nn
 from rrnn import zoo
 from rrnn.automata import Cell
 from rrnn.errors import CellError
+from rrnn.ir import lower
+from rrnn.ir.equations import Equations, state_symbols
+from rrnn.ir.notation import PLAIN
 from rrnn.nn import RationalRNN
-from rrnn.theory.describe import automaton, recurrence
-from rrnn.theory.layers import scores, to_wfsa
+from rrnn.theory.unit_automata import reach, scores, to_wfsa
 from rrnn.wfsa import WFSA
 from rrnn.zoo.mixing import ISAN
 
@@ -190,3 +193,37 @@ def _errors(ours: Sequence[Any], theirs: Sequence[Any], sizes: Sequence[float]) 
 
 def _parts(score: Any) -> Sequence[float]:
     return score if isinstance(score, (tuple, list)) else (score,)
+
+
+# ---- rows of the paper's Table 1
+def recurrence(cell: Cell) -> str:
+    """The updates of the stored states, and the score where it is none of them."""
+    lines = Equations(lower(cell), PLAIN).lines()
+    states = {f"{symbol}ₜ" for symbol in state_symbols(cell).values()}
+    return "; ".join(
+        f"{left} = {right}"
+        for left, right in lines
+        if left in states or (left == "cₜ" and right not in states)
+    )
+
+
+def automaton(cell: Cell) -> str:
+    """The paper's name for the automaton, or its shape. Over histories, if weights see earlier inputs."""
+    over = "" if not reach(cell) else f" over histories of {reach(cell)}"
+    return f"{_shape(cell)}{over}"
+
+
+def _shape(cell: Cell) -> str:
+    arcs = {(a.source, a.target, a.epsilon) for a in cell.arcs}
+    names = cell.states
+    chain = {(a, b, False) for a, b in pairwise(names)}
+    loops = {(q, q, False) for q in names}
+    ends = [q for q, _ in cell.initials] == [names[0]] and [q for q, _ in cell.finals] == [names[-1]]
+    if ends and arcs == chain | loops:
+        return {2: "B", 3: "C"}.get(len(names), f"chain of {len(names)}")
+    if ends and arcs == chain | {(q, q, False) for q in (names[0], names[-1])}:
+        return f"chain of {len(names)}"
+    f = zoo.get_cell("F")
+    if arcs == {(a.source, a.target, a.epsilon) for a in f.arcs} and names == f.states:
+        return "F"
+    return f"{len(names)} states, {len(arcs)} arcs"

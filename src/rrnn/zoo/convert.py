@@ -84,8 +84,9 @@ def from_qrnn(
         size = ours.input_size
         if weight.shape != (gates * units, reach * size) or bias.shape != (gates * units,):
             raise FormatError(
-                f"layer {depth}: QRNN's weight must be ({gates} · {units}, {reach} · {size}), its "
-                f"bias ({gates * units},); got {tuple(weight.shape)} and {tuple(bias.shape)}. Check window= and output_gate=."
+                f"layer {depth}: QRNN's weight must be ({gates} · {units}, {reach} · {size}), its bias "
+                f"({gates * units},); got {tuple(weight.shape)} and {tuple(bias.shape)}. Check window= and "
+                "output_gate=."
             )
         for i, name in enumerate("zfo"[:gates]):
             rows = slice(i * units, (i + 1) * units)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import torch
@@ -18,10 +20,14 @@ from rrnn.ir import Program
 from rrnn.nn import RationalRNN
 from rrnn.nn.dense import AffineRNN
 from rrnn.nn.layer import RationalLayer
-from rrnn.theory.histories import History, Values, unit_wfsa
-from rrnn.wfsa import WFSA, automaton_d
+from rrnn.wfsa import EPSILON, WFSA, Arc, automaton_d, instantiate
 from rrnn.zoo.mixing import ISAN, LinearElman
 
+History = tuple[Any, ...]
+Values = Callable[[History, Hashable], Mapping[str, float]]
+"""(the symbols before, oldest first, at most K − 1; the symbol) → the values of the projections there."""
+
+MAX_ARCS = 200_000
 Alphabet = Mapping[Any, Any] | Tensor | Sequence[Hashable] | None
 
 
@@ -181,6 +187,67 @@ def _preactivations(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor])
         }
 
     return values
+
+
+# ---- windows: automata that remember histories
+def reach(cell: Cell) -> int:
+    """How many earlier inputs the cell's weights see: K − 1. What only the output sees does not count."""
+    nodes = (node for _, weight in cell.weights() for node in ex.walk(weight))
+    return max((node.window - 1 for node in nodes if isinstance(node, ex.Linear)), default=0)
+
+
+def unit_wfsa(
+    cell: Cell, alphabet: Sequence[Hashable], values: Values, parameters: Mapping[str, float]
+) -> WFSA:
+    """One unit of a cell as a WFSA. With windows, its states are pairs (state of the cell, history)."""
+    lags = reach(cell)
+    if not lags:
+        return instantiate(cell, {a: values((), a) for a in alphabet}, parameters)
+    _check_size(cell, lags, len(alphabet))
+    histories = [h for length in range(lags + 1) for h in product(alphabet, repeat=length)]
+    windows = {(h, a): values(h, a) for h in histories for a in alphabet}
+    return _remember(instantiate(cell, windows, parameters, whole_windows=True), alphabet, lags)
+
+
+def _remember(machine: WFSA, alphabet: Sequence[Hashable], lags: int) -> WFSA:
+    """The machine over symbols, of one over windows (history, symbol); only what can be reached."""
+    leaving: dict[Any, list[Arc]] = defaultdict(list)
+    for arc in machine.arcs:
+        key = arc.source if arc.symbol is EPSILON else (arc.source, arc.symbol[0])  # type: ignore[index]
+        leaving[key].append(arc)
+    states: dict[Any, None] = {(q, ()): None for q in machine.initial}
+    arcs, todo = [], list(states)
+    while todo:
+        source = todo.pop(0)
+        q, history = source
+        for arc in [*leaving[q], *leaving[q, history]]:
+            symbol: Any = EPSILON if arc.symbol is EPSILON else arc.symbol[1]  # type: ignore[index]
+            after = history if symbol is EPSILON else (*history, symbol)[-lags:]
+            target = (arc.target, after)
+            arcs.append((source, symbol, target, arc.weight))
+            if target not in states:
+                states[target] = None
+                todo.append(target)
+    return WFSA(
+        machine.semiring,
+        alphabet=alphabet,
+        states=states,
+        arcs=arcs,
+        initial={(q, ()): w for q, w in machine.initial.items()},
+        final={(q, h): machine.final[q] for q, h in states if q in machine.final},
+        allow_empty=True,
+    )
+
+
+def _check_size(cell: Cell, lags: int, symbols: int) -> None:
+    windows = sum(symbols**length for length in range(lags + 1)) * symbols
+    arcs = windows * sum(not arc.epsilon for arc in cell.arcs)
+    if arcs > MAX_ARCS:
+        raise AutomatonError(
+            f"the automaton of a unit with a window remembers the symbols in it, so it grows with the alphabet to the "
+            f"power of the window: {symbols} symbols and a window of {lags + 1} make about {arcs:,} arcs, and at most "
+            f"{MAX_ARCS:,} are built. Pass fewer symbols."
+        )
 
 
 # ---- what comes in --------------------------------------------------------------------------------------------------
