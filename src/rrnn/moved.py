@@ -18,6 +18,11 @@ from typing import Any
 
 # A module that is gone, and the modules that hold its names now, separated by spaces.
 MODULES: dict[str, str] = {
+    # interpret
+    "rrnn.interpret.masses": "rrnn.interpret.decompose",
+    "rrnn.interpret.ranks": "rrnn.interpret.trellises",
+    "rrnn.interpret.tables": "rrnn.interpret.trellises",
+    "rrnn.interpret.values": "rrnn.interpret.reading",
     # theory
     "rrnn.theory.describe": "rrnn.theory.verify",
     "rrnn.theory.histories": "rrnn.theory.unit_automata",

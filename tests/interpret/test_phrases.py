@@ -16,7 +16,7 @@ from layer_cases import CASES, inputs, make_layer, randomised
 from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
 from rrnn.errors import AutomatonError
 from rrnn.interpret import Reading, TokenPath, UnitPhrases, phrases, read
-from rrnn.interpret.ranks import rank
+from rrnn.interpret.trellises import rank
 from rrnn.nn import RationalRNN
 from rrnn.zoo import layer as zoo_layer
 

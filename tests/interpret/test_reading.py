@@ -22,7 +22,7 @@ from rrnn.backends import use_backend
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret import read, scores
 from rrnn.interpret.moves import moves_of
-from rrnn.interpret.values import Weights
+from rrnn.interpret.reading import Weights
 from rrnn.nn import RationalRNN
 from rrnn.semirings import SEMIRINGS, get_semiring
 from rrnn.theory import scores as layer_scores

@@ -1,14 +1,13 @@
 """Looking inside: what a layer of automata found in a sentence. Everything starts with `read`."""
 
 from rrnn import moved
-from rrnn.interpret.decompose import Decomposition, Term, decompose
+from rrnn.interpret.decompose import ArcMasses, Decomposition, Term, arc_masses, decompose
 from rrnn.interpret.deletion import LeaveOneOut, leave_one_out
 from rrnn.interpret.logits import LogitContributions, logit_contributions
-from rrnn.interpret.masses import ArcMasses, arc_masses
 from rrnn.interpret.paths import Step, TokenPath, UnitPaths, best_paths, k_best
 from rrnn.interpret.phrases import Phrase, UnitPhrases, phrases
 from rrnn.interpret.reading import Reading, read
-from rrnn.interpret.tables import scores
+from rrnn.interpret.trellises import scores
 
 __all__ = [
     "ArcMasses",

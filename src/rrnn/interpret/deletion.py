@@ -16,7 +16,7 @@ from torch import Tensor
 from rrnn.errors import AutomatonError
 from rrnn.interpret.paths import finite
 from rrnn.interpret.reading import Part, Reading, weigh
-from rrnn.interpret.tables import backward, forward, meet, side_by_side, trellis
+from rrnn.interpret.trellises import backward, forward, meet, side_by_side, trellis
 
 
 @dataclass(frozen=True, eq=False)

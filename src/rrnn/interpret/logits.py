@@ -19,9 +19,8 @@ from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.decompose import entry_factors
 from rrnn.interpret.paths import finite
-from rrnn.interpret.reading import Part, Reading, leaves
-from rrnn.interpret.tables import enters, forward, masses, meet, stays, trellis
-from rrnn.interpret.values import Weights
+from rrnn.interpret.reading import Part, Reading, Weights, leaves
+from rrnn.interpret.trellises import enters, forward, masses, meet, stays, trellis
 from rrnn.wfsa.trellis import Scaled, Trellis
 
 Head = Callable[[Tensor], Tensor]

@@ -9,9 +9,8 @@ from typing import Any, Literal
 from torch import Tensor
 
 from rrnn.interpret.moves import Bridge
-from rrnn.interpret.ranks import share
 from rrnn.interpret.reading import Part, Reading
-from rrnn.interpret.tables import trellis
+from rrnn.interpret.trellises import share, trellis
 from rrnn.semirings import Semiring, get_semiring
 from rrnn.semirings.base import Element
 from rrnn.wfsa.kbest import check_k

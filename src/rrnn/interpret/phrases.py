@@ -21,8 +21,8 @@ from torch import Tensor
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.interpret.moves import Move
 from rrnn.interpret.paths import Kind, finite
-from rrnn.interpret.ranks import rank, weight_of
 from rrnn.interpret.reading import Part, Reading
+from rrnn.interpret.trellises import rank, weight_of
 from rrnn.semirings import Semiring
 
 

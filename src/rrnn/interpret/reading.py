@@ -8,7 +8,7 @@ and in whatever dtype.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,11 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.automata import Cell, one
+from rrnn.arithmetic import TENSORS
+from rrnn.automata import Cell, Evaluator, one
+from rrnn.automata.evaluate import leaf_name
 from rrnn.automata.expressions import Expr
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.moves import Bridge, Move, Moves, moves_of
-from rrnn.interpret.values import Weights
 from rrnn.nn import RationalRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.nn.masks import mask_of_lengths, zero_padding
@@ -171,6 +172,15 @@ def reverse(x: Tensor, lengths: Sequence[int]) -> Tensor:
 
 
 # ---- weights --------------------------------------------------------------------------------------------------------
+
+
+class Weights(Evaluator):
+    """Expressions at given values of their leaves: projections (bias included) and parameters by name, "input" and
+    "score"."""
+
+    def __init__(self, leaves: Mapping[str, Tensor], ring: Semiring, like: Tensor) -> None:
+        super().__init__(TENSORS, ring, lambda node: leaves[leaf_name(node)], like.new_tensor)
+        self.leaves, self.like = leaves, like
 
 
 def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> tuple[Part, ...]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from rrnn.errors import AutomatonError
 from rrnn.interpret.moves import Move
 from rrnn.interpret.reading import Part, Reading
+from rrnn.semirings import Semiring
 from rrnn.wfsa.trellis import Edges, Scaled, Trellis
 
 Which = Callable[[Move], bool]
@@ -96,3 +97,23 @@ def side_by_side(parts: Sequence[Part], found: Sequence[Tensor], dim: int) -> Te
 def scores(reading: Reading) -> Tensor:
     """The score of each unit for each whole sentence, (B, D), as the cell's output expression reads it last."""
     return side_by_side(reading.parts, [total(part, reading.valid) for part in reading.parts], 1)
+
+
+def rank(ring: Semiring, weight: Tensor) -> Tensor:
+    """Return the ranks of weights; −∞ for 0̄."""
+    return ring.on_tensors(ring.rank, weight)
+
+
+def weight_of(ring: Semiring, rank: Tensor, negative: Tensor | bool = False) -> Tensor:
+    """Return the weight that has this rank, with this sign."""
+    if ring.logarithmic:
+        return ring.bind(ring.on_tensors(ring.from_log, rank))
+    size = ring.bind(ring.on_tensors(ring.from_real, rank.exp2()))
+    return torch.where(torch.as_tensor(negative), -size, size)
+
+
+def share(ring: Semiring, some: Tensor, whole: Tensor) -> Tensor:
+    """Return how much of the whole some paths are, both ⊕ over paths of weights that cannot cancel; NaN of nothing."""
+    if ring.logarithmic:
+        return (ring.on_tensors(ring.to_log, some) - ring.on_tensors(ring.to_log, whole)).exp()
+    return ring.on_tensors(ring.to_real, some) / ring.on_tensors(ring.to_real, whole)
