@@ -49,6 +49,7 @@ MODULES: dict[str, str] = {
 NAMES: dict[str, str] = {
     # interpret
     "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
+    "rrnn.interpret.Step": "rrnn.interpret.PathStep",
 }
 
 

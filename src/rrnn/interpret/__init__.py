@@ -4,7 +4,7 @@ from rrnn import moved
 from rrnn.interpret.decompose import ArcMasses, Decomposition, Term, arc_masses, decompose
 from rrnn.interpret.deletion import LeaveOneOut, leave_one_out
 from rrnn.interpret.logits import LogitContributions, logit_contributions
-from rrnn.interpret.paths import Step, TokenPath, UnitPaths, best_paths, k_best
+from rrnn.interpret.paths import PathStep, TokenPath, UnitPaths, best_paths, k_best
 from rrnn.interpret.phrases import Phrase, UnitPhrases, phrases
 from rrnn.interpret.reading import Reading, read
 from rrnn.interpret.trellises import scores
@@ -14,9 +14,9 @@ __all__ = [
     "Decomposition",
     "LeaveOneOut",
     "LogitContributions",
+    "PathStep",
     "Phrase",
     "Reading",
-    "Step",
     "Term",
     "TokenPath",
     "UnitPaths",

@@ -24,7 +24,7 @@ from torch import Tensor
 from rrnn.automata import CellArc
 from rrnn.errors import AutomatonError, SemiringError, ShapeError
 from rrnn.interpret.paths import finite
-from rrnn.interpret.reading import Part, Reading
+from rrnn.interpret.reading import CellReading, Reading
 from rrnn.interpret.trellises import (
     backward,
     enters,
@@ -151,7 +151,7 @@ def decompose(reading: Reading, *, pairs: bool = False) -> Decomposition:
     )
 
 
-def _by_token(part: Part, valid: Tensor | None) -> Tensor:
+def _by_token(part: CellReading, valid: Tensor | None) -> Tensor:
     """(T, B, D) by step. With a factor z at every entry, a path of n entries weighs z^n times as much, and
     ∫₀¹ z^n / z dz is 1/n: the division by n. Gauss's quadrature is exact for such polynomials."""
     ring, (steps, _, batch, width) = part.ring, part.weights.shape[:4]
@@ -163,7 +163,7 @@ def _by_token(part: Part, valid: Tensor | None) -> Tensor:
     return found
 
 
-def entry_factors(part: Part) -> Iterator[tuple[Part, Any]]:
+def entry_factors(part: CellReading) -> Iterator[tuple[CellReading, Any]]:
     """(the part with a factor z at every entry, what to multiply its masses with) at each node z of the quadrature."""
     ring, steps, entries = part.ring, len(part.weights), part.moves.most_entries
     entries = steps if entries is None else min(entries, steps)
@@ -177,7 +177,7 @@ def entry_factors(part: Part) -> Iterator[tuple[Part, Any]]:
         yield replace(part, weights=weights), ring.from_real(float(gauss / node))
 
 
-def _by_pair(part: Part, valid: Tensor | None) -> Tensor:
+def _by_pair(part: CellReading, valid: Tensor | None) -> Tensor:
     """(T, T, B, D) by step: first entry, last entry."""
     ring, (steps, _, batch, width) = part.ring, part.weights.shape[:4]
     before, after = forward(part, valid, stays), backward(part, valid, stays)
@@ -246,7 +246,7 @@ def arc_masses(reading: Reading) -> list[ArcMasses]:
     return [_masses(reading, part) for part in reading.parts]
 
 
-def _masses(reading: Reading, part: Part) -> ArcMasses:
+def _masses(reading: Reading, part: CellReading) -> ArcMasses:
     if any(bridge.star for bridge in part.moves.bridges):
         raise AutomatonError(
             f"the ε-arcs of {part.cell.name} form a cycle, which paths take any number of times: the mass of an arc in "

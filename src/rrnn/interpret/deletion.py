@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rrnn.errors import AutomatonError
 from rrnn.interpret.paths import finite
-from rrnn.interpret.reading import Part, Reading, weigh
+from rrnn.interpret.reading import CellReading, Reading, weigh
 from rrnn.interpret.trellises import backward, forward, meet, side_by_side, trellis
 
 
@@ -75,7 +75,7 @@ def leave_one_out(reading: Reading) -> LeaveOneOut:
     return LeaveOneOut(reading.tokens, reading.units, score, without)
 
 
-def _without(reading: Reading, near: Part, alpha: Tensor, beta: Tensor, reach: int) -> Tensor:
+def _without(reading: Reading, near: CellReading, alpha: Tensor, beta: Tensor, reach: int) -> Tensor:
     """(T, B, D): the beginnings before each step, led over the `reach` steps after it, met by the ends."""
     steps = torch.arange(len(alpha))
     if reach:
@@ -88,7 +88,7 @@ def _without(reading: Reading, near: Part, alpha: Tensor, beta: Tensor, reach: i
     return meet(near, alpha, beta[(steps + 1 + reach).clamp_max(len(alpha))])
 
 
-def _around(reading: Reading, reach: int) -> list[Part]:
+def _around(reading: Reading, reach: int) -> list[CellReading]:
     """The parts on `reach` steps and T·B sentences: what follows each position, after what precedes it."""
     x = reading.x
     steps, batch, size = x.shape

@@ -19,7 +19,7 @@ from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.decompose import entry_factors
 from rrnn.interpret.paths import finite
-from rrnn.interpret.reading import Part, Reading, Weights, leaves
+from rrnn.interpret.reading import CellReading, Reading, Weights, leaves
 from rrnn.interpret.trellises import enters, forward, masses, meet, stays, trellis
 from rrnn.wfsa.trellis import Scaled, Trellis
 
@@ -130,7 +130,7 @@ def _check(reading: Reading) -> None:
             )
 
 
-def prefix_scores(part: Part, valid: Tensor | None) -> Tensor:
+def prefix_scores(part: CellReading, valid: Tensor | None) -> Tensor:
     """(T, B, D): the score after each step; 0 behind the end."""
     found = meet(part, forward(part, valid)[1:], trellis(part, valid).last)
     return found if valid is None else found * valid.unsqueeze(-1)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from rrnn.interpret.moves import Bridge
-from rrnn.interpret.reading import Part, Reading
+from rrnn.interpret.reading import CellReading, Reading
 from rrnn.interpret.trellises import share, trellis
 from rrnn.semirings import Semiring, get_semiring
 from rrnn.semirings.base import Element
@@ -19,15 +19,15 @@ from rrnn.wfsa.trellis import Trellis
 
 RANKS, SIZES = get_semiring("max-plus"), get_semiring("real")
 
-Kind = Literal["consumed", "skipped", "bridged"]
+StepKind = Literal["consumed", "skipped", "bridged"]
 
 
 @dataclass(frozen=True)
-class Step:
+class PathStep:
     """One arc of a path. It carries no weight: a factor can move from one arc to another without changing any score,
     so only the product of a whole path means something."""
 
-    kind: Kind
+    kind: StepKind
     """Consumed by an arc to another state, skipped by a self-loop (or an arc weighted 1̄), or bridged by an ε-arc."""
     token: str
     position: int | None
@@ -42,7 +42,7 @@ class TokenPath:
 
     weight: Element
     start: str
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
     @property
     def consumed(self) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ def k_best(reading: Reading, k: int) -> list[UnitPaths]:
         covered = _covered(steps, weights)
         weight, start, end = ring.numbers(weights), traces.start.tolist(), traces.end.tolist()
         taken = traces.edges.permute(2, 3, 1, 0).tolist()
-        passages = _Passages(reading, part)
+        passages = _StepsOfPaths(reading, part)
         for b, of_sentence in enumerate(found):
             for d, unit in enumerate(part.units):
                 paths = tuple(
@@ -161,16 +161,16 @@ def _covered(steps: Trellis, weights: Tensor) -> list[list[float]] | None:
     return share(steps.ring, steps.ring.t_sum(weights, 0), whole).tolist()
 
 
-class _Passages:
+class _StepsOfPaths:
     """The steps of paths. Those of a move at a position are the same in all of them, and made once."""
 
-    def __init__(self, reading: Reading, part: Part) -> None:
+    def __init__(self, reading: Reading, part: CellReading) -> None:
         self.reading, self.moves = reading, part.moves
-        self.known: dict[tuple[int, int, int], list[Step]] = {}
+        self.known: dict[tuple[int, int, int], list[PathStep]] = {}
 
-    def __call__(self, b: int, moves: list[int], end: int) -> tuple[Step, ...]:
+    def __call__(self, b: int, moves: list[int], end: int) -> tuple[PathStep, ...]:
         """Return the steps of a path in sentence b; moves are −1 behind its end."""
-        steps: list[Step] = []
+        steps: list[PathStep] = []
         for t, number in enumerate(moves):
             if number < 0:
                 break
@@ -180,14 +180,14 @@ class _Passages:
             steps += self.known[key]
         return (*steps, *_over(self.moves.ends[end].bridge))
 
-    def _of_move(self, b: int, t: int, number: int) -> list[Step]:
+    def _of_move(self, b: int, t: int, number: int) -> list[PathStep]:
         move, position = self.moves.moves[number], self.reading.position(b, t)
-        kind: Kind = "consumed" if move.consumes else "skipped"
+        kind: StepKind = "consumed" if move.consumes else "skipped"
         token = self.reading.tokens[b][position]
-        return [*_over(move.bridge), Step(kind, token, position, move.arc.source, move.arc.target)]
+        return [*_over(move.bridge), PathStep(kind, token, position, move.arc.source, move.arc.target)]
 
 
-def _over(bridge: Bridge) -> list[Step]:
+def _over(bridge: Bridge) -> list[PathStep]:
     if bridge.star:
-        return [Step("bridged", "ε*", None, bridge.source, bridge.target)]
-    return [Step("bridged", "ε", None, arc.source, arc.target) for arc in bridge.arcs]
+        return [PathStep("bridged", "ε*", None, bridge.source, bridge.target)]
+    return [PathStep("bridged", "ε", None, arc.source, arc.target) for arc in bridge.arcs]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from rrnn.automata import Cell, Evaluator, one
 from rrnn.automata.evaluate import leaf_name
 from rrnn.automata.expressions import Expr
 from rrnn.errors import AutomatonError, ShapeError
-from rrnn.interpret.moves import Bridge, Move, Moves, moves_of
+from rrnn.interpret.moves import Bridge, Moves, moves_of
 from rrnn.nn import RationalRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.nn.masks import mask_of_lengths, zero_padding
@@ -32,7 +31,7 @@ from rrnn.wfsa.trellis import Edges, star_of
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class CellReading:
     """The units of one cell of a layer: T steps, B sentences, D units. States and moves are numbered as in `moves`."""
 
     moves: Moves
@@ -53,17 +52,10 @@ class Part:
     def ring(self) -> Semiring:
         return self.moves.cell.semiring
 
-    @cached_property
-    def graph(self) -> list[tuple[int, int, Move, Tensor]]:
-        """(source, target, move, weights) of each move, states by number."""
-        index, moves = self.moves.index, self.moves.moves
-        weights = self.weights.unbind(1)
-        return [(index[m.source], index[m.target], m, w) for m, w in zip(moves, weights, strict=True)]
-
-    def only(self, columns: list[int]) -> Part:
+    def only(self, columns: list[int]) -> CellReading:
         """Return the part with these units, numbered as in it."""
         chosen = torch.tensor(columns, dtype=torch.int64)
-        return Part(
+        return CellReading(
             self.moves,
             tuple(self.units[c] for c in columns),
             *(w.index_select(self.units_dim(w), chosen) for w in (self.initial, self.weights, self.ends)),
@@ -85,7 +77,7 @@ class Reading:
     """Of each sentence, in its own order; of a deeper layer, which reads no words, the positions: @1, @2, …"""
     x: Tensor
     """(T, B, I): what the layer reads, in the order in which it reads it, zeros where a sentence has ended."""
-    parts: tuple[Part, ...]
+    parts: tuple[CellReading, ...]
 
     def __repr__(self) -> str:
         cells = ", ".join(f"{len(part.units)} × {part.cell.name}" for part in self.parts)
@@ -183,7 +175,7 @@ class Weights(Evaluator):
         self.leaves, self.like = leaves, like
 
 
-def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> tuple[Part, ...]:
+def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> tuple[CellReading, ...]:
     """The parts of a layer that reads x (T, B, I) after `history`: the K − 1 inputs, or zeros, that a window sees."""
     evaluators = leaves(layer, x, history)
     parts, unit = [], 0
@@ -205,7 +197,7 @@ def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> li
     ]
 
 
-def _part(moves: Moves, value: Weights, units: range, shape: Sequence[int]) -> Part:
+def _part(moves: Moves, value: Weights, units: range, shape: Sequence[int]) -> CellReading:
     ring, width = moves.cell.semiring, len(units)
 
     def weight(expr: Expr, *shape: int) -> Tensor:
@@ -220,7 +212,7 @@ def _part(moves: Moves, value: Weights, units: range, shape: Sequence[int]) -> P
         for move in moves.moves
     ]
     ends = [ring.t_times(bridges[end.bridge], weight(end.weight, width)) for end in moves.ends]
-    return Part(
+    return CellReading(
         moves,
         tuple(units),
         torch.stack([weight(initial[q], width) if q in initial else zero for q in moves.states]),

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rrnn.errors import AutomatonError
 from rrnn.interpret.moves import Move
-from rrnn.interpret.reading import Part, Reading
+from rrnn.interpret.reading import CellReading, Reading
 from rrnn.semirings import Semiring
 from rrnn.wfsa.trellis import Edges, Scaled, Trellis
 
@@ -31,7 +31,7 @@ def enters(move: Move) -> bool:
     return move.enters
 
 
-def trellis(part: Part, valid: Tensor | None, which: Which = every) -> Trellis:
+def trellis(part: CellReading, valid: Tensor | None, which: Which = every) -> Trellis:
     """Return the trellis of a part over these moves; its lanes are (B, D), sentences and units."""
     index = part.moves.index
     chosen = [m for m, move in enumerate(part.moves.moves) if which(move)]
@@ -51,30 +51,32 @@ def trellis(part: Part, valid: Tensor | None, which: Which = every) -> Trellis:
     )
 
 
-def forward(part: Part, valid: Tensor | None, which: Which = every) -> Tensor:
+def forward(part: CellReading, valid: Tensor | None, which: Which = every) -> Tensor:
     """Return (T + 1, S, B, D): ⊕ of all beginnings that end in each state after t symbols."""
     steps = trellis(part, valid, which)
     return steps.plain(steps.forward(), 1)
 
 
-def backward(part: Part, valid: Tensor | None, which: Which = every) -> Tensor:
+def backward(part: CellReading, valid: Tensor | None, which: Which = every) -> Tensor:
     """Return (T + 1, S, B, D): ⊕ of all ways from each state after t symbols to the end."""
     steps = trellis(part, valid, which)
     return steps.plain(steps.backward(), 1)
 
 
-def total(part: Part, valid: Tensor | None, which: Which = every) -> Tensor:
+def total(part: CellReading, valid: Tensor | None, which: Which = every) -> Tensor:
     """Return (B, D): ⊕ of all paths."""
     steps = trellis(part, valid, which)
     return steps.plain(steps.total())
 
 
-def meet(part: Part, alpha: Tensor, beta: Tensor) -> Tensor:
+def meet(part: CellReading, alpha: Tensor, beta: Tensor) -> Tensor:
     """Return the ⊕ over states of beginnings and ends, (…, S, B, D) each."""
     return part.ring.t_sum(part.ring.t_times(alpha, beta), -3)
 
 
-def masses(part: Part, before: Scaled, after: Scaled, valid: Tensor | None, which: Which = every) -> Tensor:
+def masses(
+    part: CellReading, before: Scaled, after: Scaled, valid: Tensor | None, which: Which = every
+) -> Tensor:
     """Return (T, B, D): at each step, ⊕ of the paths that take one of these moves there; 0̄ behind the end."""
     steps, ring = trellis(part, valid, which), part.ring
     found = [
@@ -83,7 +85,7 @@ def masses(part: Part, before: Scaled, after: Scaled, valid: Tensor | None, whic
     return torch.stack(found) if found else part.weights.new_empty(0, *part.weights.shape[2:])
 
 
-def side_by_side(parts: Sequence[Part], found: Sequence[Tensor], dim: int) -> Tensor:
+def side_by_side(parts: Sequence[CellReading], found: Sequence[Tensor], dim: int) -> Tensor:
     """Return what was found for the units of each part, in the layer's order along this dimension."""
     if len({len(part.ring.components) for part in parts}) > 1:
         names = ", ".join(dict.fromkeys(part.ring.name for part in parts))
