@@ -103,7 +103,7 @@ def test_the_paper_s_b_is_one_term_a_token() -> None:
     layer, x = make_layer("B"), inputs(4, 4)
     reading = read(layer, x, list("abcd"))
     found, (part,) = decompose(reading), reading.parts
-    names = {(m.source, m.target): w[:, 0] for _, _, m, w in part.graph}
+    names = {(m.source, m.target): part.weights[:, i, 0] for i, m in enumerate(part.moves.moves)}
     u, f = names["q0", "q1"], names["q1", "q1"]
     for j in range(4):
         torch.testing.assert_close(found.by_token[j, 0], u[j] * f[j + 1 :].prod(0))
