@@ -44,8 +44,8 @@ from rrnn.backends.cells import epilogue
 from rrnn.cli import main
 from rrnn.cli.derive import summary
 from rrnn.errors import CellError, FormatError, SemiringError
-from rrnn.explorer.design import design
-from rrnn.explorer.score import score as explore
+from rrnn.explorer.design_tab import design
+from rrnn.explorer.score_tab import score as explore
 from rrnn.ir import lower
 from rrnn.ir.scan_text import scan_text
 from rrnn.semirings import SEMIRINGS

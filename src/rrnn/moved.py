@@ -18,6 +18,14 @@ from typing import Any
 
 # A module that is gone, and the modules that hold its names now, separated by spaces.
 MODULES: dict[str, str] = {
+    # explorer
+    "rrnn.explorer.design": "rrnn.explorer.design_tab",
+    "rrnn.explorer.explain": "rrnn.explorer.explain_tab",
+    "rrnn.explorer.guard": "rrnn.explorer.security",
+    "rrnn.explorer.jobs": "rrnn.explorer.worker_main",
+    "rrnn.explorer.runs": "rrnn.explorer.classifier_runs",
+    "rrnn.explorer.score": "rrnn.explorer.score_tab",
+    "rrnn.explorer.start": "rrnn.explorer.worker_main",
     # interpret
     "rrnn.interpret.masses": "rrnn.interpret.decompose",
     "rrnn.interpret.ranks": "rrnn.interpret.trellises",

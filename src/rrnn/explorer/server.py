@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rrnn.errors import RunError
-from rrnn.explorer.guard import Guard
-from rrnn.explorer.runs import list_runs, run_folder
+from rrnn.explorer.classifier_runs import list_runs, run_folder
+from rrnn.explorer.security import Guard
 from rrnn.explorer.worker import JobError, Worker
 
 if TYPE_CHECKING:

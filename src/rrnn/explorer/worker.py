@@ -31,7 +31,7 @@ class JobError(Exception):
 class Worker:
     """`await worker.run("design", text=…)`: one job at a time, in order."""
 
-    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "rrnn.explorer.jobs")) -> None:
+    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "rrnn.explorer.worker_main")) -> None:
         self._command = command
         self._process: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()

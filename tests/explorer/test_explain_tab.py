@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rrnn.explorer.explain import MAX_TEXT, MAX_WORDS
+from rrnn.explorer.explain_tab import MAX_TEXT, MAX_WORDS
 from rrnn.report.explain import explain
 from rrnn.tasks.classify.trained import load_run
 from rrnn.tasks.load import load

@@ -1,4 +1,4 @@
-"""The worker process: `python -m rrnn.explorer.jobs` reads jobs line by line and answers each with one line."""
+"""The worker process: `python -m rrnn.explorer.worker_main` reads jobs line by line and answers each with one line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,45 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from rrnn.draw.svg import STYLE
+from rrnn.draw.text import name_text, plain
 from rrnn.errors import FormatError, RRNNError
-from rrnn.explorer.design import design
-from rrnn.explorer.explain import explain
-from rrnn.explorer.score import score
-from rrnn.explorer.start import start
+from rrnn.explorer.design_tab import design
+from rrnn.explorer.explain_tab import explain
+from rrnn.explorer.machines import EXAMPLE, MAX_STRING, TEMPLATES
+from rrnn.explorer.score_tab import score
+from rrnn.semirings import SEMIRINGS
+from rrnn.zoo import CELLS, MODELS, get_cell
+
+
+def start() -> dict[str, Any]:
+    return {
+        "style": STYLE,
+        "page": {
+            "cells": [
+                {"name": name, "paper": MODELS[name].paper, "text": get_cell(name).to_text()}
+                for name in CELLS
+            ],
+            "automata": [
+                {
+                    "name": name,
+                    "says": template.says,
+                    "functions": [
+                        _named(function, values) for function, values in template.functions.items()
+                    ],
+                    "constants": [_named(constant, value) for constant, value in template.constants.items()],
+                }
+                for name, template in TEMPLATES.items()
+            ],
+            "semirings": list(SEMIRINGS),
+            "example": EXAMPLE | {"longest": MAX_STRING},
+        },
+    }
+
+
+def _named(name: str, value: Any) -> dict[str, Any]:
+    return {"name": name, "label": plain(name_text(name)), "value": value}
+
 
 JOBS: dict[str, Callable[..., Any]] = {"start": start, "design": design, "score": score, "explain": explain}
 MEMORY = 4 * 2**30

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rrnn.explorer.guard import MAX_BODY, Guard, Refused, allowed_host, check_request
+from rrnn.explorer.security import MAX_BODY, Guard, Refused, allowed_host, check_request
 
 BODY = {"text": "rrnn-cell 1"}
 JSON = (b"content-type", b"application/json")
@@ -110,7 +110,7 @@ def test_a_large_body_is_refused(client: Any) -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rrnn.explorer.guard.MAX_SECONDS", 0.05)
+    monkeypatch.setattr("rrnn.explorer.security.MAX_SECONDS", 0.05)
     sent: list[Any] = []
 
     async def receive() -> Any:
