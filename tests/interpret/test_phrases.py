@@ -234,7 +234,7 @@ def test_json_and_nothing_to_find() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(AutomatonError, match="how many phrases to list"):
+    with pytest.raises(AutomatonError, match="the number of phrases to list, must be"):
         phrases(reading_of(make("F"), SENTENCES), 0)
-    with pytest.raises(AutomatonError, match="phrases are of words, which the first layer reads"):
+    with pytest.raises(AutomatonError, match="phrases consist of words, which the first layer reads"):
         phrases(read(make("F", num_layers=2), VECTORS, layer=1))

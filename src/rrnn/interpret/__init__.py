@@ -1,4 +1,7 @@
-"""Looking inside: what a layer of automata found in a sentence. Everything starts with `read`."""
+"""Explain what a layer of automata found in a sentence: paths, tokens, phrases, contributions to a prediction.
+
+Everything starts with `read`, which lays a layer's automata over sentences; the other functions take its result.
+"""
 
 from rrnn import moved
 from rrnn.interpret.decompose import ArcMasses, Decomposition, Term, arc_masses, decompose

@@ -1,11 +1,12 @@
-"""What units look for: the strongest phrases that each found in many sentences.
+"""Find what units look for: the strongest phrases that each of them found in many sentences.
 
-A phrase is the stretch of a path from its first entry (leaving the initial state) to its last (reaching a final one):
-its weight is λ, the moves between, and ρ. What self-loops multiply before and after, the decay by the rest of the
-sentence, is left out, so that a phrase weighs the same wherever it stands (unless a window sees beyond it).
+A phrase is the stretch of a path from its first entry (leaving the initial state) to its last (reaching a final one).
+Its weight is the product of λ, the moves between, and ρ. The weights of self-loops before and after it, the decay over
+the rest of the sentence, are left out, so a phrase has the same weight wherever it occurs (unless a window sees beyond
+it).
 
-At every position that could be a last entry, the strongest phrase that ends there is a candidate, over the reals the
-strongest of either sign; the strongest candidates of all sentences are reported, each wording once.
+At every position where a phrase may end, the strongest one is a candidate, over the reals the strongest of either sign.
+The strongest candidates of all sentences are reported, each wording once.
 """
 
 from __future__ import annotations
@@ -29,20 +30,20 @@ from rrnn.wfsa.trellis import Edges, Trellis
 
 @dataclass(frozen=True)
 class Phrase:
-    """A phrase with its product of weights, without what surrounds it."""
+    """A phrase and its weight, without the weights of what surrounds it."""
 
     weight: float
     tokens: tuple[str, ...]
     kinds: tuple[StepKind, ...]
-    """Of each token: consumed, skipped by a self-loop, or bridged, which is no token but ε."""
+    """For each token: consumed, skipped by a self-loop, or bridged, which means ε instead of a token."""
     sentence: int
-    """The number of the sentence in which it weighs most."""
+    """The number of the sentence in which it is strongest."""
     position: int
-    """Of its first word there."""
+    """The position of its first word there."""
 
     @property
     def text(self) -> str:
-        """ "not [very] good", skipped words in brackets, ε where it is bridged."""
+        """The phrase as text, "not [very] good", with skipped words in brackets and ε for ε-arcs."""
         pairs = zip(self.tokens, self.kinds, strict=True)
         return " ".join(f"[{token}]" if kind == "skipped" else token for token, kind in pairs)
 
@@ -52,8 +53,10 @@ class Phrase:
 
 @dataclass(frozen=True)
 class UnitPhrases:
-    """The strongest phrases of a unit. Over semirings without negative weights all are in `positive`, which over
-    min-plus begins with the smallest weight, the best there."""
+    """The strongest phrases of a unit, the strongest first.
+
+    Over semirings without negative weights all are in `positive`; over min-plus the strongest has the smallest weight.
+    """
 
     unit: int
     cell: str
@@ -67,17 +70,19 @@ class UnitPhrases:
 
 
 def phrases(readings: Reading | Iterable[Reading], top: int = 5) -> list[UnitPhrases]:
-    """The `top` strongest phrases of every unit, over all sentences of a reading or of several by one layer."""
+    """Return the `top` strongest phrases of every unit in all sentences of a reading, or of several by one layer."""
     if not isinstance(top, int) or isinstance(top, bool) or top < 1:
-        raise AutomatonError(f"top is how many phrases to list, a whole number above 0; got {top!r}")
-    found: dict[tuple[int, int], _Best] = {}  # (unit, sign) → its best
+        raise AutomatonError(
+            f"top, the number of phrases to list, must be a whole number above 0; got {top!r}"
+        )
+    found: dict[tuple[int, int], _StrongestWordings] = {}  # (unit, sign) → its best phrases
     names: dict[int, tuple[str, str]] = {}
     before = 0
     for reading in [readings] if isinstance(readings, Reading) else readings:
         if reading.depth:
             raise AutomatonError(
-                f"phrases are of words, which the first layer reads; layer {reading.depth} reads the states below it. "
-                "Read layer 0, or look at positions with best_paths."
+                f"phrases consist of words, which the first layer reads; layer {reading.depth} reads the states below "
+                "it. Read layer 0, or look at positions with best_paths."
             )
         for part in reading.parts:
             _refuse_components(part.ring)
@@ -96,15 +101,15 @@ def phrases(readings: Reading | Iterable[Reading], top: int = 5) -> list[UnitPhr
 
 
 def _refuse_components(ring: Semiring) -> None:
-    """Raise where a weight has no sign: phrases are ranked among those of their sign."""
+    """Raise if weights have several components, and thus no sign by which to separate phrases."""
     if ring.components:
         raise SemiringError(
             f"phrases need weights that are single numbers, positive or negative; over {ring.name} a weight has the "
-            f"components {', '.join(ring.components)}. Look at k_best, which ranks paths by their magnitude."
+            f"components {', '.join(ring.components)}. Use k_best, which ranks paths by their magnitude."
         )
 
 
-class _Best:
+class _StrongestWordings:
     """Phrases by wording, each where it is strongest."""
 
     def __init__(self) -> None:
@@ -120,16 +125,23 @@ class _Best:
         return tuple(phrase for _, phrase in ordered[:top])
 
     def bar(self, top: int) -> float:
-        """What a new phrase must exceed to be listed."""
+        """Return the rank that a new phrase must exceed to be listed."""
         values = sorted((value for value, _ in self.by_wording.values()), reverse=True)
         return values[top - 1] if len(values) >= top else -math.inf
 
 
 def _collect(
-    reading: Reading, part: CellReading, before: int, top: int, found: dict[tuple[int, int], _Best]
+    reading: Reading,
+    part: CellReading,
+    before: int,
+    top: int,
+    found: dict[tuple[int, int], _StrongestWordings],
 ) -> None:
-    """Add the phrases of a reading. Frequent ones fill the list of the strongest many times over: look further down it
-    until there are enough different ones."""
+    """Add the strongest phrases of a reading.
+
+    A frequent phrase may occur many times among the strongest, so look further down until there are enough different
+    wordings.
+    """
     table = _search(part, reading)
     values = table.value.permute(1, 3, 0, 2).flatten(2)  # (signs, D, T·B)
     order = values.sort(-1, descending=True)
@@ -141,7 +153,7 @@ def _collect(
         wordings = _wordings(reading, part, table, signs, units, picked)
         left = []
         for (sign, d), row, words in zip(open_, ranks.tolist(), wordings, strict=True):
-            best = found.setdefault((part.units[d], sign), _Best())
+            best = found.setdefault((part.units[d], sign), _StrongestWordings())
             bar = best.bar(top)
             for value, (tokens, kinds, b, position) in zip(row, words, strict=True):
                 if value > bar:

@@ -1,4 +1,11 @@
-"""Forward, backward and masses over moves: a part of a reading as a trellis, all units and sentences at once."""
+"""Turn a reading into trellises, and compute forward and backward tables, scores, masses and ranks on them.
+
+The functions take the reading of one cell's units and compute all units and sentences at once.
+
+Paths compare by their ranks: ranks add up along a path, and the path with the greatest rank is the strongest. Over
+the reals and other numbers that multiply, a rank is log₂ of the magnitude (exact for powers of two), without the sign.
+Logarithms are their own ranks, and so are costs with the sign reversed.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +24,22 @@ Which = Callable[[Move], bool]
 
 
 def every(move: Move) -> bool:
-    """Choose all moves."""
+    """Select all moves."""
     return True
 
 
 def stays(move: Move) -> bool:
-    """Choose the moves that do not enter."""
+    """Select the moves that do not enter."""
     return not move.enters
 
 
 def enters(move: Move) -> bool:
-    """Choose the moves that enter."""
+    """Select the moves that enter."""
     return move.enters
 
 
 def trellis(part: CellReading, valid: Tensor | None, which: Which = every) -> Trellis:
-    """Return the trellis of a part over these moves; its lanes are (B, D), sentences and units."""
+    """Return the trellis of a cell's reading over the selected moves; its lanes are (B, D), sentences and units."""
     index = part.moves.index
     chosen = [m for m, move in enumerate(part.moves.moves) if which(move)]
     moves = [part.moves.moves[m] for m in chosen]
@@ -52,32 +59,32 @@ def trellis(part: CellReading, valid: Tensor | None, which: Which = every) -> Tr
 
 
 def forward(part: CellReading, valid: Tensor | None, which: Which = every) -> Tensor:
-    """Return (T + 1, S, B, D): ⊕ of all beginnings that end in each state after t symbols."""
+    """Return (T + 1, S, B, D): the ⊕ of all beginnings of paths that reach each state after t symbols."""
     steps = trellis(part, valid, which)
     return steps.plain(steps.forward(), 1)
 
 
 def backward(part: CellReading, valid: Tensor | None, which: Which = every) -> Tensor:
-    """Return (T + 1, S, B, D): ⊕ of all ways from each state after t symbols to the end."""
+    """Return (T + 1, S, B, D): the ⊕ of all endings of paths from each state after t symbols."""
     steps = trellis(part, valid, which)
     return steps.plain(steps.backward(), 1)
 
 
 def total(part: CellReading, valid: Tensor | None, which: Which = every) -> Tensor:
-    """Return (B, D): ⊕ of all paths."""
+    """Return (B, D): the ⊕ of all paths."""
     steps = trellis(part, valid, which)
     return steps.plain(steps.total())
 
 
 def meet(part: CellReading, alpha: Tensor, beta: Tensor) -> Tensor:
-    """Return the ⊕ over states of beginnings and ends, (…, S, B, D) each."""
+    """Join beginnings and endings, (…, S, B, D) each: return the ⊕ of their products over states."""
     return part.ring.t_sum(part.ring.t_times(alpha, beta), -3)
 
 
 def masses(
     part: CellReading, before: Scaled, after: Scaled, valid: Tensor | None, which: Which = every
 ) -> Tensor:
-    """Return (T, B, D): at each step, ⊕ of the paths that take one of these moves there; 0̄ behind the end."""
+    """Return (T, B, D): the ⊕ of the paths that take a selected move at each step; 0̄ after the end."""
     steps, ring = trellis(part, valid, which), part.ring
     found = [
         steps.plain(Scaled(ring.t_sum(mass, 0), exponent)) for mass, exponent in steps.masses(before, after)
@@ -86,18 +93,18 @@ def masses(
 
 
 def side_by_side(parts: Sequence[CellReading], found: Sequence[Tensor], dim: int) -> Tensor:
-    """Return what was found for the units of each part, in the layer's order along this dimension."""
+    """Concatenate the results of each cell's units along this dimension, in the layer's order."""
     if len({len(part.ring.components) for part in parts}) > 1:
         names = ", ".join(dict.fromkeys(part.ring.name for part in parts))
         raise AutomatonError(
-            f"units side by side need weights of equally many numbers; the cells of this layer are over {names}. "
-            "Look at them in turn: reading.of_units([…])."
+            f"the cells of this layer are over {names}, whose weights have different numbers of components, so their "
+            "results do not fit into one tensor. Look at one cell's units at a time: reading.of_units([…])."
         )
     return torch.cat(list(found), dim)
 
 
 def scores(reading: Reading) -> Tensor:
-    """The score of each unit for each whole sentence, (B, D), as the cell's output expression reads it last."""
+    """Return the score of each unit for each whole sentence, (B, D)."""
     return side_by_side(reading.parts, [total(part, reading.valid) for part in reading.parts], 1)
 
 
@@ -115,7 +122,7 @@ def weight_of(ring: Semiring, rank: Tensor, negative: Tensor | bool = False) -> 
 
 
 def share(ring: Semiring, some: Tensor, whole: Tensor) -> Tensor:
-    """Return how much of the whole some paths are, both ⊕ over paths of weights that cannot cancel; NaN of nothing."""
+    """Return the fraction of the whole that some paths make up, for weights that cannot cancel; NaN for no paths."""
     if ring.logarithmic:
         return (ring.on_tensors(ring.to_log, some) - ring.on_tensors(ring.to_log, whole)).exp()
     return ring.on_tensors(ring.to_real, some) / ring.on_tensors(ring.to_real, whole)
