@@ -100,7 +100,7 @@ def test_who_has_left_gets_nothing() -> None:
         return True
 
     async def use(there: Worker) -> None:
-        with pytest.raises(JobError, match="nobody"):
+        with pytest.raises(JobError, match="no longer waits"):
             await there.run("design", gone, text="sleep")
         assert (await there.run("design", text="x"))[0] == "x"
 

@@ -1,4 +1,7 @@
-"""The worker process: `python -m rrnn.explorer.worker_main` reads jobs line by line and answers each with one line."""
+"""The program of the worker process: `python -m rrnn.explorer.worker_main`.
+
+It reads one job per line and writes the result of each as one line.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from rrnn.zoo import CELLS, MODELS, get_cell
 
 
 def start() -> dict[str, Any]:
+    """Return what the page needs once: example cells, the paper's automata with weights, and the style of pictures."""
     return {
         "style": STYLE,
         "page": {
@@ -52,23 +56,24 @@ def _named(name: str, value: Any) -> dict[str, Any]:
 
 JOBS: dict[str, Callable[..., Any]] = {"start": start, "design": design, "score": score, "explain": explain}
 MEMORY = 4 * 2**30
-"""Bytes that jobs may take, beyond what the process has when it is ready."""
+"""The bytes that jobs may allocate, in addition to what the process uses when it is ready."""
 GRACE = 5.0
+"""The seconds after a job's limit at which the process ends itself if the server has not."""
 
 
 def answer(line: str) -> str:
-    """The answer to one job: {"result": …}, or {"error": message, "status": …, "line": …}."""
+    """Run one job and return its result: {"result": …}, or {"error": message, "status": …, "line": …}."""
     request = json.loads(line)
     try:
         return json.dumps({"result": JOBS[request["job"]](**request["arguments"])}, allow_nan=False)
     except RRNNError as error:
         return _error(message_of(error), 422, getattr(error, "line", None))
     except (RecursionError, MemoryError):
-        return _error("this is nested too deeply or needs too much memory. Try something smaller.", 422)
+        return _error("this is nested too deeply or needs too much memory. Try a smaller input.", 422)
     except Exception:
-        traceback.print_exc()  # for the terminal; the page gets no trace
+        traceback.print_exc()  # to the terminal; the page gets no traceback
         return _error(
-            "this met a fault in rrnn itself; the terminal where `rrnn explore` runs says where.", 500
+            "this is a bug in rrnn. The terminal in which `rrnn explore` runs shows the details.", 500
         )
 
 
@@ -77,7 +82,7 @@ def _error(message: str, status: int, line: int | None = None) -> str:
 
 
 def message_of(error: RRNNError) -> str:
-    """The message without the place in front of it: the page shows the line by itself."""
+    """Return the message without the file and line in front of it, which the page shows separately."""
     text = str(error)
     if isinstance(error, FormatError) and error.line is not None:
         text = text.partition(f"{error.line}: ")[2] or text
@@ -87,12 +92,13 @@ def message_of(error: RRNNError) -> str:
 
 
 def main() -> None:
+    """Process jobs until standard input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever else prints must not come between the answers
+    os.dup2(2, 1)  # other output must not mix with the results
     _limit_memory()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
-        # The server ends a job that takes too long. Should the server be gone, this does.
+        # The server ends a job that takes too long; if the server is gone, this does.
         faulthandler.dump_traceback_later(json.loads(line)["limit"] + GRACE, exit=True)
         text = answer(line)
         faulthandler.cancel_dump_traceback_later()
@@ -100,7 +106,7 @@ def main() -> None:
 
 
 def _limit_memory() -> None:
-    """Linux only: elsewhere the limit on time has to do."""
+    """Limit the memory of the process, on Linux. Elsewhere only the limit on time applies."""
     try:
         import resource
 
