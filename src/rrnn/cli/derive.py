@@ -1,4 +1,4 @@
-"""`rrnn derive`: what the compiler makes of an automaton: equations, LaTeX, IR, the form that runs in parallel."""
+"""`rrnn derive`: print what the compiler makes of a cell: equations, LaTeX, IR, its parallel form, generated code."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from rrnn.zoo import get_cell
 
 @dataclass
 class Derive:
-    """Derive a recurrence from an automaton, and print it as a person would write it."""
+    """Derive the recurrence of an automaton and print its equations."""
 
     cell: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|FILE")]
-    """A cell of the zoo (B, F+o, SRU, QRNN3, …: docs/zoo.md lists them), or a .cell file."""
+    """A cell of the zoo (B, F+o, SRU, QRNN3, …; docs/zoo.md lists them) or a .cell file."""
     latex: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print the equations as a LaTeX align environment."""
     ir: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print the program of one time step, and that of its gradient."""
+    """Print the program of one time step and the program of its gradient."""
     scan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print how chunks of time run in parallel: which numbers a chunk carries, forward and backward."""
+    """Print how chunks of time run in parallel, and the numbers that each chunk carries forward and backward."""
     triton: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print the kernels for a GPU, two steps a turn (a real one takes more)."""
+    """Print the GPU kernels in Triton, unrolled by two steps (real ones unroll more)."""
     c: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print the kernels for the CPU, forward and backward, in C with float32."""
+    """Print the CPU kernels in C, forward and backward, for float32."""
 
 
 def derive(options: Derive) -> None:
@@ -51,7 +51,7 @@ def derive(options: Derive) -> None:
 
 
 def summary(cell: Cell) -> str:
-    """The automaton in a few lines: its arcs, where paths start and end, and what is stored."""
+    """Describe an automaton in a few lines: its arcs, where paths start and end, and its stored states."""
     names = {expr: PLAIN.symbol(symbol_of(name)) for expr, name in definitions(cell).items()}
     silent = sum(arc.epsilon for arc in cell.arcs)
     counts = f"{_count(len(cell.states), 'state')}, {_count(len(cell.arcs), 'arc')}"
@@ -75,7 +75,7 @@ def _count(n: int, what: str) -> str:
 
 
 def _triton(cell: Cell) -> str:
-    from rrnn.backends.triton.render import render  # here: it needs torch, which the rest does without
+    from rrnn.backends.triton.render import render  # imported here: only this needs torch
 
     program = lower(cell).program
     return render(program, unroll=2, every=2 if program.semiring.has_gradient else 0)

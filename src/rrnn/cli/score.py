@@ -1,4 +1,4 @@
-"""`rrnn score`: the scores of a file of strings under a WFSA, one a line."""
+"""`rrnn score`: score a file of strings with a WFSA, one score per line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rrnn.wfsa.io.files import natural
 from rrnn.wfsa.io.strings import StringLine, read_symbols_of, symbol_reader
 from rrnn.wfsa.machine import WFSA
 
-# A batch is scored at once: large enough to be quick, small enough that any file fits the memory.
+# Strings are scored in batches: large enough to be fast, small enough to fit into memory for any file.
 _BATCH_STRINGS = 1024
 _BATCH_SYMBOLS = 2**18
-_BATCH_NUMBERS = 2**22  # strings × states: what Forward holds
+_BATCH_NUMBERS = 2**22  # strings × states, the size of Forward's table
 
 Choice = Literal["auto", "yes", "no"]
 _CHOICES: dict[Choice, bool | None] = {"auto": None, "yes": True, "no": False}
@@ -27,28 +27,29 @@ _CHOICES: dict[Choice, bool | None] = {"auto": None, "yes": True, "no": False}
 
 @dataclass
 class Score:
-    """Print the score of every string, one a line, with all digits of float64.
+    """Print the score of every string, one per line, with all digits of float64.
 
-    A real score beyond the range of float64, which were 0.0 or inf, is printed as exp(logarithm) or -exp(logarithm).
+    A real score outside the range of float64, which would be 0.0 or inf, is printed as exp(logarithm) or
+    -exp(logarithm).
     """
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """The WFSA: a PAutomaC model, OpenFst text or rrnn's JSON."""
+    """The file of the WFSA: a PAutomaC model, OpenFst text or rrnn's JSON."""
     strings: Path
-    """The strings: `length s1 s2 …` a line, with or without a header `N |Σ|`. `-` is the standard input."""
+    """The file of strings, `length s1 s2 …` per line, with or without a header `N |Σ|`. `-` is the standard input."""
     format: Literal["pautomac", "openfst", "json"] | None = None
-    """The model's format, where its name does not tell."""
+    """The model's format (default: guessed from the name of the file)."""
     semiring: str | None = None
-    """OpenFst: the semiring to read in (min-plus). Others: score in this one; `log` prints log-scores, `signed-log` a
-    sign and a logarithm."""
+    """The semiring to score in; for OpenFst, the one to read the file in (default: min-plus). `log` prints log-scores,
+    `signed-log` a sign and a logarithm."""
     isymbols: Path | None = None
-    """OpenFst: the symbol table. Without it symbols are integers."""
+    """OpenFst: the symbol table (default: symbols are integers)."""
     costs: Literal["neglog", "plain"] | None = None
-    """OpenFst: are the numbers negative logarithms (neglog) or the weights themselves (plain)?"""
+    """OpenFst: whether numbers are negative logarithms (neglog) or the weights themselves (plain)."""
     acceptor: Choice = "auto"
-    """OpenFst: do arcs have one label (yes) or an input and an output label (no)?"""
+    """OpenFst: whether arcs have one label (yes) or an input and an output label (no)."""
     header: Choice = "auto"
-    """Does the file of strings start with a header? Say so where its first line `1 k` could be both."""
+    """Whether the file of strings starts with a header, which matters if the first line, `1 k`, could be either."""
 
 
 def score(options: Score) -> None:
@@ -61,7 +62,7 @@ def score(options: Score) -> None:
         acceptor=_CHOICES[options.acceptor],
     )
     strings = StringsFile(options.strings, header=_CHOICES[options.header])
-    # A model may list no arc for a symbol that the header counts in: such strings are legal and score zero.
+    # A model may have no arc for a symbol that the header counts: such strings are legal and score zero.
     declared = (
         strings.alphabet_size if (options.format or guess_format(options.model)) == "pautomac" else None
     )
@@ -99,7 +100,7 @@ def _score(wfsa: WFSA, batch: list[StringLine], file: StringsFile, declared: int
 
 
 def _beyond_floats(wfsa: WFSA, strings: list[tuple[Hashable, ...]], values: list[Any]) -> list[str | None]:
-    """Return exp(…) or -exp(…) for sums of real path weights that are too small or too large for a float, else None."""
+    """Return exp(…) or -exp(…) for real scores that are too small or too large for a float, and None for others."""
     ring = wfsa.semiring
     texts: list[str | None] = [None] * len(values)
     lost = [
@@ -117,7 +118,7 @@ def _beyond_floats(wfsa: WFSA, strings: list[tuple[Hashable, ...]], values: list
         real = signed.semiring.to_real(element)
         if sign and (
             real == 0 or math.isinf(real)
-        ):  # otherwise paths cancel, and a remainder of rounding is no score
+        ):  # otherwise paths cancel, and what is left is a rounding error
             texts[i] = f"{'-' if sign < 0 else ''}exp({log!r})"
         elif math.isnan(values[i]):
             texts[i] = repr(real)
@@ -125,6 +126,6 @@ def _beyond_floats(wfsa: WFSA, strings: list[tuple[Hashable, ...]], values: list
 
 
 def _has_dead_symbol(string: StringLine, reader: Callable[[str], Hashable | None], declared: int) -> bool:
-    """Does the string have a symbol below |Σ| that the model never mentions, and none that is unknown?"""
+    """Return whether the string has symbols that the model never mentions, all of them below |Σ|."""
     values = [natural(token) for token in string.symbols if reader(token) is None]
     return bool(values) and all(value is not None and value < declared for value in values)
