@@ -42,11 +42,12 @@ def derive(options: Derive) -> None:
     if options.ir:
         parts += _programs(cell)
     if options.scan:
-        parts += [scan_text(cell)]
-    if options.triton:
-        parts += [_triton(cell)]
-    if options.c:
-        parts += _c(cell)
+        parts.append(scan_text(cell))
+    if options.triton or options.c:
+        from rrnn.explorer.design_tab import c_code, triton_code  # imported here: only these need torch
+
+        parts += [triton_code(lower(cell).program)] if options.triton else []
+        parts += [c_code(lower(cell).program)] if options.c else []
     print("\n".join(parts or [summary(cell), equations(cell)]), end="")
 
 
@@ -72,24 +73,6 @@ def summary(cell: Cell) -> str:
 
 def _count(n: int, what: str) -> str:
     return f"{n} {what}" + ("" if n == 1 else "s")
-
-
-def _triton(cell: Cell) -> str:
-    from rrnn.backends.triton.render import render  # imported here: only this needs torch
-
-    program = lower(cell).program
-    return render(program, unroll=2, every=2 if program.semiring.has_gradient else 0)
-
-
-def _c(cell: Cell) -> Iterator[str]:
-    import torch
-
-    from rrnn.backends.native.render import render_backward, render_forward
-
-    program = lower(cell).program
-    yield render_forward(program, torch.float32)
-    if program.semiring.has_gradient:
-        yield render_backward(program, torch.float32)
 
 
 def _programs(cell: Cell) -> Iterator[str]:

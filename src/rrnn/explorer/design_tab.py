@@ -42,8 +42,8 @@ def design(text: str) -> dict[str, Any]:
         "equations": mathml(lowered),
         "facts": facts(cell, lowered),
         "code": {
-            "c": _shown(_c(lowered.program)),
-            "triton": _shown(_triton(lowered.program)),
+            "c": _shown(c_code(lowered.program)),
+            "triton": _shown(triton_code(lowered.program)),
             "chunks": _shown(scan_text(cell)),
             "latex": _shown(latex(cell)),
             "plain": _shown(equations(cell)),
@@ -83,15 +83,16 @@ def _carried_back(program: Program) -> int:
     return len(form.carried) + len({i for i, j in form.carried if j in direct})
 
 
-def _c(program: Program) -> str:
+def c_code(program: Program) -> str:
+    """Render the CPU kernels, forward and, over semirings with a gradient, backward, for float32."""
     parts = [render_forward(program, torch.float32)]
     if program.semiring.has_gradient:
         parts.append(render_backward(program, torch.float32))
     return "\n".join(parts)
 
 
-def _triton(program: Program) -> str:
-    """Render the Triton kernels, unrolled by two steps, where real ones unroll more."""
+def triton_code(program: Program) -> str:
+    """Render the GPU kernels, unrolled by two steps, where real ones unroll more."""
     return render_triton(program, unroll=2, every=2 if program.semiring.has_gradient else 0)
 
 
