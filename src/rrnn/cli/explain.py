@@ -104,7 +104,7 @@ def _print(console: Console, e: Explanation) -> None:
     if e.unexplained is not None:
         rest = "" if e.exact else f", plus {e.unexplained:+.3f} that first order does not explain"
         console.print(
-            f"  margin {e.margin:+.3f} = {e.base or 0.0:+.3f} with all scores at zero, plus what words add{rest}"
+            f"  margin {e.margin:+.3f} = {e.base or 0.0:+.3f} with all scores at zero, plus what the words add{rest}"
         )
     if e.units:
         console.print("\nthe strongest units of the first layer")

@@ -111,14 +111,12 @@ def _beyond_floats(wfsa: WFSA, strings: list[tuple[Hashable, ...]], values: list
     if not lost:
         return texts
     signed = wfsa.with_semiring("signed-log")
-    for i, element in zip(
-        lost, signed.semiring.numbers(signed.score([strings[i] for i in lost])), strict=True
-    ):
+    scores = signed.semiring.numbers(signed.score([strings[i] for i in lost]))
+    for i, element in zip(lost, scores, strict=True):
         sign, log = element
         real = signed.semiring.to_real(element)
-        if sign and (
-            real == 0 or math.isinf(real)
-        ):  # otherwise paths cancel, and what is left is a rounding error
+        # A score inside the range of floats is a rounding error here: its paths cancel.
+        if sign and (real == 0 or math.isinf(real)):
             texts[i] = f"{'-' if sign < 0 else ''}exp({log!r})"
         elif math.isnan(values[i]):
             texts[i] = repr(real)

@@ -13,9 +13,8 @@ from rrnn.errors import RunError
 MAX_RUNS, MAX_CONFIG = 200, 1 << 20
 CONFIG, RESULT = "config.json", "result.json"
 _PART = r"[\w][\w .,+=@-]{0,199}"
-_NAME = re.compile(
-    rf"{_PART}(/{_PART})?"
-)  # a search keeps its runs in a folder of its own: search-sst-F/seed-0
+_NAME = re.compile(rf"{_PART}(/{_PART})?")
+"""A run, or a run in the folder of a search: search-sst-F/seed-0."""
 
 
 def list_runs(folder: Path) -> list[dict[str, Any]]:
@@ -67,11 +66,7 @@ def _is_run(folder: Path, name: str) -> bool:
             return False
         if not all(file.resolve().is_relative_to(path) for file in path.iterdir()):
             return False
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-    ):  # it does not exist, links form a loop, or the name contains NUL
+    except (OSError, RuntimeError, ValueError):  # missing, a loop of links, or NUL in the name
         return False
     return _read(path / CONFIG).get("task") == "classify"
 

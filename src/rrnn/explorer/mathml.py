@@ -92,9 +92,7 @@ class MathML(Notation):
         return self.symbol(matrix) + '<mspace width="0.15em"></mspace>' + stack
 
     def apply(self, function: str, argument: str) -> str:
-        return (
-            function + _mo("\u2061") + self.brackets(argument)
-        )  # the invisible function application, for screen readers
+        return function + _mo("\u2061") + self.brackets(argument)  # the invisible "of", for screen readers
 
     def brackets(self, text: str) -> str:
         return _OPEN + text + _CLOSE

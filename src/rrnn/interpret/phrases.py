@@ -293,9 +293,8 @@ def _wordings(
         there, enters, source = nth < begin[node + 1] - begin[node], found.enters[into], edges.source[into]
         before = torch.stack([found.inside[at, source, b, d], found.begun[at, source, 0, d]], 1)
         value = before + found.weights[at, into, b, d].unsqueeze(1)
-        possible = torch.stack(
-            [there if taken else there & enters, there & enters], 1
-        )  # the last move enters
+        # The last move of a phrase enters, and so does the first.
+        possible = torch.stack([there if taken else there & enters, there & enters], 1)
         best = torch.where(possible, value, -math.inf).flatten(0, 1).argmax(0)  # edges × inside or begun
         edge, begins = into.gather(0, best.unsqueeze(0) // 2).squeeze(0), best % 2 == 1
         taken.append(torch.where(going, found.moves[edge], -1))

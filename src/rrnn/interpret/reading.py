@@ -102,7 +102,7 @@ class Reading:
         return mask_of_lengths(self.lengths, steps, batch, torch.device("cpu"))
 
     def position(self, sentence: int, step: int) -> int:
-        """Where in the sentence the layer is at a step: a backward layer begins at the end."""
+        """Return the position in the sentence that the layer reads at a step; a backward layer begins at the end."""
         return len(self.tokens[sentence]) - 1 - step if self.backward else step
 
     def in_order(self, by_step: Tensor) -> Tensor:
@@ -185,7 +185,7 @@ def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> tup
     for (cell, width), value in zip(
         zip(layer.cell_types, layer.widths, strict=True), evaluators, strict=True
     ):
-        parts.append(_part(moves_of(cell), value, range(unit, unit + width), x.shape[:2]))
+        parts.append(_cell_reading(moves_of(cell), value, range(unit, unit + width), x.shape[:2]))
         unit += width
     return tuple(parts)
 
@@ -200,7 +200,7 @@ def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> li
     ]
 
 
-def _part(moves: Moves, value: Weights, units: range, shape: Sequence[int]) -> CellReading:
+def _cell_reading(moves: Moves, value: Weights, units: range, shape: Sequence[int]) -> CellReading:
     ring, width = moves.cell.semiring, len(units)
 
     def weight(expr: Expr, *shape: int) -> Tensor:

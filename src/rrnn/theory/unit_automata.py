@@ -301,9 +301,8 @@ def _rational(model: Any) -> RationalRNN:
 def why_open(model: Any) -> str | None:
     """Return what is known about the recurrence of a model that is not shown to be rational; None for other models."""
     for name, entry in zoo.MODELS.items():
-        kinds = (
-            [entry.factory, getattr(nn, name, None)] if entry.open else []
-        )  # nn.LSTM counts as the zoo's LSTM
+        # nn.LSTM counts as the zoo's LSTM.
+        kinds = [entry.factory, getattr(nn, name, None)] if entry.open else []
         if any(isinstance(kind, type) and isinstance(model, kind) for kind in kinds):
             return entry.open
     return None
