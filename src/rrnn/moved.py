@@ -46,11 +46,13 @@ MODULES: dict[str, str] = {
     "rrnn.zoo.modules.torch_rnns": "rrnn.zoo.recurrent",
     "rrnn.zoo.ngram": "rrnn.zoo.rrnn",
     "rrnn.zoo.qrnn": "rrnn.zoo.gated",
-    "rrnn.zoo.rcnn": "rrnn.zoo.patterns",
+    "rrnn.zoo.patterns": "rrnn.zoo.chains",
+    "rrnn.zoo.rcnn": "rrnn.zoo.chains",
     "rrnn.zoo.recent": "rrnn.zoo.gated",
     "rrnn.zoo.scrn": "rrnn.zoo.gated",
     "rrnn.zoo.sru": "rrnn.zoo.gated",
     "rrnn.zoo.strongly_typed": "rrnn.zoo.gated",
+    "rrnn.zoo.table": "rrnn.zoo.models",
 }
 
 # A name that moved or was renamed, with its module: the same for the new one.

@@ -15,8 +15,8 @@ from rrnn.errors import CellError, FormatError
 from rrnn.ir.equations import equations, latex
 from rrnn.ir.scan_text import scan_text
 from rrnn.zoo import CELLS, MODELS, b_max_plus, get_cell, get_model, layer, ngram, read_cell, sru
+from rrnn.zoo.chains import cnn, rcnn, sopa
 from rrnn.zoo.gated import hgrn, qrnn, scrn
-from rrnn.zoo.patterns import cnn, rcnn, sopa
 
 GATED = ["B+o", "B-max-plus+o", "C+o", "F+o", "ngram4+o", "ngram2+o"]
 NAMES = [*CELLS, *GATED, "ngram1", "ngram64"]

@@ -13,7 +13,7 @@ from rrnn.explorer.pictures import picture
 from rrnn.interpret.paths import finite
 from rrnn.report.explain import explain as explain_text
 from rrnn.tasks.classify.trained import TrainedClassifier, classify_run, load_run
-from rrnn.zoo.table import MODELS
+from rrnn.zoo.models import MODELS
 
 MAX_TEXT, MAX_WORDS = 4000, 200
 UNITS, PATHS = 5, 3

@@ -1,7 +1,7 @@
 """The zoo: models by name. `get_cell("F")` returns a model's automaton, `layer("F", 300, 256)` a layer of it.
 
-`rrnn.zoo.table` lists all models. The cells are in `rrnn` (those of Peng et al. 2018), `gated` (relatives of B) and
-`patterns` (chains), layers that are no cells in `mixing`, `controls` and `recurrent`.
+`rrnn.zoo.models` lists all models. The cells are in `rrnn` (those of Peng et al. 2018), `gated` (relatives of B) and
+`chains` (patterns of several words), layers that are no cells in `mixing`, `controls` and `recurrent`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from rrnn.automata import Cell
 from rrnn.automata.text import MAX_TEXT
 from rrnn.errors import CellError, FormatError
 from rrnn.zoo.gated import sru
+from rrnn.zoo.models import CELLS, MODELS, Model
 from rrnn.zoo.rrnn import b, b_max_plus, c, f, ngram
-from rrnn.zoo.table import CELLS, MODELS, Model
 
 
 def get_cell(name: str | Path, **options: Any) -> Cell:

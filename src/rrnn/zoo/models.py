@@ -13,8 +13,8 @@ from importlib import import_module
 from typing import Any
 
 from rrnn.automata import Cell
+from rrnn.zoo.chains import cnn, rcnn, sopa
 from rrnn.zoo.gated import hgrn, min_gru, min_lstm, qrnn, rg_lru, scrn, sru, t_gru, t_lstm, t_rnn
-from rrnn.zoo.patterns import cnn, rcnn, sopa
 from rrnn.zoo.rrnn import b, b_max_plus, b_max_plus_scaled, c, example, f, ngram
 
 
