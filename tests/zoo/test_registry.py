@@ -14,9 +14,11 @@ from rrnn.draw import to_svg
 from rrnn.errors import CellError, FormatError
 from rrnn.ir.equations import equations, latex
 from rrnn.ir.scan_text import scan_text
-from rrnn.zoo import CELLS, MODELS, b_max_plus, get_cell, get_model, layer, ngram, read_cell, sru
+from rrnn.theory import verify_model
+from rrnn.zoo import CELLS, MODELS, Model, b_max_plus, get_cell, get_model, layer, ngram, read_cell, sru
 from rrnn.zoo.chains import cnn, rcnn, sopa
 from rrnn.zoo.gated import hgrn, qrnn, scrn
+from rrnn.zoo.rrnn import b_automaton
 
 GATED = ["B+o", "B-max-plus+o", "C+o", "F+o", "ngram4+o", "ngram2+o"]
 NAMES = [*CELLS, *GATED, "ngram1", "ngram64"]
@@ -173,6 +175,17 @@ def test_numbers_and_options(name: str, given: dict[str, object], same: Cell) ->
 def test_mistakes_are_named(call: Callable[[], object], message: str) -> None:
     with pytest.raises(CellError, match=message):
         call()
+
+
+def test_a_model_needs_its_automaton_and_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mine(power: int = 1) -> Cell:
+        """Build a leaky integrator."""
+        return b_automaton("mine", linear("u"), 0.5**power)
+
+    monkeypatch.setitem(MODELS, "mine2", Model(mine, "nobody 2030", size="power"))
+    assert get_cell("Mine3") == mine(3) and get_model("mine").paper == "nobody 2030"
+    assert layer("mine2", 4, 3).cells == ((mine(), 3),)
+    assert verify_model("mine").verdict == "rational"
 
 
 def test_what_is_known_of_models() -> None:

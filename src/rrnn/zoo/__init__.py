@@ -92,17 +92,15 @@ def read_cell(path: str | Path) -> Cell:
 
 # ---- names -----------------------------------------------------------------------------------------------------------
 
-_BY_WORD = {name.lower(): name for name in MODELS}
-_BY_STEM = {re.sub("[0-9]", "", word): name for word, name in _BY_WORD.items() if MODELS[name].size}
-
 
 def _find(name: str) -> tuple[str, Model, dict[str, Any]] | None:
     """Return (name in the table, model, options that the name implies), or None for an unknown name."""
     word, gate = name.lower().removesuffix("+o"), name.lower().endswith("+o")
     options: dict[str, Any] = {"gate": True} if gate else {}
-    key = _BY_WORD.get(word)
+    key = next((key for key in MODELS if key.lower() == word), None)
     if key is None and (m := re.fullmatch(r"([a-z]+)([0-9]{0,3})((?:-[a-z]+)*)", word)):
-        key = _BY_STEM.get(m[1] + m[3])
+        stems = {re.sub("[0-9]", "", key.lower()): key for key, model in MODELS.items() if model.size}
+        key = stems.get(m[1] + m[3])
         if key and m[2]:
             options[MODELS[key].size] = int(m[2])
     if key is None:
