@@ -60,6 +60,7 @@ NAMES: dict[str, str] = {
     # interpret
     "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
     "rrnn.interpret.Step": "rrnn.interpret.PathStep",
+    "rrnn.interpret.paths.Step": "rrnn.interpret.paths.PathStep",
 }
 
 

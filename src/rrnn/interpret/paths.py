@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from rrnn import moved
 from rrnn.interpret.moves import Bridge
 from rrnn.interpret.reading import CellReading, Reading
 from rrnn.interpret.trellises import share, trellis
@@ -193,3 +194,6 @@ def _over(bridge: Bridge) -> list[PathStep]:
     if bridge.star:
         return [PathStep("bridged", "ε*", None, bridge.source, bridge.target)]
     return [PathStep("bridged", "ε", None, arc.source, arc.target) for arc in bridge.arcs]
+
+
+__getattr__ = moved.attributes(__name__)

@@ -83,7 +83,7 @@ export async function explain() {
   }
 
   function showPrediction({ label, target, margin, probabilities, labels }) {
-    $("verdict").replaceChildren(element("strong", {}, label), ` with ${percent(probabilities[label])}; `,
+    $("verdict").replaceChildren(element("strong", {}, label), ` with probability ${percent(probabilities[label])}; `,
       `the margin of ${target} is ${number(margin)}`);
     $("chances").replaceChildren(...labels.map((name) => {
       const bar = element("span", { class: "bar", "aria-hidden": "true" });
