@@ -9,11 +9,14 @@ from typing import Annotated
 import tyro
 
 from rrnn.automata import Cell, definitions, expr_text
+from rrnn.cli.overrides import option
 from rrnn.ir import adjoint, lower
 from rrnn.ir.equations import equations, latex, state_symbols
 from rrnn.ir.notation import PLAIN, symbol_of
 from rrnn.ir.scan_text import scan_text
 from rrnn.zoo import get_cell
+
+_Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, option()]
 
 
 @dataclass
@@ -22,15 +25,15 @@ class Derive:
 
     cell: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|FILE")]
     """A cell of the zoo (B, F+o, SRU, QRNN3, …; docs/zoo.md lists them) or a .cell file."""
-    latex: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    latex: _Flag = False
     """Print the equations as a LaTeX align environment."""
-    ir: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    ir: _Flag = False
     """Print the program of one time step and the program of its gradient."""
-    scan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    scan: _Flag = False
     """Print how chunks of time run in parallel, and the numbers that each chunk carries forward and backward."""
-    triton: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    triton: _Flag = False
     """Print the GPU kernels in Triton, unrolled by two steps (real ones unroll more)."""
-    c: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    c: _Flag = False
     """Print the CPU kernels in C, forward and backward, for float32."""
 
 

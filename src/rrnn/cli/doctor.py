@@ -8,8 +8,10 @@ import platform
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 from rrnn import __version__
+from rrnn.cli.overrides import option
 from rrnn.cli.tables import table
 
 
@@ -17,7 +19,7 @@ from rrnn.cli.tables import table
 class Doctor:
     """Show versions and devices, which backends work on each device, and why others do not."""
 
-    json: bool = False
+    json: Annotated[bool, option()] = False
     """Print one JSON object instead of tables."""
 
 

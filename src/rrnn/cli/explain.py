@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from rrnn.cli.overrides import option
 from rrnn.cli.tables import table
 
 if TYPE_CHECKING:
@@ -29,17 +30,17 @@ class Explain:
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """The folder of a run of `rrnn classify train`."""
-    texts: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")]
+    texts: Annotated[tuple[str, ...], tyro.conf.Positional, option("TEXT …")]
     """The texts to explain, in quotation marks."""
-    label: str | None = None
+    label: Annotated[str | None, option("LABEL")] = None
     """Explain the margin of this label instead of the predicted one."""
     units: int = 5
     """The number of units to show."""
     paths: int = 3
     """The number of phrases and paths of each unit."""
-    html: Path | None = None
+    html: Annotated[Path | None, option("FILE.html")] = None
     """Write a self-contained HTML file instead of printing."""
-    json: bool = False
+    json: Annotated[bool, option()] = False
     """Print one JSON object, {"explanations": [...]}."""
 
 

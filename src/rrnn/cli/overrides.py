@@ -1,15 +1,21 @@
-"""Turn the fields of a configuration into options of a command: those that are given override the defaults."""
+"""Describe the options of commands, and turn the fields of a configuration into options that override it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import make_dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
-from rrnn.tasks.configs import Config
+if TYPE_CHECKING:
+    from rrnn.tasks.configs import Config
+
+
+def option(metavar: str = "") -> Any:
+    """Return how help shows an option that is empty by default: the name of its value, without "(default: None)"."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
 
 
 def overrides_of(config: type[Config], title: str, *, without: Sequence[str] = ()) -> Any:

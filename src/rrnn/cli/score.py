@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from rrnn.cli.overrides import option
 from rrnn.wfsa.io import StringsFile, guess_format, load
 from rrnn.wfsa.io.files import natural
 from rrnn.wfsa.io.strings import StringLine, read_symbols_of, symbol_reader
@@ -35,16 +36,16 @@ class Score:
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
     """The file of the WFSA: a PAutomaC model, OpenFst text or rrnn's JSON."""
-    strings: Path
+    strings: Annotated[Path, tyro.conf.arg(metavar="FILE")]
     """The file of strings, `length s1 s2 …` per line, with or without a header `N |Σ|`. `-` is the standard input."""
-    format: Literal["pautomac", "openfst", "json"] | None = None
+    format: Annotated[Literal["pautomac", "openfst", "json"] | None, option("{pautomac,openfst,json}")] = None
     """The model's format (default: guessed from the name of the file)."""
-    semiring: str | None = None
+    semiring: Annotated[str | None, option("NAME")] = None
     """The semiring to score in; for OpenFst, the one to read the file in (default: min-plus). `log` prints log-scores,
     `signed-log` a sign and a logarithm."""
-    isymbols: Path | None = None
+    isymbols: Annotated[Path | None, option("FILE")] = None
     """OpenFst: the symbol table (default: symbols are integers)."""
-    costs: Literal["neglog", "plain"] | None = None
+    costs: Annotated[Literal["neglog", "plain"] | None, option("{neglog,plain}")] = None
     """OpenFst: whether numbers are negative logarithms (neglog) or the weights themselves (plain)."""
     acceptor: Choice = "auto"
     """OpenFst: whether arcs have one label (yes) or an input and an output label (no)."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from rrnn.cli.overrides import option
 from rrnn.cli.tables import table
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ class Verify:
     The exit code is 1 if a model differs from its automaton.
     """
 
-    models: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, option("[NAME|FILE …]")] = ()
     """Models of the zoo or .cell files (default: all models of the zoo)."""
     seed: int = 0
     """The seed of the random weights, alphabet and strings."""
@@ -29,7 +30,7 @@ class Verify:
     """The largest error that counts as rounding, relative to the score with absolute weights."""
     backend: str = "auto"
     """The backend that runs the layers: auto, reference, native or triton."""
-    json: bool = False
+    json: Annotated[bool, option()] = False
     """Print one JSON object, {"rows": [...]}, instead of a table."""
 
 
