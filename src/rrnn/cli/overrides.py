@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rrnn.tasks.configs import Config
 
 
-def option(metavar: str = "") -> Any:
+def option(metavar: str | None = None) -> Any:
     """Return how help shows an option that is empty by default: the name of its value, without "(default: None)"."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
 

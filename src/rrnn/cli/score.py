@@ -46,7 +46,8 @@ class Score:
     isymbols: Annotated[Path | None, option("FILE")] = None
     """OpenFst: the symbol table (default: symbols are integers)."""
     costs: Annotated[Literal["neglog", "plain"] | None, option("{neglog,plain}")] = None
-    """OpenFst: whether numbers are negative logarithms (neglog) or the weights themselves (plain)."""
+    """OpenFst: whether numbers are negative logarithms (neglog, the default where the semiring has them) or the weights
+    themselves (plain)."""
     acceptor: Choice = "auto"
     """OpenFst: whether arcs have one label (yes) or an input and an output label (no)."""
     header: Choice = "auto"
