@@ -17,8 +17,7 @@ from rrnn.backends.native.compiler import Compiler, find_compiler
 from rrnn.errors import BackendError, ShapeError
 from rrnn.nn.affine import affine_scan
 from rrnn.nn.dense import AffineRNN
-from rrnn.zoo.elman import LinearElman
-from rrnn.zoo.isan import ISAN
+from rrnn.zoo.mixing import ISAN, LinearElman
 
 BACKENDS = ["auto", "reference", "triton"]  # triton has no such kernel, and leaves it to torch
 
@@ -257,7 +256,7 @@ def test_five_times_an_eager_loop(backend: str) -> None:
             "symbols are numbered from 0 to 3; got 4. If it is padding",
         ),
         (lambda: isan()(torch.tensor([[-1]])), "symbols are numbered from 0 to 3; got -1"),
-        (lambda: isan()(torch.randn(2, 2)), "ISAN reads symbols, whole numbers; got torch.float32"),
+        (lambda: isan()(torch.randn(2, 2)), "ISAN reads symbols, as integers; got torch.float32"),
         (
             lambda: isan()(torch.zeros(2, 2, 2).long()),
             "expected a tensor with 1 or 2 dimensions; got (2, 2, 2)",
@@ -265,7 +264,10 @@ def test_five_times_an_eager_loop(backend: str) -> None:
         (lambda: isan()([1, 2]), "expected a tensor with 1 or 2 dimensions; got list"),
         (lambda: isan().step(torch.zeros(2, 2).long()), "expected one step, a tensor with 0 or 1 dimensions"),
         (lambda: elman()(torch.zeros(2, 4).double()), "expected input with 3 features; got 4"),
-        (lambda: elman()(torch.zeros(2, 3)), "expected input of torch.float64, as the layer's weights are"),
+        (
+            lambda: elman()(torch.zeros(2, 3)),
+            "expected input of torch.float64, the dtype of the layer's weights",
+        ),
         (
             lambda: isan()(torch.zeros(2, 2).long(), torch.zeros(5)),
             "expected a state of shape (2, 5), numbers of (batch, units); got torch.float32 (5,)",

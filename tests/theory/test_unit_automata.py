@@ -18,8 +18,7 @@ from rrnn.automata import Cell, linear, one, parameter, score, sigmoid, tanh
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.nn import RationalRNN
 from rrnn.theory import scores, to_wfsa
-from rrnn.zoo.elman import LinearElman
-from rrnn.zoo.isan import ISAN
+from rrnn.zoo.mixing import ISAN, LinearElman
 
 VECTORS = inputs(3, 4, seed=9)
 STRING = (0, 2, 1, 1, 0)
@@ -163,7 +162,11 @@ def test_torch_s_own_layers_are_open(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: to_wfsa(make_layer("F"), 3, VECTORS), ShapeError, "units are numbered from 0 to 2; got 3"),
+        (
+            lambda: to_wfsa(make_layer("F"), 3, VECTORS),
+            ShapeError,
+            "unit must be a number from 0 to 2; got 3",
+        ),
         (
             lambda: to_wfsa(make_layer("F"), 0, VECTORS[:, :2]),
             ShapeError,
@@ -177,19 +180,19 @@ def test_torch_s_own_layers_are_open(kind: Any) -> None:
         (
             lambda: to_wfsa(make_layer("F", num_layers=2), 0, VECTORS, layer=1),
             AutomatonError,
-            "layer 1 reads the hidden states below it, real numbers that depend on the whole string so far",
+            "layer 1 reads the hidden states below it, real vectors that depend on the whole string so far",
         ),
         (
             lambda: to_wfsa(make_layer("windowed"), 0, inputs(41, 4)),
             AutomatonError,
-            "41 symbols and a window of 3 make about 211,929 arcs, and at most 200,000 are built. Pass fewer symbols.",
+            "41 symbols and a window of 3 need about 211,929 arcs, but at most 200,000 are allowed. Pass fewer",
         ),
         (
             lambda: to_wfsa(make_layer("F"), 0),
             ShapeError,
-            "alphabet is missing: a mapping from symbol to input",
+            "alphabet is missing: pass a mapping from symbol to input",
         ),
-        (lambda: to_wfsa(ISAN(3, 2), 2), ShapeError, "units are numbered from 0 to 1; got 2"),
+        (lambda: to_wfsa(ISAN(3, 2), 2), ShapeError, "unit must be a number from 0 to 1; got 2"),
         (
             lambda: to_wfsa(ISAN(3, 2), 0, VECTORS),
             ShapeError,
@@ -209,7 +212,7 @@ def test_torch_s_own_layers_are_open(kind: Any) -> None:
         (
             lambda: to_wfsa(nn.Linear(4, 4), 0, VECTORS),
             AutomatonError,
-            "an automaton is read from a RationalRNN, an ISAN or a LinearElman layer; got Linear",
+            "expected a RationalRNN, an ISAN or a LinearElman layer; got Linear",
         ),
         (lambda: scores(nn.LSTM(4, 4), VECTORS), AutomatonError, "LSTM is not shown to be rational"),
         (

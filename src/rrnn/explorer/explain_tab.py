@@ -1,4 +1,4 @@
-"""*Explain*: a trained classifier, a sentence, and why."""
+"""The tab *Explain*: why a trained classifier predicts a label for a sentence."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from rrnn.explorer.pictures import picture
 from rrnn.interpret.paths import finite
 from rrnn.report.explain import explain as explain_text
 from rrnn.tasks.classify.trained import TrainedClassifier, classify_run, load_run
-from rrnn.zoo.table import MODELS
+from rrnn.zoo.models import MODELS
 
 MAX_TEXT, MAX_WORDS = 4000, 200
 UNITS, PATHS = 5, 3
 
 
 def explain(folder: str, text: str, target: str | None) -> dict[str, Any]:
-    """`Explanation.to_json`, with a picture of each cell, in which paths count states and arrows."""
+    """Return an explanation as JSON with a picture of each cell; paths refer to its states and arrows by number."""
     if len(text) > MAX_TEXT:
-        raise DataError(f"this page explains texts of up to {MAX_TEXT} characters; got {len(text)}")
+        raise DataError(f"the page explains texts of up to {MAX_TEXT} characters; got {len(text)}")
     best = Path(folder) / "best.safetensors"
     model = _model(folder, best.stat().st_mtime_ns if best.exists() else 0)
     words = len(model.tokenise(text))
     if words > MAX_WORDS:
         raise DataError(
-            f"this page explains texts of up to {MAX_WORDS} words; got {words}. `rrnn explain` takes any."
+            f"the page explains texts of up to {MAX_WORDS} words; got {words}. Use `rrnn explain` for longer ones."
         )
     found = explain_text(model, text, target=target, units=UNITS, paths=PATHS)
     cells = {unit.cell: _cell(model, unit.cell) for unit in found.units}
@@ -42,14 +42,16 @@ def explain(folder: str, text: str, target: str | None) -> dict[str, Any]:
 
 @lru_cache(maxsize=2)
 def _model(folder: str, written: int) -> TrainedClassifier:
-    """The model of a run, read again when it was trained further."""
+    """Load the model of a run. `written`, the time of its weights, makes the cache reload it after more training."""
     run = classify_run(folder)
     if run.cell_text is None and run.config.get("cell") not in MODELS:
-        raise RunError("this run has no cell.cell, and its configuration names no model of the zoo")
+        raise RunError(
+            "this run has no file cell.cell, and its configuration does not name a model of the zoo"
+        )
     try:
         return load_run(run)
     except (KeyError, TypeError, AttributeError, IndexError) as error:
-        raise RunError(f"this run's files are not as rrnn {__version__} writes them ({error!r})") from None
+        raise RunError(f"rrnn {__version__} cannot read the files of this run ({error!r})") from None
 
 
 def _cell(model: TrainedClassifier, name: str) -> Cell:
@@ -58,7 +60,7 @@ def _cell(model: TrainedClassifier, name: str) -> Cell:
 
 
 def _drawn(cell: Cell, drawn: dict[str, Any], path: dict[str, Any]) -> dict[str, Any]:
-    """The states and arrows of a path, by number."""
+    """Return the states and arrows of a path by their numbers in the picture."""
     place = {q: i for i, q in enumerate(cell.states)}
     arrows = {tuple(ends): i for i, ends in enumerate(drawn.get("edges", []))}
     ends = [(place[step["source"]], place[step["target"]]) for step in path["steps"]]

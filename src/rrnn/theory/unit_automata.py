@@ -1,10 +1,19 @@
-"""From a layer to the automata inside it: the scores of its hidden units, and each unit as a WFSA."""
+"""The automata inside a layer: compute the scores of its hidden units, and turn each unit into a WFSA.
+
+A gate that sees a window of the K latest inputs needs an automaton that remembers them, since it reads one symbol at a
+time. This is the paper's construction for QRNN, for any cell and any K: a state remembers the K − 1 symbols before, or
+all of them while there are fewer. (The paper leaves out the empty history, so that its automaton scores the first
+symbol 0; a layer sees zeros there, and has c₁ = u₁.) B over an alphabet of n symbols and K = 2 has 2n + 1 states: q₀
+before the first symbol, and q₀ and q₁ after each symbol.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import torch
@@ -18,17 +27,20 @@ from rrnn.ir import Program
 from rrnn.nn import RationalRNN
 from rrnn.nn.dense import AffineRNN
 from rrnn.nn.layer import RationalLayer
-from rrnn.theory.histories import History, Values, unit_wfsa
-from rrnn.wfsa import WFSA, automaton_d
-from rrnn.zoo.elman import LinearElman
-from rrnn.zoo.isan import ISAN
+from rrnn.wfsa import EPSILON, WFSA, Arc, automaton_d, instantiate
+from rrnn.zoo.mixing import ISAN, LinearElman
 
+History = tuple[Any, ...]
+Values = Callable[[History, Hashable], Mapping[str, float]]
+"""(at most K − 1 earlier symbols, oldest first; the symbol) → the values of the projections there."""
+
+MAX_ARCS = 200_000
 Alphabet = Mapping[Any, Any] | Tensor | Sequence[Hashable] | None
 
 
 @lru_cache(maxsize=256)
 def score_program(program: Program) -> Program:
-    """The program whose outputs are the components of the automaton's score."""
+    """Return the program that outputs the components of the automaton's score."""
     flat = program.flat
     kept = tuple(o for o in flat.outputs if o.kind != "output")
     scores = tuple(o._replace(kind="output") for o in flat.outputs if o.kind == "score")
@@ -36,8 +48,10 @@ def score_program(program: Program) -> Program:
 
 
 def scores(model: nn.Module, x: Tensor) -> Tensor:
-    """The scores c_t of the first layer's units on x (T, B, I), or (T, I): what its output expression reads. Scores of
-    several components have a last dimension for these. ISAN takes symbols, (T, B) or (T,)."""
+    """Return the scores c_t of the first layer's units on x (T, B, I) or (T, I), before the output expression.
+
+    Scores of several components have a last dimension for these. ISAN takes symbols, (T, B) or (T,).
+    """
     if isinstance(model, AffineRNN):
         swap = model.batch_first and x.dim() == model.features + 2
         out = model(x.transpose(0, 1) if swap else x)[0]
@@ -55,8 +69,8 @@ def scores(model: nn.Module, x: Tensor) -> Tensor:
     sizes = {cell.semiring.size for cell in layer.cell_types}
     if len(sizes) > 1:
         raise AutomatonError(
-            "the cells of this layer are over semirings with different numbers of components, so their scores are no "
-            "one tensor. Ask for the scores of layers with one cell each."
+            "the cells of this layer are over semirings with different numbers of components, so their scores do not "
+            "fit into one tensor. Compute the scores of layers with one cell each."
         )
     if sizes == {1}:
         return out
@@ -67,26 +81,26 @@ def scores(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def to_wfsa(model: nn.Module, unit: int, alphabet: Alphabet = None, *, layer: int = 0) -> WFSA:
-    """One hidden unit of the first layer (forwards) as the automaton it is.
+    """Return the WFSA of one hidden unit of the first layer (in forward direction).
 
-    `alphabet` maps each symbol to its input vector, or is a matrix of vectors, whose symbols are 0, 1, 2, …. Of an
+    `alphabet` maps each symbol to its input vector, or is a matrix of vectors, whose symbols are 0, 1, 2, …. For an
     ISAN, which reads symbols itself, it names them: a mapping from name to number, the names of 0, 1, 2, … in this
-    order, or None to call them by their numbers. The machine's prefix scores on a string are the unit's scores on that
-    string, up to rounding.
+    order, or None to use the numbers. The WFSA's prefix scores on a string are the unit's scores on that string, up to
+    rounding.
 
-    Projections that see K > 1 inputs need states for histories: the machine grows with |alphabet|^(K − 1)."""
+    Projections that see K > 1 inputs need states for histories: the WFSA grows with |alphabet|^(K − 1).
+    """
     if not isinstance(model, AffineRNN):
         _rational(model)
     if layer != 0:
         raise AutomatonError(
-            f"an automaton reads symbols, and so does the first layer, number 0; layer {layer!r} reads the "
-            "hidden states below it, real numbers that depend on the whole string so far. No finite alphabet stands "
-            "for them."
+            f"only the first layer, number 0, reads symbols, as an automaton does; layer {layer!r} reads the hidden "
+            "states below it, real vectors that depend on the whole string so far, which no finite alphabet covers."
         )
     size = model.hidden_size
     assert isinstance(size, int)
     if not isinstance(unit, int) or isinstance(unit, bool) or not 0 <= unit < size:
-        raise ShapeError(f"units are numbered from 0 to {size - 1}; got {unit!r}")
+        raise ShapeError(f"unit must be a number from 0 to {size - 1}; got {unit!r}")
     with torch.no_grad():
         if isinstance(model, ISAN):
             return _isan_unit(model, unit, alphabet)
@@ -97,7 +111,7 @@ def to_wfsa(model: nn.Module, unit: int, alphabet: Alphabet = None, *, layer: in
         return _cell_unit(_first(model), unit, vectors)
 
 
-# ---- units that mix: the paper's D ----------------------------------------------------------------------------------
+# ---- layers whose units mix: the paper's D --------------------------------------------------------------------------
 
 
 def _isan_unit(model: ISAN, unit: int, alphabet: Alphabet) -> WFSA:
@@ -109,8 +123,8 @@ def _isan_unit(model: ISAN, unit: int, alphabet: Alphabet) -> WFSA:
     elif isinstance(alphabet, Tensor) or len(alphabet) != count:
         came = f"a tensor {tuple(alphabet.shape)}" if isinstance(alphabet, Tensor) else f"{len(alphabet)}"
         raise ShapeError(
-            f"an ISAN reads symbols, not vectors: its alphabet is the names of its {count} symbols, or a mapping from "
-            f"name to number; got {came}"
+            f"an ISAN reads symbols, not vectors: pass the names of its {count} symbols, or a mapping from name to "
+            f"number; got {came}"
         )
     else:
         numbers = {name: i for i, name in enumerate(alphabet)}
@@ -129,7 +143,7 @@ def _elman_unit(model: LinearElman, unit: int, vectors: dict[Any, Tensor]) -> WF
     return machine
 
 
-# ---- units that are cells -------------------------------------------------------------------------------------------
+# ---- layers of cells -----------------------------------------------------------------------------------------------
 
 
 def _cell_unit(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor]) -> WFSA:
@@ -146,21 +160,23 @@ def _cell_unit(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor]) -> W
 
 
 def _idle(cell: Cell, *leaf: type[ex.Expr]) -> dict[str, float]:
-    """A number for each leaf of the cell's weights. A layer has none for leaves that stand only on arcs of no path: any
-    number will do there."""
+    """Return a number for each leaf of the cell's weights, for those that a layer does not have.
+
+    A layer leaves out the leaves of arcs that are on no path, where any number will do.
+    """
     nodes = (node for _, weight in cell.weights() for node in ex.walk(weight))
     return {getattr(node, "name", "input"): 1.0 for node in nodes if isinstance(node, leaf)}
 
 
 def _preactivations(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor]) -> Values:
-    """W·v + b of each projection of one unit after any history, and what input() is there."""
+    """Return a function that computes one unit's projections W·v + b, and input(), after any history."""
     cell, column = layer.locate(unit)
     matrix = torch.stack(list(vectors.values()))
 
     def products(row: Tensor, constant: float = 0.0) -> dict[Any, float]:
         return dict(zip(vectors, (matrix @ row.double().cpu() + constant).tolist(), strict=True))
 
-    # Projection → lag → symbol → what that input adds; the bias is added at lag 0
+    # Projection → lag → symbol → the summand of that input; the bias is added at lag 0
     adds: dict[str, list[dict[Any, float]]] = {}
     for name in layer.programs[cell].projections:
         p = layer.projection(cell, name)
@@ -174,7 +190,7 @@ def _preactivations(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor])
             adds["input"] = [products(projected.weight()[unit])]
 
     def values(history: History, symbol: Hashable) -> dict[str, float]:
-        """Before the first symbol a window holds zeros, which add nothing."""
+        """Add up the window. Before the first symbol it holds zeros, which add nothing."""
         symbols = (symbol, *reversed(history))
         return {
             name: sum(by_symbol[a] for by_symbol, a in zip(by_lag, symbols, strict=False))
@@ -184,14 +200,75 @@ def _preactivations(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor])
     return values
 
 
-# ---- what comes in --------------------------------------------------------------------------------------------------
+# ---- windows: automata that remember histories ------------------------------------------------------------------
+def reach(cell: Cell) -> int:
+    """Return how many earlier inputs the cell's weights see, K − 1, not counting those that only the output sees."""
+    nodes = (node for _, weight in cell.weights() for node in ex.walk(weight))
+    return max((node.window - 1 for node in nodes if isinstance(node, ex.Linear)), default=0)
+
+
+def unit_wfsa(
+    cell: Cell, alphabet: Sequence[Hashable], values: Values, parameters: Mapping[str, float]
+) -> WFSA:
+    """Return one unit of a cell as a WFSA. With windows, its states are pairs (state of the cell, history)."""
+    lags = reach(cell)
+    if not lags:
+        return instantiate(cell, {a: values((), a) for a in alphabet}, parameters)
+    _check_size(cell, lags, len(alphabet))
+    histories = [h for length in range(lags + 1) for h in product(alphabet, repeat=length)]
+    windows = {(h, a): values(h, a) for h in histories for a in alphabet}
+    return _remember(instantiate(cell, windows, parameters, whole_windows=True), alphabet, lags)
+
+
+def _remember(machine: WFSA, alphabet: Sequence[Hashable], lags: int) -> WFSA:
+    """Turn a machine over windows (history, symbol) into one over symbols, with only the states that can be reached."""
+    leaving: dict[Any, list[Arc]] = defaultdict(list)
+    for arc in machine.arcs:
+        key = arc.source if arc.symbol is EPSILON else (arc.source, arc.symbol[0])  # type: ignore[index]
+        leaving[key].append(arc)
+    states: dict[Any, None] = {(q, ()): None for q in machine.initial}
+    arcs, todo = [], list(states)
+    while todo:
+        source = todo.pop(0)
+        q, history = source
+        for arc in [*leaving[q], *leaving[q, history]]:
+            symbol: Any = EPSILON if arc.symbol is EPSILON else arc.symbol[1]  # type: ignore[index]
+            after = history if symbol is EPSILON else (*history, symbol)[-lags:]
+            target = (arc.target, after)
+            arcs.append((source, symbol, target, arc.weight))
+            if target not in states:
+                states[target] = None
+                todo.append(target)
+    return WFSA(
+        machine.semiring,
+        alphabet=alphabet,
+        states=states,
+        arcs=arcs,
+        initial={(q, ()): w for q, w in machine.initial.items()},
+        final={(q, h): machine.final[q] for q, h in states if q in machine.final},
+        allow_empty=True,
+    )
+
+
+def _check_size(cell: Cell, lags: int, symbols: int) -> None:
+    windows = sum(symbols**length for length in range(lags + 1)) * symbols
+    arcs = windows * sum(not arc.epsilon for arc in cell.arcs)
+    if arcs > MAX_ARCS:
+        raise AutomatonError(
+            f"the automaton of a unit with a window remembers the symbols in it, so it grows with the alphabet to the "
+            f"power of the window: {symbols} symbols and a window of {lags + 1} need about {arcs:,} arcs, but at most "
+            f"{MAX_ARCS:,} are allowed. Pass fewer symbols."
+        )
+
+
+# ---- checks of arguments --------------------------------------------------------------------------------------------
 
 
 def _vectors(alphabet: Alphabet, size: int) -> dict[Any, Tensor]:
     if alphabet is None:
         raise ShapeError(
-            "alphabet is missing: a mapping from symbol to input vector, or a matrix with a vector a row. A layer "
-            "that reads vectors has no alphabet of its own."
+            "alphabet is missing: pass a mapping from symbol to input vector, or a matrix with one vector per row. A "
+            "layer that reads vectors has no alphabet of its own."
         )
     vectors: dict[Any, Any] = dict(alphabet) if isinstance(alphabet, Mapping) else dict(enumerate(alphabet))
     for symbol, vector in vectors.items():
@@ -208,7 +285,7 @@ def _first(rnn: RationalRNN) -> RationalLayer:
 
 
 def _rational(model: Any) -> RationalRNN:
-    """The model, if its units are cells; otherwise an error that says what is known of it."""
+    """Return the model if its units are cells; otherwise raise an error that says what is known about it."""
     if isinstance(model, RationalRNN):
         return model
     known = why_open(model)
@@ -217,16 +294,15 @@ def _rational(model: Any) -> RationalRNN:
             f"{type(model).__name__} is not shown to be rational, so it has no automaton. {known}"
         )
     raise AutomatonError(
-        f"an automaton is read from a RationalRNN, an ISAN or a LinearElman layer; got {type(model).__name__}"
+        f"expected a RationalRNN, an ISAN or a LinearElman layer; got {type(model).__name__}"
     )
 
 
 def why_open(model: Any) -> str | None:
-    """What is said of the recurrence of a model that is not shown to be rational; None for other models."""
+    """Return what is known about the recurrence of a model that is not shown to be rational; None for other models."""
     for name, entry in zoo.MODELS.items():
-        kinds = (
-            [entry.factory, getattr(nn, name, None)] if entry.open else []
-        )  # torch's own LSTM is the zoo's, too
+        # nn.LSTM counts as the zoo's LSTM.
+        kinds = [entry.factory, getattr(nn, name, None)] if entry.open else []
         if any(isinstance(kind, type) and isinstance(model, kind) for kind in kinds):
             return entry.open
     return None

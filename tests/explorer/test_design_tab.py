@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rrnn.explorer.design import MAX_ARCS, MAX_STATES, MAX_TEXT
+from rrnn.explorer.design_tab import MAX_ARCS, MAX_STATES, MAX_TEXT
 from rrnn.ir.equations import equations
 from rrnn.ir.scan_text import scan_text
 from rrnn.zoo import CELLS, get_cell

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rrnn.explorer.explain import MAX_TEXT, MAX_WORDS
+from rrnn.explorer.explain_tab import MAX_TEXT, MAX_WORDS
 from rrnn.report.explain import explain
 from rrnn.tasks.classify.trained import load_run
 from rrnn.tasks.load import load
@@ -117,7 +117,7 @@ def test_damaged_runs_say_so(client: Any, trained: Path) -> None:
 
 
 def test_a_run_that_was_trained_further_is_read_again(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rrnn.explorer import explain as module
+    from rrnn.explorer import explain_tab as module
 
     folder, loads = trained / "F", []
     monkeypatch.setattr(module, "load_run", lambda run: loads.append(run) or load_run(run))

@@ -1,4 +1,7 @@
-"""The zoo on one screen: name → how to make it, whose it is, and whether its recurrence is known to be rational."""
+"""The table of all models: how to build each, who published it, and whether its recurrence is known to be rational.
+
+To add a model, write a function that builds its cell and add a row here.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,9 @@ from importlib import import_module
 from typing import Any
 
 from rrnn.automata import Cell
-from rrnn.zoo.ngram import ngram
-from rrnn.zoo.patterns import cnn, sopa
-from rrnn.zoo.qrnn import qrnn
-from rrnn.zoo.rcnn import rcnn
-from rrnn.zoo.recent import hgrn, min_gru, min_lstm, rg_lru
-from rrnn.zoo.rrnn import b, b_max_plus, b_max_plus_scaled, c, example, f
-from rrnn.zoo.scrn import scrn
-from rrnn.zoo.sru import sru
-from rrnn.zoo.strongly_typed import t_gru, t_lstm, t_rnn
+from rrnn.zoo.chains import cnn, rcnn, sopa
+from rrnn.zoo.gated import hgrn, min_gru, min_lstm, qrnn, rg_lru, scrn, sru, t_gru, t_lstm, t_rnn
+from rrnn.zoo.rrnn import b, b_max_plus, b_max_plus_scaled, c, example, f, ngram
 
 
 @dataclass(frozen=True)
@@ -26,12 +23,15 @@ class Model:
     """A model of the zoo."""
 
     make: Callable[..., Cell] | str
-    """What makes its cell; for a model that is no cell the layer's class, as "module:Class", so that torch waits."""
+    """The function that builds the cell; for a model that is no cell, the layer's class as "module:Class", which is
+    imported on first use, since it needs torch."""
     paper: str
     open: str = ""
-    """Empty for a rational recurrence; otherwise what is said of it: no proof is known either way."""
+    """Empty for a rational recurrence; otherwise what is known about it: there is no proof either way."""
     size: str = ""
     """The option that a number in the name sets: QRNN3 has window=3."""
+    recurrence: str = ""
+    """The equation of a layer that is no cell. A cell's recurrence is derived from its automaton."""
 
     @property
     def is_cell(self) -> bool:
@@ -47,7 +47,7 @@ class Model:
 
     @cached_property
     def factory(self) -> Callable[..., Any]:
-        """What makes the cell, or the layer's class."""
+        """The function that builds the cell, or the layer's class."""
         if not isinstance(self.make, str):
             return self.make
         module, _, name = self.make.partition(":")
@@ -55,7 +55,7 @@ class Model:
 
     @cached_property
     def options(self) -> tuple[str, ...]:
-        """The names of what a cell can be made with; of a layer's class, those that it knows beside nn.LSTM's."""
+        """The names of the options that `factory` takes."""
         return tuple(inspect.signature(self.factory).parameters)
 
 
@@ -64,8 +64,6 @@ _ELMAN = (
     "The paper hypothesises that models like Elman networks, LSTMs and GRUs, whose states pass through affine maps and "
     "nonlinear functions, are not rational; it has no proof."
 )
-_MODULES = "rrnn.zoo.modules"
-
 MODELS: dict[str, Model] = {
     "B": Model(b, PAPER),
     "B-max-plus": Model(b_max_plus, PAPER),
@@ -95,31 +93,48 @@ MODELS: dict[str, Model] = {
     "minLSTM": Model(min_lstm, "Feng et al. 2024"),
     "HGRN": Model(hgrn, "Qin et al. 2023"),
     "RG-LRU": Model(rg_lru, "De et al. 2024"),
-    "ISAN": Model("rrnn.zoo.isan:ISAN", "Foerster et al. 2017"),
-    "linear-Elman": Model("rrnn.zoo.elman:LinearElman", "Elman 1990, without tanh"),
+    "ISAN": Model("rrnn.zoo.mixing:ISAN", "Foerster et al. 2017", recurrence="cₜ = W_x cₜ₋₁ + b_x"),
+    "linear-Elman": Model(
+        "rrnn.zoo.mixing:LinearElman", "Elman 1990, without tanh", recurrence="cₜ = W cₜ₋₁ + U vₜ + b"
+    ),
     "SCRN": Model(
-        f"{_MODULES}:SCRN",
+        "rrnn.zoo.controls:SCRN",
         "Mikolov et al. 2015",
         open="Its context units are rational; its hidden layer is an Elman network's. " + _ELMAN,
+        recurrence="hₜ = σ(P sₜ + A vₜ + R hₜ₋₁)",
     ),
     "RCNN2-state": Model(
-        f"{_MODULES}:StateRCNN",
+        "rrnn.zoo.controls:StateRCNN",
         "Lei et al. 2015, 2016",
         open="The paper says of a decay that depends on the state that the recurrence may not be rational.",
         size="n",
+        recurrence="cʲₜ = λₜ ⊙ cʲₜ₋₁ + (1 − λₜ) ⊙ cʲ⁻¹ₜ₋₁ ⊙ W_j vₜ, λₜ = σ(W_c cₜ₋₁ + W_λ vₜ + b_λ)",
     ),
     "SRU-v2": Model(
-        f"{_MODULES}:SRUv2",
+        "rrnn.zoo.controls:SRUv2",
         "Lei et al. 2018, version 2",
         open="The paper calls the recurrence of version 2, whose gates see the state, not obviously rational.",
+        recurrence="cₜ = fₜ ⊙ cₜ₋₁ + (1 − fₜ) ⊙ W vₜ, fₜ = σ(W_f vₜ + v_f ⊙ cₜ₋₁ + b_f)",
     ),
-    "LSTM": Model(f"{_MODULES}:LSTM", "Hochreiter and Schmidhuber 1997", open=_ELMAN),
-    "GRU": Model(f"{_MODULES}:GRU", "Cho et al. 2014", open=_ELMAN),
-    "RNN": Model(f"{_MODULES}:RNN", "Elman 1990", open=_ELMAN),
+    "LSTM": Model(
+        "rrnn.zoo.recurrent:LSTM",
+        "Hochreiter and Schmidhuber 1997",
+        open=_ELMAN,
+        recurrence="cₜ = fₜ ⊙ cₜ₋₁ + iₜ ⊙ gₜ, gates of vₜ and hₜ₋₁ = oₜ₋₁ ⊙ tanh(cₜ₋₁)",
+    ),
+    "GRU": Model(
+        "rrnn.zoo.recurrent:GRU",
+        "Cho et al. 2014",
+        open=_ELMAN,
+        recurrence="hₜ = zₜ ⊙ hₜ₋₁ + (1 − zₜ) ⊙ nₜ, gates of vₜ and hₜ₋₁",
+    ),
+    "RNN": Model(
+        "rrnn.zoo.recurrent:RNN", "Elman 1990", open=_ELMAN, recurrence="hₜ = tanh(W hₜ₋₁ + U vₜ + b)"
+    ),
 }
-"""Name → model. A number in a name can be another one (ngram7, QRNN3-ifo); `+o` adds an output gate (F+o)."""
+"""Name → model. Names may contain another number (ngram7, QRNN3-ifo); `+o` adds an output gate (F+o)."""
 
 CELLS: dict[str, Callable[[], Cell]] = {
     name: model.make for name, model in MODELS.items() if not isinstance(model.make, str)
 }
-"""Those that are cells: name → what makes the cell."""
+"""The models that are cells: name → the function that builds the cell."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rrnn.errors import RunError
-from rrnn.explorer.runs import CONFIG, MAX_CONFIG, list_runs, run_folder
+from rrnn.explorer.classifier_runs import CONFIG, MAX_CONFIG, list_runs, run_folder
 
 
 def make_run(folder: Path, config: str = '{"task": "classify", "cell": "F", "data": "sst"}') -> Path:

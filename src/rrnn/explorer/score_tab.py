@@ -1,4 +1,4 @@
-"""*Score*: Forward on a string, position by position, with the paths it adds up."""
+"""The tab *Score*: Forward on a string, position by position, and the paths that it adds up."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ PATHS = 12
 
 
 def score(machine: dict[str, Any], string: str) -> dict[str, Any]:
-    """The table of Forward, the score of every prefix, and the best paths. Arcs, paths and the picture's arrows count
-    states in the order of "states"."""
+    """Return the table of Forward, the score of every prefix, and the best paths.
+
+    Arcs, paths and the picture's arrows refer to states by their numbers in "states".
+    """
     wfsa = machine_of(machine)
     symbols = read_string(wfsa, string)
     ring = wfsa.semiring
@@ -54,7 +56,7 @@ def score(machine: dict[str, Any], string: str) -> dict[str, Any]:
 def _paths(wfsa: WFSA, symbols: tuple[Any, ...], arrows: dict[tuple[int, ...], int]) -> dict[str, Any]:
     try:
         best = wfsa.k_best(symbols, PATHS)
-    except RRNNError as error:  # a cycle of ε-arcs: the score may exist where no path is the best
+    except RRNNError as error:  # with a cycle of ε-arcs, there may be a score but no best path
         return {"paths": [], "count": None, "why": str(error)}
     return {
         "paths": [_path(wfsa, path, arrows) for path in best],
@@ -76,7 +78,7 @@ def _path(wfsa: WFSA, path: Path, arrows: dict[tuple[int, ...], int]) -> dict[st
 
 
 def _size(wfsa: WFSA, weight: Any) -> float:
-    """How long a path's bar is; 0 for none. Logarithms have no length that compares."""
+    """Return the length of a path's bar; 0 for semirings without comparable magnitudes, such as logarithms."""
     ring = wfsa.semiring
     if ring.components and not ring.cancels:
         return 0.0
@@ -85,7 +87,7 @@ def _size(wfsa: WFSA, weight: Any) -> float:
 
 
 def _count(wfsa: WFSA, symbols: tuple[Any, ...]) -> int | None:
-    """How many paths derive the string; None where that is more than can be counted."""
+    """Return how many paths derive the string; None if there are too many to count."""
     try:
         return int(wfsa.with_semiring("boolean").with_semiring("counting").score(symbols))
     except RRNNError:
@@ -97,7 +99,7 @@ def _numbers(values: Any) -> list[float | str]:
 
 
 def _number(value: Any) -> float | str:
-    """A number; an element of several components as a text, ⟨0.5, −0.25⟩; an infinity, too, which JSON has not."""
+    """Return a weight for JSON: a number, or a text for several components, ⟨0.5, −0.25⟩, and for infinities."""
     if isinstance(value, tuple):
         return plain(weight_text(value, 4))
     value = float(value)

@@ -1,4 +1,4 @@
-"""The runs that *Explain* offers: text classifiers in folders inside one folder, and nothing outside it."""
+"""List and find the runs that the tab *Explain* offers: text classifiers inside one folder, and nothing outside it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from rrnn.errors import RunError
 MAX_RUNS, MAX_CONFIG = 200, 1 << 20
 CONFIG, RESULT = "config.json", "result.json"
 _PART = r"[\w][\w .,+=@-]{0,199}"
-_NAME = re.compile(
-    rf"{_PART}(/{_PART})?"
-)  # a search keeps its runs in a folder of its own: search-sst-F/seed-0
+_NAME = re.compile(rf"{_PART}(/{_PART})?")
+"""A run, or a run in the folder of a search: search-sst-F/seed-0."""
 
 
 def list_runs(folder: Path) -> list[dict[str, Any]]:
-    """What there is to say of each run, the newest first."""
+    """Return the name, cell, data and accuracy of each run, newest first."""
     names = [name for name in _candidates(folder) if _is_run(folder, name)]
     names.sort(key=lambda name: (-_written(folder / name), name))
     return [{"name": name} | _facts(folder / name) for name in names[:MAX_RUNS]]
 
 
 def run_folder(folder: Path, name: str) -> Path:
-    """The folder of a run by name. A name that leads elsewhere, by dots, slashes or links, is no run."""
+    """Return the folder of a run by name. A name that leads elsewhere, by dots, slashes or links, is not a run."""
     if not _is_run(folder, name):
         raise RunError(
-            f"there is no run {name[:60]!r} in the folder of runs. The page lists those there are."
+            f"there is no run {name[:60]!r} in the folder of runs. Choose one from the page's list."
         )
     return (folder / name).resolve()
 
 
 def _candidates(folder: Path) -> Iterator[str]:
-    """The names of what lies in the folder, and in folders there that are no runs."""
+    """Yield the names of everything in the folder, and in those of its folders that are no runs."""
     for path in _inside(folder):
         if path.is_dir() and not (path / CONFIG).exists():
             yield from (f"{path.name}/{inner.name}" for inner in _inside(path))
@@ -53,12 +52,12 @@ def _written(path: Path) -> float:
 def _inside(folder: Path) -> list[Path]:
     try:
         return list(folder.iterdir())
-    except OSError:  # there is no such folder (yet), or it is not ours to read
+    except OSError:  # the folder does not exist (yet) or is not readable
         return []
 
 
 def _is_run(folder: Path, name: str) -> bool:
-    """A folder of that very name with a classifier's configuration, and no link in it that leads out of it."""
+    """Return whether a name is that of a folder with a classifier's configuration and without links out of it."""
     try:
         if not _NAME.fullmatch(name):
             return False
@@ -67,7 +66,7 @@ def _is_run(folder: Path, name: str) -> bool:
             return False
         if not all(file.resolve().is_relative_to(path) for file in path.iterdir()):
             return False
-    except (OSError, RuntimeError, ValueError):  # not there, a loop of links, a name with a NUL
+    except (OSError, RuntimeError, ValueError):  # missing, a loop of links, or NUL in the name
         return False
     return _read(path / CONFIG).get("task") == "classify"
 
@@ -83,7 +82,7 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """A small JSON object; an empty one where there is none."""
+    """Return the JSON object in a small file; an empty one if it cannot be read."""
     try:
         with path.open("rb") as file:
             found = json.loads(file.read(MAX_CONFIG))

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from rrnn.explorer.guard import MAX_BODY, Guard, Refused, allowed_host, check_request
+pytest.importorskip("starlette")
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from rrnn.explorer.security import MAX_BODY, allowed_host, check_origin, json_body
 
 BODY = {"text": "rrnn-cell 1"}
 JSON = (b"content-type", b"application/json")
@@ -57,8 +63,9 @@ def test_a_foreign_host_is_refused_everywhere(client: Any, path: str) -> None:
 @pytest.mark.parametrize("hosts", [[], [b"127.0.0.1", b"evil.example"], [b"127.0.0.1", b"127.0.0.1"]])
 def test_a_request_names_one_host(hosts: list[bytes]) -> None:
     """Servers may let through what the protocol forbids."""
-    with pytest.raises(Refused, match="its own address only"):
-        check_request({"method": "GET", "headers": [(b"host", host) for host in hosts]}, "127.0.0.1")
+    with pytest.raises(HTTPException, match="only requests to its own address") as caught:
+        check_origin(Headers(raw=[(b"host", host) for host in hosts]), "127.0.0.1")
+    assert caught.value.status_code == 421
 
 
 @pytest.mark.parametrize(
@@ -110,19 +117,26 @@ def test_a_large_body_is_refused(client: Any) -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rrnn.explorer.guard.MAX_SECONDS", 0.05)
-    sent: list[Any] = []
+    monkeypatch.setattr("rrnn.explorer.security.MAX_SECONDS", 0.05)
 
     async def receive() -> Any:
         await asyncio.sleep(0.02)
         return {"type": "http.request", "body": b"{", "more_body": True}
 
-    async def send(message: Any) -> None:
-        sent.append(message)
+    request = Request({"type": "http", "method": "POST", "headers": [JSON]}, receive)
+    with pytest.raises(HTTPException, match="must arrive within") as caught:
+        asyncio.run(asyncio.wait_for(json_body(request), 5))
+    assert caught.value.status_code == 408
 
-    scope = {"type": "http", "method": "POST", "headers": [(b"host", b"127.0.0.1"), JSON]}
-    asyncio.run(asyncio.wait_for(Guard(None)(scope, receive, send), 5))  # type: ignore[arg-type]
-    assert sent[0]["status"] == 408 and b"sent within" in sent[1]["body"]
+
+def test_a_connection_that_closes_early() -> None:
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    request = Request({"type": "http", "method": "POST", "headers": [JSON]}, receive)
+    with pytest.raises(HTTPException, match="closed before the whole body") as caught:
+        asyncio.run(json_body(request))
+    assert caught.value.status_code == 400
 
 
 @pytest.mark.parametrize("path", ["/", "/base.css", "/picture.css", "/logo.svg", "/api/start", "/nothing"])

@@ -1,4 +1,4 @@
-"""*Design*: a cell's text, and all that the compiler makes of it."""
+"""The tab *Design*: everything that the compiler makes of a cell's text."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from rrnn.ir.scan_text import scan_text
 
 MAX_TEXT = 20_000
 MAX_STATES, MAX_ARCS = 40, 400
-"""Cells beyond this compile, but not while one types."""
+"""Larger cells compile, but not fast enough while the user types."""
 MAX_CODE = 400_000
-"""Characters of one text that is shown; of more, the beginning."""
+"""The number of characters of generated code that are shown."""
 FLOAT = 4  # bytes of float32
 
 
 def design(text: str) -> dict[str, Any]:
-    """What the page shows of a cell. A mistake is an error with its line, where it has one."""
+    """Return what the page shows of a cell; raise an error with the line number for a text that is not valid."""
     if len(text) > MAX_TEXT:
-        raise FormatError(f"this page reads cells of up to {MAX_TEXT} characters; got {len(text)}")
+        raise FormatError(f"the page accepts cells of up to {MAX_TEXT} characters; got {len(text)}")
     cell = from_text(text)
     if len(cell.states) > MAX_STATES or len(cell.arcs) > MAX_ARCS:
         raise FormatError(
-            f"this page compiles cells of up to {MAX_STATES} states and {MAX_ARCS} arcs; this one has "
-            f"{len(cell.states)} and {len(cell.arcs)}. `rrnn derive` has no such limit."
+            f"the page compiles cells of up to {MAX_STATES} states and {MAX_ARCS} arcs; this one has "
+            f"{len(cell.states)} and {len(cell.arcs)}. Use `rrnn derive`, which has no such limit."
         )
     lowered = lower(cell)
     return {
@@ -42,8 +42,8 @@ def design(text: str) -> dict[str, Any]:
         "equations": mathml(lowered),
         "facts": facts(cell, lowered),
         "code": {
-            "c": _shown(_c(lowered.program)),
-            "triton": _shown(_triton(lowered.program)),
+            "c": _shown(c_code(lowered.program)),
+            "triton": _shown(triton_code(lowered.program)),
             "chunks": _shown(scan_text(cell)),
             "latex": _shown(latex(cell)),
             "plain": _shown(equations(cell)),
@@ -53,8 +53,11 @@ def design(text: str) -> dict[str, Any]:
 
 
 def facts(cell: Cell, lowered: Lowered) -> dict[str, Any]:
-    """The numbers that say what the recurrence costs. Bytes are those that a kernel must at least move for one unit and
-    step: every pre-activation (and input) read once and every output written once, training also their gradients."""
+    """Return the figures that describe the cost of the recurrence.
+
+    Bytes are the least that a kernel must move for one unit and step: it reads every pre-activation (and input) once
+    and writes every output once; training also moves their gradients.
+    """
     program = lowered.program
     trains = program.semiring.has_gradient
     read = len(program.projections) + program.uses_input
@@ -73,22 +76,23 @@ def facts(cell: Cell, lowered: Lowered) -> dict[str, Any]:
 
 
 def _carried_back(program: Program) -> int:
-    """Entries of the Jacobian, and for each state what outputs add to its gradient."""
+    """Return how many numbers a chunk carries backward: the Jacobian, and what outputs add to each state's gradient."""
     form = reverse_scan_form(program)
     zero = {n for n, i in enumerate(form.program.instructions) if i.op.text == "const" and not i.attr}
     direct = {j for j, n in form.program.of_kind("direct").items() if n not in zero}
     return len(form.carried) + len({i for i, j in form.carried if j in direct})
 
 
-def _c(program: Program) -> str:
+def c_code(program: Program) -> str:
+    """Render the CPU kernels, forward and, over semirings with a gradient, backward, for float32."""
     parts = [render_forward(program, torch.float32)]
     if program.semiring.has_gradient:
         parts.append(render_backward(program, torch.float32))
     return "\n".join(parts)
 
 
-def _triton(program: Program) -> str:
-    """Two steps a turn, where a real kernel takes more."""
+def triton_code(program: Program) -> str:
+    """Render the GPU kernels, unrolled by two steps, where real ones unroll more."""
     return render_triton(program, unroll=2, every=2 if program.semiring.has_gradient else 0)
 
 
@@ -96,5 +100,6 @@ def _shown(text: str) -> str:
     if len(text) <= MAX_CODE:
         return text
     return (
-        text[:MAX_CODE] + f"\n… and {len(text) - MAX_CODE} characters more: `rrnn derive` prints them all.\n"
+        text[:MAX_CODE]
+        + f"\n… and {len(text) - MAX_CODE} more characters: `rrnn derive` prints everything.\n"
     )
