@@ -36,7 +36,9 @@ def test_the_terminal(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         and "lost without the word (exact)" in out
         and "(first-order)" in out
     )
-    assert out.count("\n  unit ") == 4 and out.count("    finds  ") == 4 and "of the total path weight)" in out
+    assert (
+        out.count("\n  unit ") == 4 and out.count("    finds  ") == 4 and "of the total path weight)" in out
+    )
 
 
 def test_colours(
