@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rrnn
 from rrnn.automata import from_text
-from rrnn.draw.paper import FIGURES
+from rrnn.draw.paper_figures import FIGURES
 
 
 def pictures() -> dict[str, str]:

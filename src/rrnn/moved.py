@@ -17,7 +17,19 @@ from types import ModuleType
 from typing import Any
 
 # A module that is gone, and the modules that hold its names now, separated by spaces.
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    # draw
+    "rrnn.draw.cells": "rrnn.draw.automaton_diagrams",
+    "rrnn.draw.curves": "rrnn.draw.routing",
+    "rrnn.draw.dot": "rrnn.draw.diagram",
+    "rrnn.draw.machines": "rrnn.draw.automaton_diagrams",
+    "rrnn.draw.maths": "rrnn.draw.richtext",
+    "rrnn.draw.paper": "rrnn.draw.paper_figures",
+    "rrnn.draw.picture": "rrnn.draw.svg rrnn.draw.automaton_diagrams",
+    "rrnn.draw.scene": "rrnn.draw.layout",
+    "rrnn.draw.shapes": "rrnn.draw.geometry",
+    "rrnn.draw.text": "rrnn.draw.richtext",
+}
 
 # A name that moved or was renamed, with its module: the same for the new one.
 NAMES: dict[str, str] = {

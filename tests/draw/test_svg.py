@@ -15,8 +15,8 @@ import torch
 
 import rrnn
 from rrnn.draw import SVG, Diagram, Edge, Node, to_dot, to_svg
-from rrnn.draw.paper import FIGURES
-from rrnn.draw.text import roman
+from rrnn.draw.paper_figures import FIGURES
+from rrnn.draw.richtext import roman
 from rrnn.errors import AutomatonError, FormatError
 from rrnn.wfsa import WFSA, automaton_f
 from rrnn.zoo import CELLS, get_cell

@@ -10,7 +10,7 @@ import tyro
 
 from rrnn.automata import Cell
 from rrnn.draw import Diagram, save, to_dot, to_svg
-from rrnn.draw.paper import FIGURES
+from rrnn.draw.paper_figures import FIGURES
 from rrnn.errors import CellError, FormatError
 from rrnn.wfsa import WFSA
 from rrnn.wfsa.io import guess_format, load

@@ -4,7 +4,8 @@
 package, not a function.)
 """
 
+from rrnn.draw.automaton_diagrams import diagram_of
 from rrnn.draw.diagram import Diagram, Edge, Node
-from rrnn.draw.picture import SVG, diagram_of, save, to_dot, to_svg
+from rrnn.draw.svg import SVG, save, to_dot, to_svg
 
 __all__ = ["SVG", "Diagram", "Edge", "Node", "diagram_of", "save", "to_dot", "to_svg"]

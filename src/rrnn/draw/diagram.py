@@ -1,11 +1,11 @@
-"""What is drawn: states, arcs and their labels, before anything has a place."""
+"""States, arcs and their labels, before anything has a place; and their dot text."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from rrnn.draw.text import Span, Text, plain
+from rrnn.draw.richtext import Span, Text, plain
 from rrnn.errors import AutomatonError
 
 BESIDE = 5
@@ -102,3 +102,29 @@ class Diagram:
 def _fits_beside(node: Node) -> bool:
     long = len(plain(node.name)) + len(plain(node.final_weight or ())) > BESIDE
     return node.final_weight is None or not (node.initial_weight or long)
+
+
+# ---- dot --------------------------------------------------------------------------------------------------------
+
+
+def write_dot(diagram: Diagram) -> str:
+    number = {node.key: i for i, node in enumerate(diagram.nodes)}
+    lines = ["digraph automaton {", "  rankdir=LR;", "  node [shape=circle];"]
+    if diagram.legend:
+        lines.append(f"  label={_quoted(*map(plain, diagram.legend))};")
+    for node in diagram.nodes:
+        shape = ", shape=doublecircle" if node.final else ""
+        style = ", style=bold" if node.initial else ""
+        lines.append(
+            f"  n{number[node.key]} [label={_quoted(*map(plain, diagram.lines(node)))}{shape}{style}];"
+        )
+    for edge in diagram.edges:
+        ends = f"n{number[edge.source]} -> n{number[edge.target]}"
+        lines.append(f"  {ends} [label={_quoted(*map(plain, edge.lines))}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quoted(*lines: str) -> str:
+    """A dot string; a backslash of a name is not the start of an escape."""
+    text = "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return f'"{text}"'

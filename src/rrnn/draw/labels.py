@@ -6,9 +6,8 @@ from collections.abc import Hashable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from rrnn.draw.curves import Route
-from rrnn.draw.geometry import Box, bounds
-from rrnn.draw.shapes import Shape
+from rrnn.draw.geometry import Box, Shape, bounds
+from rrnn.draw.routing import Route
 
 ALONG = (0.5, 0.44, 0.56, 0.38, 0.62, 0.32, 0.68, 0.26, 0.74, 0.2, 0.8, 0.14, 0.86)
 GAPS = (4.0, 8.0, 13.0)

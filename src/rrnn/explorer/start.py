@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rrnn.draw.richtext import name_text, plain
 from rrnn.draw.svg import STYLE
-from rrnn.draw.text import name_text, plain
 from rrnn.explorer.machines import EXAMPLE, MAX_STRING, TEMPLATES
 from rrnn.semirings import SEMIRINGS
 from rrnn.zoo import CELLS, MODELS, get_cell

@@ -9,10 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rrnn.automata import Cell, linear, one, parameter
-from rrnn.draw.cells import cell_diagram
+from rrnn.draw.automaton_diagrams import cell_diagram
 from rrnn.draw.diagram import Diagram, Edge, Node
-from rrnn.draw.maths import ALPHA, FOR_ALL, argument
-from rrnn.draw.text import Span, Text, name_text, roman
+from rrnn.draw.richtext import ALPHA, FOR_ALL, Span, Text, argument, name_text, roman
 
 
 def b() -> Diagram:
