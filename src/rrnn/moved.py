@@ -29,6 +29,9 @@ MODULES: dict[str, str] = {
     "rrnn.draw.scene": "rrnn.draw.layout",
     "rrnn.draw.shapes": "rrnn.draw.geometry",
     "rrnn.draw.text": "rrnn.draw.richtext",
+    # report
+    "rrnn.report.explain": "rrnn.tasks.classify.explanations",
+    "rrnn.report.phrases": "rrnn.tasks.classify.explanations",
 }
 
 # A name that moved or was renamed, with its module: the same for the new one.

@@ -14,7 +14,7 @@ from rrnn.cli.tables import table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rrnn.report.explain import Explanation, Unit
+    from rrnn.tasks.classify.explanations import Explanation, Unit
 
 _SHOWN = 12  # words in the table: the strongest
 
@@ -45,7 +45,7 @@ class Explain:
 
 def explain(options: Explain) -> None:
     from rrnn.errors import DataError
-    from rrnn.report.explain import explain as explain_text
+    from rrnn.tasks.classify.explanations import explain as explain_text
     from rrnn.tasks.classify.trained import cell_of, classify_run, load_run
 
     if not options.texts:

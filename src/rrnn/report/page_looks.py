@@ -5,31 +5,24 @@ A run whose model or data are not at hand does not spoil the report: the reason 
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-import numpy as np
-
 from rrnn.errors import RRNNError
 from rrnn.interpret import Phrase
-from rrnn.report.explain import explain
 from rrnn.report.explain_html import inside, signed, words_line
 from rrnn.report.page_parts import DASH, rows_of, scrolling, swatch
 from rrnn.report.page_runs import Reported
-from rrnn.report.phrases import text_phrases
+from rrnn.tasks.classify.examples import choose_examples, has_words, strongest_units
+from rrnn.tasks.classify.explanations import explain
 from rrnn.tasks.classify.prepare import read_dataset
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.data.labelled import Example
 from rrnn.tasks.lm.trained import TrainedLanguageModel
 from rrnn.tasks.load import load
 
-EXAMPLES = 3
-UNITS, PHRASES = 6, 3
-PHRASE_TEXTS, RANKED_TEXTS, CANDIDATES = 300, 24, 500
-SHORTEST, LONGEST = 4, 22  # words of an example: enough to see something, few enough to see it at once
+CANDIDATES = 500
 SHOWN = 0.03  # of the largest number behind a word: smaller ones are left out
 SAMPLES, SAMPLE_WORDS, SAMPLE_CHARACTERS, TEMPERATURE = 2, 45, 260, 0.8
 
@@ -95,49 +88,6 @@ def _classifiers(runs: Sequence[Reported], models: dict[int, TrainedClassifier])
     )
 
 
-def has_words(example: Example, models: Iterable[TrainedClassifier]) -> bool:
-    """For each of them: what one keeps as a word another may clean away."""
-    return all(model.tokenise(" ".join(example.tokens)) for model in models)
-
-
-def choose_examples(
-    dev: Sequence[Example], models: Sequence[TrainedClassifier], most: int = EXAMPLES
-) -> list[Example]:
-    """Of each label a text that the fewest models get wrong, and last the one that most of them get most wrong."""
-    fitting = _readable(dev)
-    if not fitting:
-        return []
-    rows = np.arange(len(fitting))
-    wrong, chance = np.zeros(len(fitting)), np.zeros(len(fitting))
-    for model in models:
-        truth = [_label_in(model, models[0].labels[example.label]) for example in fitting]
-        found = _chances(model, fitting)
-        wrong += found.argmax(1) != truth
-        chance += found[rows, truth]
-    hardest = int(np.lexsort((chance, -wrong))[0])
-    mistakes = [hardest] if wrong[hardest] else []
-    easiest: dict[int, int] = {}
-    for i in np.argsort(wrong, kind="stable").tolist():
-        if i not in mistakes:
-            easiest.setdefault(fitting[i].label, i)
-    return [fitting[i] for i in [*list(easiest.values())[: most - len(mistakes)], *mistakes]]
-
-
-def _readable(dev: Sequence[Example]) -> list[Example]:
-    """Those that one can see at once, or else the shortest."""
-    fitting = [example for example in dev if SHORTEST <= len(example.tokens) <= LONGEST]
-    return fitting or sorted(dev, key=lambda example: len(example.tokens))[:RANKED_TEXTS]
-
-
-def _label_in(model: TrainedClassifier, label: str) -> int:
-    return model.labels.index(label) if label in model.labels else 0
-
-
-def _chances(model: TrainedClassifier, examples: Sequence[Example]) -> np.ndarray:
-    most = model.config.max_tokens
-    return model.probabilities([model.encode(example.tokens[:most]) for example in examples])
-
-
 def _example(runs: Sequence[Reported], models: dict[int, TrainedClassifier], example: Example) -> str:
     text = " ".join(example.tokens)
     truth = next(iter(models.values())).labels[example.label]
@@ -163,52 +113,26 @@ def _explained(name: str, index: int, model: TrainedClassifier, text: str, truth
     )
 
 
-@dataclass
-class _Weight:
-    """What a unit adds to the margin of a label, over several texts."""
-
-    adds: float = 0.0
-    slope: float = 0.0
-
-
 def _phrases(run: Reported, index: int, model: TrainedClassifier, dev: Sequence[Example]) -> str:
     title = f"<h4>{swatch(index)}{escape(run.name)}</h4>"
     label = model.labels[-1]
     try:
-        found = {unit.unit: unit for unit in text_phrases(model, _texts(dev[:PHRASE_TEXTS]), PHRASES)}
-        weights = _weights(model, _texts(_readable(dev)[:RANKED_TEXTS]), label)
+        units = strongest_units(model, dev, label)
     except RRNNError as error:
         return f'<article>{title}\n<p class="note">{escape(str(error))}</p></article>'
-    ranked = sorted(weights.items(), key=lambda item: -item[1].adds)
     rows = [
         [
-            f'{unit} <span class="note">{"for" if weight.slope > 0 else "against"} {escape(label)}</span>',
-            _listed(found[unit].positive),
-            _listed(found[unit].negative),
+            f'{unit.phrases.unit} <span class="note">{"for" if unit.slope > 0 else "against"} {escape(label)}</span>',
+            _listed(unit.phrases.positive),
+            _listed(unit.phrases.negative),
         ]
-        for unit, weight in ranked[:UNITS]
-        if unit in found
+        for unit in units
     ]
-    both = any(unit.negative for unit in found.values())
+    both = any(unit.phrases.negative for unit in units)
     head = ["unit", "raise it" if both else "strongest", "lower it"]
     cut = len(head) if both else len(head) - 1
     table = rows_of(head[:cut], (row[:cut] for row in rows))
     return f"<article>{title}\n{scrolling(table, f'Phrases of the units of {run.name}')}</article>"
-
-
-def _texts(examples: Sequence[Example]) -> list[str]:
-    return [" ".join(example.tokens) for example in examples]
-
-
-def _weights(model: TrainedClassifier, texts: Sequence[str], label: str) -> dict[int, _Weight]:
-    """Of the units that read forward."""
-    weights: dict[int, _Weight] = defaultdict(_Weight)
-    for text in texts:
-        for unit in explain(model, text, target=label, units=10**6, paths=1).units:
-            if unit.direction == "forward":
-                weights[unit.unit].adds += abs(unit.adds)
-                weights[unit.unit].slope += unit.slope
-    return weights
 
 
 def _listed(phrases: Sequence[Phrase]) -> str:

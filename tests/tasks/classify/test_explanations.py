@@ -9,33 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from layer_cases import randomised
+from random_classifiers import KINDS, TEXT, classifier
 
 from rrnn import zoo
 from rrnn.automata import Cell, Expr, linear, one, score, sigmoid, tanh
 from rrnn.errors import AutomatonError, DataError, RunError
-from rrnn.report.explain import Explanation, explain
 from rrnn.report.explain_html import page, signed
-from rrnn.report.phrases import text_phrases
-from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.model import TextClassifier
-from rrnn.tasks.classify.spelling import spell_vocabulary
+from rrnn.tasks.classify.explanations import explain, text_phrases
 from rrnn.tasks.classify.trained import TrainedClassifier
-from rrnn.tasks.vocabulary import Vocabulary
-
-WORDS = ["not", "very", "good", "a", "film"]
-TEXT = "a film not very good"
-
-
-def classifier(
-    labels: tuple[str, ...] = ("no", "yes"), template: Cell | None = None, **options: Any
-) -> TrainedClassifier:
-    """A small model with random weights."""
-    config = ClassifyConfig(**{"hidden_size": 4, "embedding_size": 3, "layers": 1, **options})
-    vocabulary = Vocabulary.build(WORDS, specials=("<pad>",), unknown="<unk>")
-    spellings = spell_vocabulary(vocabulary) if config.characters else None
-    module = TextClassifier(config, len(vocabulary), len(labels), spellings=spellings, cell=template)
-    return TrainedClassifier(randomised(module, 3).eval(), vocabulary, labels, config)
 
 
 def margin(model: TrainedClassifier, text: str, target: str) -> float:
@@ -44,22 +25,6 @@ def margin(model: TrainedClassifier, text: str, target: str) -> float:
     logs = {name: torch.tensor(p).double().log().item() for name, p in chances.items()}
     others = [value for name, value in logs.items() if name != target]
     return logs[target] - sum(others) / len(others)
-
-
-KINDS: dict[str, dict[str, Any]] = {
-    "one layer": {},
-    "two layers": {"layers": 2},
-    "both directions": {"bidirectional": True, "layers": 2, "pooling": "mean"},
-    "max": {"pooling": "max"},
-    "attention": {"pooling": "attention", "bidirectional": True},
-    "windows": {"cell": "QRNN2", "readout": "linear"},
-    "highway": {"cell": "SRU", "layers": 2},
-    "max-plus": {"cell": "B-max-plus", "layers": 2},
-    "SoPa": {"cell": "SoPa2", "pooling": "max"},
-    "LSTM": {"cell": "LSTM", "layers": 2},
-    "letters": {"characters": 3, "layers": 2},
-    "three labels": {"labels": ("bad", "so-so", "fine")},
-}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,13 +113,6 @@ def test_unknown_words_and_one_word() -> None:
     assert len(explain(classifier(), "good").words) == 1  # without it there is an empty text
 
 
-def test_a_unit_that_keeps_nothing_has_no_share() -> None:
-    """C consumes two words, so one word has no path."""
-    found = explain(classifier(cell="C"), "good")
-    assert found.units and all(unit.paths == () and unit.covered is None for unit in found.units)
-    assert "nan" not in page([("good", found)]) and "of Σ|paths|" not in page([("good", found)])
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -188,7 +146,7 @@ def test_phrases_of_many_texts(backward: bool, monkeypatch: pytest.MonkeyPatch) 
     model = classifier(bidirectional=True, max_tokens=4)
     texts = ["not very good", "", "a film", "good film not very good", "zyx", "very good"]
     whole = text_phrases(model, texts, 3, backward=backward)
-    monkeypatch.setattr("rrnn.report.phrases._BATCH_TOKENS", 4)
+    monkeypatch.setattr("rrnn.tasks.classify.explanations._PHRASE_TOKENS", 4)
     cut = text_phrases(model, iter(texts), 3, backward=backward)
     assert [unit.unit for unit in cut] == [0, 1, 2, 3]
     for a, b in zip(whole, cut, strict=True):
@@ -205,47 +163,6 @@ def test_phrases_of_many_texts(backward: bool, monkeypatch: pytest.MonkeyPatch) 
 def test_an_lstm_looks_for_no_phrases() -> None:
     with pytest.raises(AutomatonError, match="LSTM has no automata inside"):
         text_phrases(classifier(cell="LSTM"), [TEXT])
-
-
-# ---- pages ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["one layer", "both directions", "max-plus", "LSTM"])
-def test_a_page_is_whole_and_calls_nobody(kind: str) -> None:
-    model = classifier(cleaning="none", **KINDS[kind])
-    hostile = 'good <script>alert("x")</script> & not'
-    found = explain(model, hostile)
-    text = page([(hostile, found)], None if kind == "LSTM" else zoo.get_cell("F"))
-    assert "<script" not in text and "&lt;script&gt;" in text
-    assert not re.search(r"<(?![a-z/!])|&(?!#?\w+;)", text)  # words may come apart: no bare < or & either
-    links = re.findall(r"""(?:src|href)\s*=|url\(|@import|https?://(?!www\.w3\.org/)""", text)
-    assert not links
-    assert text.count("<svg") == (kind != "LSTM")
-    for word in found.words:
-        shown = f"{word.without:+.2f}".replace("-", "−")
-        assert (shown if abs(word.without) >= 0.005 else shown[1:]) in text
-    assert not re.search(r"[+−]0\.0+\b(?!\d)", text)  # zero has no sign
-    balance = {
-        tag: text.count(f"<{tag}>") + text.count(f"<{tag} ") - text.count(f"</{tag}>")
-        for tag in ("p", "span", "table", "td", "section", "h2")
-    }
-    assert not any(balance.values()), balance
-
-
-def test_kinds_of_contributions_are_named() -> None:
-    exact = explain(classifier(template=zoo.get_cell("F").output(score), readout="linear"), TEXT)
-    assert "(exact)</h3>" in page([("x", exact)]) and "first-order" not in page([("x", exact)])
-    assert "(first-order)" in page([("x", explain(classifier(), TEXT))])
-    units = {True: "adds (exact)", False: "adds (first-order)"}
-    for bent in ({"readout": "linear"}, {}):  # no sums over words, but the units' outputs make up the margin
-        found = explain(classifier(cell="B-max-plus", **bent), TEXT, units=99)
-        assert found.exact == bool(bent)
-        assert units[bool(bent)] in page([("x", found)]) and units[not bent] not in page([("x", found)])
-        rest = found.margin - sum(unit.adds for unit in found.units)
-        same = explain(classifier(cell="B-max-plus", **bent), "it was", target=found.target, units=99)
-        constant = same.margin - sum(unit.adds for unit in same.units)
-        assert (rest == pytest.approx(constant, abs=1e-5)) == bool(bent)  # the read-out's bias
-    assert isinstance(exact, Explanation)
 
 
 def test_control_characters_are_written_out() -> None:

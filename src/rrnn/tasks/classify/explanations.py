@@ -9,16 +9,16 @@ What is explained is the *margin* of a label: its logit less the mean of the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.errors import DataError, RunError
-from rrnn.interpret import Phrase, Reading, TokenPath, k_best, logit_contributions, phrases, read
+from rrnn.errors import AutomatonError, DataError, RunError
+from rrnn.interpret import Phrase, Reading, TokenPath, UnitPhrases, k_best, logit_contributions, phrases, read
 from rrnn.interpret.logits import outputs
 from rrnn.interpret.paths import finite
 from rrnn.interpret.ranks import rank
@@ -28,7 +28,7 @@ from rrnn.semirings.base import Element
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.trained import TrainedClassifier
 
-_BATCH_TOKENS = 2**14
+_DELETION_TOKENS = 2**14  # of texts that lack a word, in a batch
 _SHOWN = 200  # longer words are cut: they are the user's, and may be anything
 
 
@@ -189,7 +189,7 @@ def _shortened(ids: Tensor) -> Iterator[Tensor]:
 def _logits(module: TextClassifier, texts: list[Tensor]) -> Iterator[Tensor]:
     """Of each text; a few at a time, since a long text has many shorter ones."""
     steps = max(1, *(len(text) for text in texts))
-    size = max(1, _BATCH_TOKENS // steps)
+    size = max(1, _DELETION_TOKENS // steps)
     for start in range(0, len(texts), size):
         some = texts[start : start + size]
         padded = torch.nn.utils.rnn.pad_sequence([F.pad(t, (0, steps - len(t))) for t in some])
@@ -326,3 +326,48 @@ def _looked_into(reading: Reading, values: dict[int, tuple[float, float]], paths
         best = [phrase for _, phrase in sorted(both, key=lambda each: -each[0])][:paths]
         what = (unit.unit, direction, unit.cell, unit.semiring, *values[unit.unit], unit.score)
         yield Unit(*what, tuple(best), unit.paths, unit.covered)
+
+
+# ---- many texts -------------------------------------------------------------------------------------------------
+
+
+_PHRASE_TOKENS = 2**11  # of texts in a batch: with 150 units about as much as the processor's cache can hold
+
+
+def text_phrases(
+    model: TrainedClassifier, texts: Iterable[str], top: int = 5, *, backward: bool = False
+) -> list[UnitPhrases]:
+    """The strongest phrases of the first layer's units in these texts; a phrase's `sentence` is its text's number."""
+    check_classifier(model)
+    if isinstance(texts, str):
+        raise DataError("text_phrases takes a list of texts; got one text: write text_phrases(model, [text])")
+    first = model.module.layers[0]
+    if not isinstance(first, RationalRNN):
+        raise AutomatonError(
+            f"{model.config.cell} has no automata inside, so there are no phrases that they look for"
+        )
+    tokens = [model.tokenise(text) for text in texts]
+    order = sorted((i for i, words in enumerate(tokens) if words), key=lambda i: len(tokens[i]))
+    found = phrases(_readings(model, first, [tokens[i] for i in order], backward), top)
+
+    def placed(some: tuple[Phrase, ...]) -> tuple[Phrase, ...]:
+        return tuple(replace(phrase, sentence=order[phrase.sentence]) for phrase in some)
+
+    return [replace(unit, positive=placed(unit.positive), negative=placed(unit.negative)) for unit in found]
+
+
+def _readings(
+    model: TrainedClassifier, first: RationalRNN, sentences: list[list[str]], backward: bool
+) -> Iterator[Reading]:
+    """Of sentences, short ones first, in batches of about equal numbers of tokens."""
+    module, start = model.module, 0
+    while start < len(sentences):
+        stop = start + 1
+        while stop < len(sentences) and (stop + 1 - start) * len(sentences[stop]) <= _PHRASE_TOKENS:
+            stop += 1
+        some = sentences[start:stop]
+        ids = [torch.as_tensor(model.encode(words)) for words in some]
+        with torch.no_grad():
+            x = module.embed(torch.nn.utils.rnn.pad_sequence(ids).to(module.embedding.device))
+        yield read(first, x, some, backward=backward)
+        start = stop

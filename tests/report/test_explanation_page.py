@@ -1,0 +1,63 @@
+"""Explanations as pages: whole, self-contained, with the numbers of the explanation and nothing taken for HTML."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from random_classifiers import KINDS, TEXT, classifier
+
+from rrnn import zoo
+from rrnn.automata import score
+from rrnn.report.explain_html import page, signed
+from rrnn.tasks.classify.explanations import Explanation, explain
+
+
+def test_a_unit_that_keeps_nothing_has_no_share() -> None:
+    """C consumes two words, so one word has no path."""
+    found = explain(classifier(cell="C"), "good")
+    assert found.units and all(unit.paths == () and unit.covered is None for unit in found.units)
+    assert "nan" not in page([("good", found)]) and "of Σ|paths|" not in page([("good", found)])
+
+
+@pytest.mark.parametrize("kind", ["one layer", "both directions", "max-plus", "LSTM"])
+def test_a_page_is_whole_and_calls_nobody(kind: str) -> None:
+    model = classifier(cleaning="none", **KINDS[kind])
+    hostile = 'good <script>alert("x")</script> & not'
+    found = explain(model, hostile)
+    text = page([(hostile, found)], None if kind == "LSTM" else zoo.get_cell("F"))
+    assert "<script" not in text and "&lt;script&gt;" in text
+    assert not re.search(r"<(?![a-z/!])|&(?!#?\w+;)", text)  # words may come apart: no bare < or & either
+    links = re.findall(r"""(?:src|href)\s*=|url\(|@import|https?://(?!www\.w3\.org/)""", text)
+    assert not links
+    assert text.count("<svg") == (kind != "LSTM")
+    for word in found.words:
+        shown = f"{word.without:+.2f}".replace("-", "−")
+        assert (shown if abs(word.without) >= 0.005 else shown[1:]) in text
+    assert not re.search(r"[+−]0\.0+\b(?!\d)", text)  # zero has no sign
+    balance = {
+        tag: text.count(f"<{tag}>") + text.count(f"<{tag} ") - text.count(f"</{tag}>")
+        for tag in ("p", "span", "table", "td", "section", "h2")
+    }
+    assert not any(balance.values()), balance
+
+
+def test_kinds_of_contributions_are_named() -> None:
+    exact = explain(classifier(template=zoo.get_cell("F").output(score), readout="linear"), TEXT)
+    assert "(exact)</h3>" in page([("x", exact)]) and "first-order" not in page([("x", exact)])
+    assert "(first-order)" in page([("x", explain(classifier(), TEXT))])
+    units = {True: "adds (exact)", False: "adds (first-order)"}
+    for bent in ({"readout": "linear"}, {}):  # no sums over words, but the units' outputs make up the margin
+        found = explain(classifier(cell="B-max-plus", **bent), TEXT, units=99)
+        assert found.exact == bool(bent)
+        assert units[bool(bent)] in page([("x", found)]) and units[not bent] not in page([("x", found)])
+        rest = found.margin - sum(unit.adds for unit in found.units)
+        same = explain(classifier(cell="B-max-plus", **bent), "it was", target=found.target, units=99)
+        constant = same.margin - sum(unit.adds for unit in same.units)
+        assert (rest == pytest.approx(constant, abs=1e-5)) == bool(bent)  # the read-out's bias
+    assert isinstance(exact, Explanation)
+
+
+def test_signed_numbers() -> None:
+    assert [signed(x) for x in (0.5, -0.25, 0.0, -0.0001)] == ["+0.500", "−0.250", "0.000", "0.000"]
+    assert signed((0.5, -1.0), 1) == "⟨+0.5, −1.0⟩"
