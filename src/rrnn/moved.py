@@ -31,6 +31,7 @@ MODULES: dict[str, str] = {
     "rrnn.draw.text": "rrnn.draw.richtext",
     # report
     "rrnn.report.explain": "rrnn.tasks.classify.explanations",
+    "rrnn.report.page_curves": "rrnn.draw.charts",
     "rrnn.report.phrases": "rrnn.tasks.classify.explanations",
 }
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from rrnn.automata import Cell
 from rrnn.draw import to_svg
+from rrnn.draw.charts import COLOURS, Series, chart
 from rrnn.errors import AutomatonError, CellError
 from rrnn.ir import lower
 from rrnn.ir.equations import equations
-from rrnn.report.page_curves import COLOURS, Curve, chart
 from rrnn.report.page_runs import FACTS, Reported
 from rrnn.zoo import get_model
 
@@ -119,7 +119,7 @@ def curves(runs: Sequence[Reported]) -> str:
             f"Dev {kind.metric}",
             "a dot marks the best epoch",
             chart(
-                [Curve(run.name, i, run.curve(kind.dev), run.best) for i, run in every],
+                [Series(run.name, i, run.curve(kind.dev), run.best) for i, run in every],
                 title=f"{name} on the development set, by epoch",
                 x_title="epoch",
                 whole=True,
@@ -129,8 +129,8 @@ def curves(runs: Sequence[Reported]) -> str:
             "Loss",
             "training; dev is dashed",
             chart(
-                [Curve(run.name, i, run.curve("train_loss")) for i, run in every]
-                + [Curve(run.name, i, run.curve("dev_loss"), faint=True) for i, run in every],
+                [Series(run.name, i, run.curve("train_loss")) for i, run in every]
+                + [Series(run.name, i, run.curve("dev_loss"), faint=True) for i, run in every],
                 title="training loss, by epoch",
                 x_title="epoch",
                 whole=True,
@@ -138,7 +138,7 @@ def curves(runs: Sequence[Reported]) -> str:
         ),
     ]
     if len(runs) > 1:
-        timed = [Curve(run.name, i, run.by_time()) for i, run in every]
+        timed = [Series(run.name, i, run.by_time()) for i, run in every]
         picture = chart(timed, title=f"{name} on the development set, by time", x_title="seconds of training")
         drawn.append((f"Dev {kind.metric}, by time", "", picture))
     figures = "\n".join(
