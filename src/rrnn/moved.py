@@ -31,7 +31,12 @@ MODULES: dict[str, str] = {
     "rrnn.draw.text": "rrnn.draw.richtext",
     # report
     "rrnn.report.explain": "rrnn.tasks.classify.explanations",
+    "rrnn.report.explain_html": "rrnn.report.pages rrnn.tasks.classify.explanations",
+    "rrnn.report.page": "rrnn.report.pages",
     "rrnn.report.page_curves": "rrnn.draw.charts",
+    "rrnn.report.page_looks": "rrnn.tasks.classify.examples",
+    "rrnn.report.page_parts": "rrnn.report.pages",
+    "rrnn.report.page_runs": "rrnn.report.run_summaries",
     "rrnn.report.phrases": "rrnn.tasks.classify.explanations",
 }
 
@@ -39,6 +44,12 @@ MODULES: dict[str, str] = {
 NAMES: dict[str, str] = {
     # interpret
     "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
+    # report
+    "rrnn.report.explain_html.page": "rrnn.report.explanation_page",
+    "rrnn.report.page.page": "rrnn.report.report_page",
+    "rrnn.report.page_curves.Curve": "rrnn.draw.charts.Series",
+    "rrnn.report.page_runs.Kind": "rrnn.report.run_summaries.RunKind",
+    "rrnn.report.page_runs.Reported": "rrnn.report.run_summaries.RunSummary",
 }
 
 

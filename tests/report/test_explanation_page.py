@@ -9,7 +9,8 @@ from random_classifiers import KINDS, TEXT, classifier
 
 from rrnn import zoo
 from rrnn.automata import score
-from rrnn.report.explain_html import page, signed
+from rrnn.report import explanation_page
+from rrnn.report.pages import signed
 from rrnn.tasks.classify.explanations import Explanation, explain
 
 
@@ -17,7 +18,9 @@ def test_a_unit_that_keeps_nothing_has_no_share() -> None:
     """C consumes two words, so one word has no path."""
     found = explain(classifier(cell="C"), "good")
     assert found.units and all(unit.paths == () and unit.covered is None for unit in found.units)
-    assert "nan" not in page([("good", found)]) and "of Σ|paths|" not in page([("good", found)])
+    assert "nan" not in explanation_page([("good", found)]) and "of Σ|paths|" not in explanation_page(
+        [("good", found)]
+    )
 
 
 @pytest.mark.parametrize("kind", ["one layer", "both directions", "max-plus", "LSTM"])
@@ -25,7 +28,7 @@ def test_a_page_is_whole_and_calls_nobody(kind: str) -> None:
     model = classifier(cleaning="none", **KINDS[kind])
     hostile = 'good <script>alert("x")</script> & not'
     found = explain(model, hostile)
-    text = page([(hostile, found)], None if kind == "LSTM" else zoo.get_cell("F"))
+    text = explanation_page([(hostile, found)], None if kind == "LSTM" else zoo.get_cell("F"))
     assert "<script" not in text and "&lt;script&gt;" in text
     assert not re.search(r"<(?![a-z/!])|&(?!#?\w+;)", text)  # words may come apart: no bare < or & either
     links = re.findall(r"""(?:src|href)\s*=|url\(|@import|https?://(?!www\.w3\.org/)""", text)
@@ -44,18 +47,25 @@ def test_a_page_is_whole_and_calls_nobody(kind: str) -> None:
 
 def test_kinds_of_contributions_are_named() -> None:
     exact = explain(classifier(template=zoo.get_cell("F").output(score), readout="linear"), TEXT)
-    assert "(exact)</h3>" in page([("x", exact)]) and "first-order" not in page([("x", exact)])
-    assert "(first-order)" in page([("x", explain(classifier(), TEXT))])
+    shown = explanation_page([("x", exact)])
+    assert "(exact)</h3>" in shown and "first-order" not in shown
+    assert "(first-order)" in explanation_page([("x", explain(classifier(), TEXT))])
     units = {True: "adds (exact)", False: "adds (first-order)"}
     for bent in ({"readout": "linear"}, {}):  # no sums over words, but the units' outputs make up the margin
         found = explain(classifier(cell="B-max-plus", **bent), TEXT, units=99)
         assert found.exact == bool(bent)
-        assert units[bool(bent)] in page([("x", found)]) and units[not bent] not in page([("x", found)])
+        shown = explanation_page([("x", found)])
+        assert units[bool(bent)] in shown and units[not bent] not in shown
         rest = found.margin - sum(unit.adds for unit in found.units)
         same = explain(classifier(cell="B-max-plus", **bent), "it was", target=found.target, units=99)
         constant = same.margin - sum(unit.adds for unit in same.units)
         assert (rest == pytest.approx(constant, abs=1e-5)) == bool(bent)  # the read-out's bias
     assert isinstance(exact, Explanation)
+
+
+def test_control_characters_are_written_out() -> None:
+    found = explain(classifier(cleaning="none"), "not \x1b[2J\x07 \u202egood")
+    assert all(c.isprintable() for c in explanation_page([("x", found)]).replace("\n", ""))
 
 
 def test_signed_numbers() -> None:

@@ -63,10 +63,10 @@ def explain(options: Explain) -> None:
     ]
     if options.html is not None:
         from rrnn.automata import Cell
-        from rrnn.report.explain_html import page
+        from rrnn.report import explanation_page
 
         cell = Cell.from_text(run.cell_text) if run.cell_text else cell_of(model.config)
-        options.html.write_text(page(found, cell), encoding="utf-8")
+        options.html.write_text(explanation_page(found, cell), encoding="utf-8")
         print(f"written: {options.html}")
     elif options.json:
         print(
@@ -118,7 +118,7 @@ def _coloured(console: Console, e: Explanation, title: str, values: list[float])
     """The words on green where they speak for the label, on red where against, as strong as they do."""
     from rich.text import Text
 
-    from rrnn.report.explain_html import shade
+    from rrnn.tasks.classify.explanations import shade
 
     line, largest = Text("  "), max(map(abs, values), default=0.0)
     for word, value in zip(e.words, values, strict=True):

@@ -26,7 +26,7 @@ class Report:
 
 
 def report(options: Report) -> None:
-    from rrnn.report.page import write_report  # here, so that --help does not wait for torch
+    from rrnn.report import write_report  # here, so that --help does not wait for torch
 
     if options.output.suffix.lower() not in (".html", ".htm"):
         raise RunError(

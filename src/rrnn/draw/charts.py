@@ -261,7 +261,7 @@ class _Area:
                 path = " ".join(
                     f"{'L' if i else 'M'}{x:.1f},{y:.1f}" for i, (x, y, _, _) in enumerate(places)
                 )
-                yield f'<path class="curve{_line_kind(series)}{"" if hover else " thin"}" d="{path}"/>'
+                yield f'<path class="curve{_line_class(series)}{"" if hover else " thin"}" d="{path}"/>'
                 if len(places) == 1:
                     yield _marked("circle", *places[0][:2])
             if series.mark is not None:
@@ -303,9 +303,13 @@ def _colour(series: Series) -> str:
     return f'style="--run: var(--run{series.colour % COLOURS})"'
 
 
-def _line_kind(series: Series) -> str:
-    kinds = ("", " dashed", " dotted")
-    return (" faint" if series.faint else "") + kinds[min(series.colour // COLOURS, 2)]
+def line_kind(colour: int) -> str:
+    """Return the classes that tell lines of equal colour apart, to be appended to others."""
+    return ("", " dashed", " dotted")[min(colour // COLOURS, 2)]
+
+
+def _line_class(series: Series) -> str:
+    return (" faint" if series.faint else "") + line_kind(series.colour)
 
 
 def _marked(marker: Marker, x: float, y: float) -> str:
@@ -317,7 +321,7 @@ def _marked(marker: Marker, x: float, y: float) -> str:
 
 def _key(series: Series, x: float, y: float) -> Iterator[str]:
     """Write an entry of a legend: a sample of the line or marker, and the name."""
-    line = f'<path class="curve thin{_line_kind(series)}" d="M{x:g},{y:g} h20"/>'
+    line = f'<path class="curve thin{_line_class(series)}" d="M{x:g},{y:g} h20"/>'
     sample = line if series.marker is None else _marked(series.marker, x + 10, y)
     yield f"<g {_colour(series)}>{sample}</g>"
     yield f'<text class="key" x="{x + 27:g}" y="{y + 4.5:g}">{escape(series.name)}</text>'

@@ -196,6 +196,11 @@ def _logits(module: TextClassifier, texts: list[Tensor]) -> Iterator[Tensor]:
         yield from module(padded, torch.tensor([len(t) for t in some], device=padded.device))
 
 
+def shade(value: float, largest: float) -> float:
+    """Return how strongly to colour a word, from 0 to 1, given the largest of all values."""
+    return min(1.0, abs(value) / largest) if largest > 0 else 0.0
+
+
 # ---- inside the first layer -----------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ FACTS, RESULT = "facts", "result.json"
 
 
 @dataclass(frozen=True)
-class Kind:
+class RunKind:
     """What the runs of a task are measured by, and under which keys they say so."""
 
     title: str
@@ -41,15 +41,15 @@ class Kind:
 
 
 KINDS = {
-    "lm": Kind("Language models", "perplexity", "min", "dev_ppl", "test_ppl", "tokens_per_s", "hidden"),
-    "classify": Kind(
+    "lm": RunKind("Language models", "perplexity", "min", "dev_ppl", "test_ppl", "tokens_per_s", "hidden"),
+    "classify": RunKind(
         "Text classifiers", "accuracy, %", "max", "dev_accuracy", "test", "examples_per_s", "hidden_size"
     ),
 }
 
 
 @dataclass(frozen=True)
-class Reported:
+class RunSummary:
     """A run under the name that the report calls it by."""
 
     name: str
@@ -59,7 +59,7 @@ class Reported:
     """result.json; empty while the training has not come to its end."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> RunKind:
         return KINDS[self.run.config["task"]]
 
     @property
@@ -120,6 +120,10 @@ class Reported:
         return next((p for p in points if p[1] == self.kind.best([v for _, v in points])), None)
 
     @property
+    def dev(self) -> float | None:
+        return None if self.best is None else self.best[1]
+
+    @property
     def test(self) -> float | None:
         return number(self.result, self.kind.test)
 
@@ -140,7 +144,7 @@ def number(values: dict[str, Any], key: str) -> float | None:
     return value if right else None
 
 
-def read_runs(folders: Sequence[str | Path]) -> list[Reported]:
+def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
     """Each run once, in the order given: of a folder that is none, those in it, at any depth. Or an error that says
     which holds no run."""
     if not folders:
@@ -161,7 +165,7 @@ def _runs(folder: Path) -> list[Path]:
     return found
 
 
-def _read(folder: Path, name: str) -> Reported:
+def _read(folder: Path, name: str) -> RunSummary:
     run = Run.open(folder)
     task = run.config["task"]
     if task not in KINDS:
@@ -172,7 +176,7 @@ def _read(folder: Path, name: str) -> Reported:
     result = _result(folder / RESULT)
     if result.get("epochs") != len(records):
         result = {}  # of an earlier end: the run was resumed for more epochs
-    return Reported(name, run, records, result)
+    return RunSummary(name, run, records, result)
 
 
 def _records(run: Run) -> list[Record]:

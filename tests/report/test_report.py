@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from rrnn.errors import RunError
-from rrnn.report.page import page, write_report
-from rrnn.report.page_parts import duration
-from rrnn.report.page_runs import read_runs, short_names
+from rrnn.report import report_page, write_report
+from rrnn.report.pages import duration
+from rrnn.report.run_summaries import read_runs, short_names
 from rrnn.tasks.classify import examples
 from rrnn.tasks.runs import Run
 
@@ -73,7 +73,7 @@ def cells_of(outline: Outline, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def everything(lm_runs: list[Path], text_runs: list[Path]) -> tuple[str, Outline]:
-    text = page([*lm_runs, *text_runs])
+    text = report_page([*lm_runs, *text_runs])
     return text, Outline(text)
 
 
@@ -129,9 +129,11 @@ def test_the_table_has_the_runs_numbers(lm_runs: list[Path], text_runs: list[Pat
 
 def test_the_best_of_each_column_is_marked(lm_runs: list[Path]) -> None:
     results = [json.loads((folder / "result.json").read_text())["dev_ppl"] for folder in lm_runs]
-    assert f"<strong>{min(results):.2f}</strong>" in page(lm_runs)
-    assert f"<strong>{max(results):.2f}</strong>" not in page(lm_runs)
-    assert f"<strong>{results[0]:.2f}" not in page(lm_runs[:1])  # alone there is nothing to be better than
+    assert f"<strong>{min(results):.2f}</strong>" in report_page(lm_runs)
+    assert f"<strong>{max(results):.2f}</strong>" not in report_page(lm_runs)
+    assert f"<strong>{results[0]:.2f}" not in report_page(
+        lm_runs[:1]
+    )  # alone there is nothing to be better than
 
 
 def test_configurations_stand_side_by_side(lm_runs: list[Path], everything: tuple[str, Outline]) -> None:
@@ -142,7 +144,7 @@ def test_configurations_stand_side_by_side(lm_runs: list[Path], everything: tupl
         "lstm",
     ]
     assert not [row for row in outline.rows if row and row[0] == "bptt"]  # the same for all: not in the table
-    alone = Outline(page(lm_runs[:1]))
+    alone = Outline(report_page(lm_runs[:1]))
     assert "All options" in alone.text and "bptt7" in alone.text
 
 
@@ -166,7 +168,9 @@ def test_looks(everything: tuple[str, Outline], text_runs: list[Path]) -> None:
 
 
 def test_equal_runs_give_equal_pages(lm_runs: list[Path]) -> None:
-    assert page(lm_runs) == page([*lm_runs, lm_runs[0]])  # a folder that is named twice is shown once
+    assert report_page(lm_runs) == report_page(
+        [*lm_runs, lm_runs[0]]
+    )  # a folder that is named twice is shown once
 
 
 def test_write_report_replaces_a_file_as_a_whole(lm_runs: list[Path], tmp_path: Path) -> None:
@@ -190,17 +194,17 @@ def test_a_run_that_has_just_begun(lm_runs: list[Path], tmp_path: Path) -> None:
     folder = copied(lm_runs[0], tmp_path)
     for path in [*folder.glob("*.safetensors"), folder / "metrics.jsonl", folder / "result.json"]:
         path.unlink()
-    outline = Outline(page([folder]))
+    outline = Outline(report_page([folder]))
     assert "There is no epoch yet." in outline.text and "copy has nothing to show" in outline.text
     assert cells_of(outline, "copy")[2:4] == ["–", "–"]
-    Outline(page([folder, lm_runs[0]]))
+    Outline(report_page([folder, lm_runs[0]]))
 
 
 def test_a_resumed_run_has_no_result_yet(lm_runs: list[Path], tmp_path: Path) -> None:
     folder = copied(lm_runs[0], tmp_path)
     with open(folder / "metrics.jsonl", "a") as file:
         file.write(json.dumps({"epoch": 3, "train_loss": 1.0, "dev_ppl": 1.5, "dev_loss": 0.4}) + "\n")
-    cells = cells_of(Outline(page([folder])), "copy")
+    cells = cells_of(Outline(report_page([folder])), "copy")
     assert cells[2:4] == ["1.50", "–"] and cells[6] == "3 best 3"
 
 
@@ -209,7 +213,7 @@ def test_numbers_that_are_none(lm_runs: list[Path], tmp_path: Path) -> None:
     record = {"epoch": 3, "train_loss": "<b>", "dev_ppl": float("inf"), "seconds": None, "dev_loss": True}
     with open(folder / "metrics.jsonl", "a") as file:
         file.write(json.dumps(record) + "\n")
-    outline = Outline(page([folder]))
+    outline = Outline(report_page([folder]))
     assert cells_of(outline, "copy")[6].startswith("3 best ") and "inf" not in cells_of(outline, "copy")
 
 
@@ -220,7 +224,7 @@ def test_data_that_have_gone(text_runs: list[Path], tmp_path: Path) -> None:
     for path in folder.glob("*.safetensors"):
         path.unlink()
     shutil.copy(text_runs[0] / "best.safetensors", folder)
-    text = Outline(page([folder])).text
+    text = Outline(report_page([folder])).text
     assert "gone.txt" in text and "Configuration" in text
 
 
@@ -231,7 +235,7 @@ def test_a_model_that_cannot_be_explained(text_runs: list[Path], tmp_path: Path)
     best = run.load("best")
     assert best is not None
     run.save("best", {name: weight * float("nan") for name, weight in best.tensors.items()}, best.meta)
-    text = page([folder, text_runs[1]])
+    text = report_page([folder, text_runs[1]])
     assert "Its weights have run away" in Outline(text).text
     assert 1 <= text.count("<details><summary>Paths and units") <= 3
 
@@ -250,7 +254,7 @@ def test_damage(lm_runs: list[Path], tmp_path: Path, name: str, content: str, me
     folder = copied(lm_runs[0], tmp_path)
     (folder / name).write_text(content)
     with pytest.raises(RunError, match=re.escape(message)):
-        page([folder])
+        report_page([folder])
 
 
 def test_no_run(lm_runs: list[Path], tmp_path: Path) -> None:
@@ -303,7 +307,7 @@ def test_a_users_cell_has_its_own_name(tmp_path: Path) -> None:
     ).close()
     (run,) = read_runs([tmp_path / "r"])
     assert (run.model, run.data) == ("B", "my <texts>")
-    assert escape("Language models on my <texts>") in page([tmp_path / "r"])
+    assert escape("Language models on my <texts>") in report_page([tmp_path / "r"])
 
 
 def test_a_configuration_may_hold_anything(tmp_path: Path) -> None:
@@ -312,7 +316,7 @@ def test_a_configuration_may_hold_anything(tmp_path: Path) -> None:
 
     values = {"task": "lm", "cell": BAD, "data": BAD, "layers": BAD, "hidden": [BAD], BAD: {BAD: BAD}}
     Run.create(tmp_path / "r", values, get_cell("B").to_text()).close()
-    text = page([tmp_path / "r"])
+    text = report_page([tmp_path / "r"])
     assert "<script" not in text and Outline(text).text.count(BAD) >= 8
 
 
