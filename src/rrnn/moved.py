@@ -37,7 +37,7 @@ MODULES: dict[str, str] = {
     "rrnn.report.page_looks": "rrnn.tasks.classify.examples",
     "rrnn.report.page_parts": "rrnn.report.pages",
     "rrnn.report.page_runs": "rrnn.report.run_summaries",
-    "rrnn.report.phrases": "rrnn.tasks.classify.explanations",
+    "rrnn.report.phrases": "rrnn.tasks.classify.examples",
 }
 
 # A name that moved or was renamed, with its module: the same for the new one.

@@ -125,7 +125,7 @@ def test_highlight() -> None:
     pair = WFSA(alphabet="a", arcs=[((0, 1), "a", 2, 1.0)], initial={(0, 1): 1}, final={2: 1})
     assert to_svg(pair, highlight=[(0, 1)]).count('class="on"') == 1  # a state that is a tuple
     for wrong in ("q9", ("q1", "q0"), ("q0",), 3):
-        with pytest.raises(AutomatonError, match="highlight names states and arcs"):
+        with pytest.raises(AutomatonError, match="highlight lists states and arcs"):
             to_svg(machine(), highlight=[wrong])
 
 

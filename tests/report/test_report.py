@@ -195,7 +195,9 @@ def test_a_run_that_has_just_begun(lm_runs: list[Path], tmp_path: Path) -> None:
     for path in [*folder.glob("*.safetensors"), folder / "metrics.jsonl", folder / "result.json"]:
         path.unlink()
     outline = Outline(report_page([folder]))
-    assert "There is no epoch yet." in outline.text and "copy has nothing to show" in outline.text
+    assert (
+        "No epoch has finished yet." in outline.text and "The model of copy cannot be loaded" in outline.text
+    )
     assert cells_of(outline, "copy")[2:4] == ["–", "–"]
     Outline(report_page([folder, lm_runs[0]]))
 
@@ -236,7 +238,7 @@ def test_a_model_that_cannot_be_explained(text_runs: list[Path], tmp_path: Path)
     assert best is not None
     run.save("best", {name: weight * float("nan") for name, weight in best.tensors.items()}, best.meta)
     text = report_page([folder, text_runs[1]])
-    assert "Its weights have run away" in Outline(text).text
+    assert "Its weights have diverged" in Outline(text).text
     assert 1 <= text.count("<details><summary>Paths and units") <= 3
 
 
@@ -244,9 +246,9 @@ def test_a_model_that_cannot_be_explained(text_runs: list[Path], tmp_path: Path)
     ("name", "content", "message"),
     [
         ("config.json", "{", "config.json is damaged"),
-        ("config.json", '{"task": "dance"}', "is of the task 'dance', and reports are on classify, lm"),
+        ("config.json", '{"task": "dance"}', "has the task 'dance'; reports cover classify, lm"),
         ("metrics.jsonl", "{\n", "metrics.jsonl is damaged: a line of it is not JSON"),
-        ("metrics.jsonl", "3\n", "metrics.jsonl is damaged: each line is a JSON object"),
+        ("metrics.jsonl", "3\n", "metrics.jsonl is damaged: each line must be a JSON object"),
         ("result.json", "nothing", "result.json is damaged"),
     ],
 )

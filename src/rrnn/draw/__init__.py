@@ -1,7 +1,7 @@
-"""Pictures of automata: SVG in the style of the paper's figures, drawn without any other program, and dot text.
+"""Draw automata as SVG in the style of the paper's figures, without any other program, or write them as dot text.
 
 `rrnn.to_svg(cell)` and `rrnn.to_dot(cell)` take a cell, a WFSA, or a `Diagram` of your own. (`rrnn.draw` is this
-package, not a function.)
+package, not a function.) Charts of curves are in `rrnn.draw.charts`.
 """
 
 from rrnn.draw.automaton_diagrams import diagram_of

@@ -1,4 +1,8 @@
-"""Turn cells and WFSAs into diagrams."""
+"""Turn cells and WFSAs into diagrams.
+
+The arcs of a cell are labelled α/u₁(α) or ε/r, and a legend says what the names stand for. In a WFSA, arcs between the
+same two states share one arrow with their symbols and numbers.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +36,16 @@ from rrnn.wfsa import EPSILON as EPSILON_SYMBOL
 from rrnn.wfsa import WFSA
 
 INLINE = 12
-"""Characters of an unnamed weight that still fits beside its arc; a longer one gets a name in the legend."""
+"""The length of an unnamed weight that fits beside its arc; a longer one gets a name in the legend."""
 
 CELL_NAME_CHARACTERS = 20
 LEGEND_LINES, LEGEND_CHARACTERS = 24, 100
 FORMULA_CHARACTERS = 80
-"""Of ⊕ or ⊗, in the legend; longer ones are left out."""
+"""The length of a formula of ⊕ or ⊗ in the legend; longer ones are left out."""
 
 
 def diagram_of(x: Cell | WFSA | Diagram, *, legend: bool = True) -> Diagram:
-    """States, arcs and labels of what can be drawn."""
+    """Return the diagram of a cell or WFSA; a diagram is returned as it is."""
     match x:
         case Diagram():
             return x
@@ -55,10 +59,15 @@ def diagram_of(x: Cell | WFSA | Diagram, *, legend: bool = True) -> Diagram:
 # ---- cells -------------------------------------------------------------------------------------------------------
 
 
-def cell_diagram(cell: Cell, *, legend: bool = True) -> Diagram:
-    """The diagram of a cell. Arcs of weight zero are not drawn, and a weight one of an end is not written."""
+def cell_diagram(
+    cell: Cell, *, legend: bool = True, rename: Callable[[str], str] = lambda name: name
+) -> Diagram:
+    """Return the diagram of a cell, with its weights under the names that `rename` gives them.
+
+    Arcs of weight zero are not drawn. Initial and final weights of one are not written.
+    """
     cell.check()
-    weights = _Weights(cell)
+    weights = _Weights(cell, rename)
     initial = {q: w for q, w in cell.initials if not isinstance(w, ex.Zero)}
     final = {q: w for q, w in cell.finals if not isinstance(w, ex.Zero)}
     nodes = tuple(
@@ -82,12 +91,12 @@ def cell_diagram(cell: Cell, *, legend: bool = True) -> Diagram:
 
 
 class _Weights:
-    """Weights as texts. Long ones without a name are given one, which the legend explains."""
+    """Writes weights as texts. Long ones without a name are given one, which the legend explains."""
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, rename: Callable[[str], str]) -> None:
         ring = cell.semiring
         self.one, self.zero = constant_text("1", ring.one), constant_text("0", ring.zero)
-        self.names = dict(definitions(cell))
+        self.names = {weight: rename(name) for weight, name in definitions(cell).items()}
         taken = {re.sub(r"_?\d+$", "", name) for name in self.names.values()}
         self.letter = next(c for c in ("w", "omega", "weight", "w_long", "w_unnamed") if c not in taken)
         self.invented = 0
@@ -98,7 +107,7 @@ class _Weights:
             self.invented += 1
             self.names[weight] = f"{self.letter}{self.invented}"
             text = formula(weight, self.names, self.one, self.zero)
-        # a/b − c would be read as (a/b) − c
+        # An arc α/b − c would be read as (α/b) − c.
         compound = isinstance(weight, ex.Binary) and weight not in self.names
         return (Span("("), *text, Span(")")) if compound else text
 
@@ -130,7 +139,7 @@ class _Weights:
 
 
 def _operations(ring: Semiring) -> list[Text]:
-    """⊕ and ⊗ by their symbols, or by formulas where they have no symbols of their own and the formulas are short."""
+    """Say what ⊕ and ⊗ are: by their usual symbols, or by formulas if they have none and the formulas are short."""
     said, formulas = [], []
     for sign, word, run in (("⊕", ring.plus_legend, ring.plus), ("⊗", ring.times_symbol, ring.times)):
         if word != sign:
@@ -142,7 +151,7 @@ def _operations(ring: Semiring) -> list[Text]:
 
 
 def _operation(ring: Semiring, sign: str, run: Callable[..., Any]) -> Text:
-    """⟨p₁, r₁⟩ ⊗ ⟨p₂, r₂⟩ = ⟨p₁ · p₂, …⟩, or a ⊗ b = …"""
+    """Write an operation as ⟨p₁, r₁⟩ ⊗ ⟨p₂, r₂⟩ = ⟨p₁ · p₂, …⟩, or as a ⊗ b = …"""
     names = [[f"{c}{i}" for c in ring.components] for i in (1, 2)] if ring.components else [["a"], ["b"]]
     values = [[ex.parameter(name) for name in some] for some in names]
     result = run(*(ring.element(some) for some in values), ex.EXPRESSIONS)
@@ -161,7 +170,7 @@ def _operation(ring: Semiring, sign: str, run: Callable[..., Any]) -> Text:
 
 
 def _defined(weights: _Weights) -> Iterator[Text]:
-    """f₁(α) = …, f₂(α) = … as one line f_j(α) = …, j = 1, 2 where they differ only in the number."""
+    """Yield a line for each definition, or one line f_j(α) = …, j = 1, 2 for several that differ only in the number."""
 
     def line(expr: ex.Expr, name: str, index: str | None) -> Text:
         def rename(other: str) -> str:
@@ -175,7 +184,7 @@ def _defined(weights: _Weights) -> Iterator[Text]:
 
     families: dict[Text, list[tuple[ex.Expr, str]]] = {}
     for expr, name in weights.names.items():
-        if not isinstance(expr, ex.Parameter):  # a learned number: there is nothing to say
+        if not isinstance(expr, ex.Parameter):  # a learned number has no definition
             match = _INDEXED.fullmatch(name)
             families.setdefault(line(expr, name, match[2] if match else None), []).append((expr, name))
     for text, members in families.items():
@@ -202,7 +211,7 @@ WFSA_NAME_CHARACTERS, LINE_CHARACTERS, LINES = 16, 18, 8
 
 
 def wfsa_diagram(machine: WFSA) -> Diagram:
-    """The diagram of a WFSA. Arcs of weight zero are not drawn; `∀α/w` stands for the whole alphabet."""
+    """Return the diagram of a WFSA. Arcs of weight zero are not drawn; `∀α/w` stands for the whole alphabet."""
     ring = machine.semiring
     initial, final = machine.initial, machine.final
 
@@ -233,14 +242,14 @@ def wfsa_diagram(machine: WFSA) -> Diagram:
 
 
 def state_text(state: Hashable) -> Text:
-    """A state's name: q0 → q₀, a pair of states in brackets, anything else as it prints."""
+    """Write the name of a state: q0 → q₀, a tuple of states in brackets, anything else as it prints."""
     if isinstance(state, tuple):
         return (Span("("), *join([state_text(part) for part in state], roman(",")), Span(")"))
     return name_text(state) if isinstance(state, str) and state else roman(printable(repr(state)))
 
 
 def symbol_text(symbol: Hashable) -> Text:
-    """A symbol as it prints, in quotes where it would be misread."""
+    """Write a symbol as it prints, in quotes where it would be misread."""
     if symbol is EPSILON_SYMBOL:
         return EPSILON
     text = str(symbol)
@@ -250,14 +259,14 @@ def symbol_text(symbol: Hashable) -> Text:
 
 
 def weight_text(weight: Any, digits: int = 3) -> Text:
-    """A number, or the components of an element in angle brackets."""
+    """Write a weight: a number, or the components of an element in angle brackets."""
     if not isinstance(weight, tuple):
         return number_text(float(weight), digits)
     return (Span("⟨"), *join([number_text(x, digits) for x in weight], roman(", ")), Span("⟩"))
 
 
 def _entries(weights: dict[Hashable, Any], alphabet: tuple[Hashable, ...]) -> list[Text]:
-    """`a/0.5` for each symbol, or one `∀α/0.5` where the whole alphabet has one weight."""
+    """Write `a/0.5` for each symbol, or once `∀α/0.5` if the whole alphabet has the same weight."""
     entries: list[Text] = []
     common: set[Any] = {weights.get(symbol) for symbol in alphabet}
     if len(alphabet) > 1 and len(common) == 1 and None not in common:
@@ -267,7 +276,7 @@ def _entries(weights: dict[Hashable, Any], alphabet: tuple[Hashable, ...]) -> li
 
 
 def _wrapped(entries: list[Text]) -> tuple[Text, ...]:
-    """The entries set in lines of a few, the last of which says what was left out."""
+    """Set the entries in lines; the last line says how many were left out."""
     lines: list[list[Text]] = []
     for entry in entries:
         if lines and sum(len(plain(e)) + 2 for e in lines[-1]) + len(plain(entry)) <= LINE_CHARACTERS:

@@ -17,10 +17,11 @@ from rrnn.draw.geometry import (
     Point,
     Shape,
     bounds,
-    distance_to_segment,
+    distance,
     label_size,
     node_shapes,
     segments_cross,
+    segments_of,
 )
 from rrnn.draw.labels import place_labels
 from rrnn.draw.routing import Manner, Route, Router
@@ -29,17 +30,17 @@ Place = tuple[float, float]
 Places = dict[Hashable, Place]
 
 SEARCHED = 16
-"""States up to which rows are searched; beyond it their order in each column follows their neighbours."""
+"""Up to so many states, rows are searched; beyond, the order in each column follows the neighbours."""
 
 
 def arrangements(diagram: Diagram) -> list[tuple[str, Places]]:
-    """Candidates, each with its name; the first is the one to prefer."""
+    """Return the possible arrangements, each with its name; the first one is preferred."""
     if diagram.places is not None:
         return [("given", dict(diagram.places))]
     columns = layers(diagram)
     found = [("columns", _in_columns(diagram, columns))]
     if 2 < len(diagram.nodes) <= SEARCHED:
-        if len(neighbours(diagram)) <= 2 * len(diagram.nodes):  # more could not all pass above and below
+        if len(neighbours(diagram)) <= 2 * len(diagram.nodes):  # more arcs could not all pass above and below
             found.append(("row", _in_a_row(diagram)))
         if len(diagram.nodes) > 3:
             found.append(("ring", _in_a_ring(diagram, columns)))
@@ -50,7 +51,7 @@ def arrangements(diagram: Diagram) -> list[tuple[str, Places]]:
 
 
 def layers(diagram: Diagram) -> dict[Hashable, int]:
-    """The number of arcs from the nearest initial state; states that cannot be reached come last."""
+    """Return each state's number of arcs from the nearest initial state; unreachable states come last."""
     following: dict[Hashable, list[Hashable]] = {node.key: [] for node in diagram.nodes}
     for edge in diagram.edges:
         following[edge.source].append(edge.target)
@@ -66,7 +67,7 @@ def layers(diagram: Diagram) -> dict[Hashable, int]:
 
 
 def neighbours(diagram: Diagram) -> list[tuple[Hashable, Hashable]]:
-    """Pairs of states with an arc between them, each once."""
+    """Return the pairs of states with an arc between them, each once."""
     order = {node.key: i for i, node in enumerate(diagram.nodes)}
     pairs = {
         tuple(sorted((e.source, e.target), key=order.__getitem__))
@@ -105,7 +106,7 @@ def _in_columns(diagram: Diagram, layer: dict[Hashable, int]) -> Places:
 
 
 def _untidiness(places: Places, pairs: list[tuple[Hashable, Hashable]]) -> float:
-    """Steep, crossing and hidden arcs, as if all were straight."""
+    """Return the price of steep, crossing and hidden arcs, as if all of them were straight."""
     rows = [row for _, row in places.values()]
     total = 0.8 * (max(rows) - min(rows))
     lines = [(Point(*places[u]), Point(*places[v])) for u, v in pairs]
@@ -113,7 +114,7 @@ def _untidiness(places: Places, pairs: list[tuple[Hashable, Hashable]]) -> float
         steps = abs(a.y - b.y) - (a.x == b.x)
         total += steps + 0.2 * steps * steps
         for q, place in places.items():
-            if q != u and q != v and distance_to_segment(Point(*place), a, b) < 0.3:
+            if q != u and q != v and distance(*place, segments_of((a, b))) < 0.3:
                 total += 4
     for (a, b), (c, d) in itertools.combinations(lines, 2):
         total += 4 * segments_cross(a, b, c, d)
@@ -121,7 +122,7 @@ def _untidiness(places: Places, pairs: list[tuple[Hashable, Hashable]]) -> float
 
 
 def _row_moves(places: Places) -> Iterator[Places]:
-    """Another row for one state, two states of a column exchanged, a column up or down."""
+    """Yield changes: a state in another row, two states of a column exchanged, a column moved up or down."""
     rows = [row for _, row in places.values()]
     taken = set(places.values())
     for q, (column, _) in places.items():
@@ -139,7 +140,7 @@ def _row_moves(places: Places) -> Iterator[Places]:
 def _improved(
     places: Places, cost: Callable[[Places], float], moves: Callable[[Places], Iterator[Places]]
 ) -> Places:
-    """The best move, again and again until none helps."""
+    """Make the best move again and again, until none helps."""
     best = cost(places)
     for _ in range(200):
         choices = list(moves(places))
@@ -152,7 +153,7 @@ def _improved(
 
 
 def _by_neighbours(columns: list[list[Hashable]], pairs: list[tuple[Hashable, Hashable]]) -> Places:
-    """Columns sorted by the mean row of their neighbours, a few times over (for many states)."""
+    """Sort each column by the mean row of its states' neighbours, several times over."""
     near: dict[Hashable, list[Hashable]] = {q: [] for column in columns for q in column}
     for u, v in pairs:
         near[u].append(v)
@@ -176,7 +177,7 @@ def _by_neighbours(columns: list[list[Hashable]], pairs: list[tuple[Hashable, Ha
 
 
 def _in_a_row(diagram: Diagram) -> Places:
-    """Along the first arcs out of each state, depth first: the backbone of a chain with shortcuts."""
+    """Place states in a row, depth first along the first arcs: the backbone of a chain with shortcuts."""
     following: dict[Hashable, list[Hashable]] = {node.key: [] for node in diagram.nodes}
     order = {node.key: i for i, node in enumerate(diagram.nodes)}
     for edge in diagram.edges:
@@ -193,14 +194,14 @@ def _in_a_row(diagram: Diagram) -> Places:
 
 
 def _in_a_ring(diagram: Diagram, layer: dict[Hashable, int]) -> Places:
-    """On a circle, the first state on the left; neighbours side by side, arcs through the middle not crossing."""
+    """Place states on a circle, the first one on the left, so that arcs are short and few of them cross."""
     keys = sorted((node.key for node in diagram.nodes), key=lambda q: layer[q])
     pairs = neighbours(diagram)
     n = len(keys)
     radius = 0.5 / math.sin(math.pi / n)
 
     def spot(i: int) -> Place:
-        # from the left over the top: the first neighbours come above
+        # clockwise from the left, so that the first neighbours are at the top
         angle = math.pi - 2 * math.pi * i / n
         return round(radius * math.cos(angle), 6), round(-radius * math.sin(angle), 6)
 
@@ -223,27 +224,29 @@ def _in_a_ring(diagram: Diagram, layer: dict[Hashable, int]) -> Places:
 
 SPREADS = (1.0, 1.12, 1.25, 1.4, 1.6, 1.85, 2.15, 2.5, 3.0, 3.6)
 TRIES, PATIENCE = 2, 1
-"""Routings tried at each distance, and distances tried beyond the first at which all labels have room."""
+"""The routings tried at each spread, and the spreads tried beyond the first one at which all labels have room."""
 GAP, RISE = 62.0, 112.0
-"""The least distance between neighbours, outline to outline in a row, middle to middle in a column."""
+"""The least distance between neighbours: from outline to outline in a row, between centres in a column."""
 HANDICAPS = {"columns": 0.0, "given": 0.0, "row": 1.0, "ring": 6.0}
-"""What an arrangement must be better by to be drawn instead of columns."""
+"""By how much an arrangement must be better than columns to be drawn instead."""
 
 
 @dataclass(frozen=True)
 class Scene:
+    """A diagram with everything in its place."""
+
     diagram: Diagram
     shapes: dict[Hashable, Shape]
     routes: list[Route]
-    """As `diagram.edges`."""
+    """The curves, in the order of `diagram.edges`."""
     labels: list[Box]
-    """As `diagram.edges`."""
+    """The labels' boxes, in the order of `diagram.edges`."""
     misplaced: int
-    """Labels that found no free place (0, unless the automaton is far too dense to be drawn)."""
+    """The number of labels that found no free place: 0, unless the automaton is far too dense to be drawn."""
 
     @property
     def box(self) -> Box:
-        """What the picture covers."""
+        """The box around the whole picture."""
         boxes = [*(s.box for s in self.shapes.values()), *self.labels]
         boxes += [bounds(r.curve.points(24)) for r in self.routes]
         whole = boxes[0]
@@ -253,7 +256,7 @@ class Scene:
 
 
 def scene(diagram: Diagram) -> Scene:
-    """Place everything."""
+    """Place all states, arcs and labels of a diagram."""
     sizes = [label_size(e) for e in diagram.edges]
     drafts: list[tuple[float, Places, list[Route]]] = []
     for name, places in arrangements(diagram):
@@ -271,7 +274,7 @@ def scene(diagram: Diagram) -> Scene:
 
 
 def _spread_out(diagram: Diagram, places: Places, routes: list[Route]) -> Scene:
-    """States moved apart until labels have room; at each distance, arcs whose labels have none try other curves."""
+    """Move states apart until labels have room; at each spread, arcs whose labels have none try other curves."""
     sizes = [label_size(e) for e in diagram.edges]
     index = {(e.source, e.target): i for i, e in enumerate(diagram.edges)}
     best: tuple[tuple[float, ...], Scene] | None = None
@@ -281,9 +284,9 @@ def _spread_out(diagram: Diagram, places: Places, routes: list[Route]) -> Scene:
             break
         shapes = _shapes(diagram, places, spread)
         router = Router(diagram, shapes)
-        dear: dict[tuple[int, Manner], float] = {}
+        extra: dict[tuple[int, Manner], float] = {}
         for _ in range(TRIES):
-            routes, _ = router.choose(routes, dear)
+            routes, _ = router.choose(routes, extra)
             placing = place_labels(routes, sizes, shapes)
             rank = (len(placing.failed), len(placing.doubtful) + 0.7 * step)
             if best is None or rank < best[0]:
@@ -296,13 +299,13 @@ def _spread_out(diagram: Diagram, places: Places, routes: list[Route]) -> Scene:
                 back = index.get((routes[i].target, routes[i].source), i)
                 for j, price in ((i, 3.0), (back, 1.5)):
                     key = (j, routes[j].manner)
-                    dear[key] = dear.get(key, 0.0) + price
+                    extra[key] = extra.get(key, 0.0) + price
     assert best is not None
     return best[1]
 
 
 def _shapes(diagram: Diagram, places: Places, spread: float) -> dict[Hashable, Shape]:
-    """The states at their places, neighbours in a row far enough apart for a label between them."""
+    """Return the states at their places, far enough apart for a label between neighbours in a row."""
     shapes = node_shapes(diagram)
     across = 2 * max(s.radius + s.stretch for s in shapes.values())
     high = 2 * max(s.radius for s in shapes.values())
@@ -311,7 +314,7 @@ def _shapes(diagram: Diagram, places: Places, spread: float) -> dict[Hashable, S
     loops = [(places[e.source][1] > top, label_size(e)) for e in diagram.edges if e.source == e.target]
     step_x = spread * (across + max(GAP, max((w for w, _ in arcs), default=0.0) + 22))
     step_x = max(step_x, max((w for _, (w, _) in loops), default=0.0) + 14)
-    # Loops are above their states: below the top row they need room under the next one.
+    # Loops are above their states, so those below the top row need room under the row above.
     step_y = spread * max(RISE, high + max((h + 58 for below, (_, h) in loops if below), default=56.0))
     if _is_ring(places):
         step_y = step_x = max(step_x, step_y)
@@ -326,6 +329,6 @@ def _is_ring(places: Places) -> bool:
 
 
 def _sprawl(shapes: dict[Hashable, Shape]) -> float:
-    """A long strip is harder to read than a compact picture."""
+    """Return the price of size: a long strip is harder to read than a compact picture."""
     box = bounds([s.center for s in shapes.values()])
     return (box.right - box.left + box.bottom - box.top) / 400

@@ -19,29 +19,34 @@ from rrnn.ir.notation import GREEK
 
 
 class Span(NamedTuple):
+    """A part of a line of text, in one style."""
+
     text: str
     italic: bool = False
     sub: bool = False
-    """A subscript."""
+    """Whether it is a subscript."""
     bar: bool = False
-    """With a line above, as in 1̄."""
+    """Whether it has a line above, as 1̄ does."""
 
 
 Text = tuple[Span, ...]
 
 SUB_SIZE, SUB_DROP = 0.68, 0.22
-"""Size of a subscript and how far it is lowered, in ems of the text it belongs to."""
+"""The size of a subscript, and how far it is lowered, in ems of the text that it belongs to."""
 
 
 def roman(text: str) -> Text:
+    """Return upright text."""
     return (Span(text),)
 
 
 def italic(text: str) -> Text:
+    """Return italic text."""
     return (Span(text, italic=True),)
 
 
 def join(parts: Iterable[Text], separator: Text = ()) -> Text:
+    """Join texts as `str.join` joins strings."""
     out: list[Span] = []
     for i, part in enumerate(parts):
         out += (*separator, *part) if i else part
@@ -54,7 +59,7 @@ _NAME = re.compile(r"([^\W\d_]+)(\d*)((?:_+[^\W_]+)*)(_*)")
 
 
 def name_text(name: str) -> Text:
-    """A name as the paper sets it: mu1 → μ₁, q0 → q₀, eta_1 → η₁, mu_1_2 → μ₁,₂, q0_ → q₀′."""
+    """Set a name as the paper does: mu1 → μ₁, q0 → q₀, eta_1 → η₁, mu_1_2 → μ₁,₂, q0_ → q₀′."""
     match = _NAME.fullmatch(name)
     if not match:
         return roman(printable(name))
@@ -75,15 +80,15 @@ def name_text(name: str) -> Text:
 
 
 def printable(text: str) -> str:
-    """The text with escapes for what XML forbids or what would not show where it stands (control characters,
-    odd spaces, marks of direction)."""
+    """Escape the characters that XML forbids or that would not be seen (control characters, unusual spaces, marks of
+    direction)."""
     return "".join(
         c if c == " " or unicodedata.category(c)[0] not in "CZ" else f"\\u{ord(c):04x}" for c in text
     )
 
 
 def shorten(text: Text, characters: int) -> Text:
-    """The text cut to so many characters, the last of them an ellipsis where something was cut."""
+    """Cut the text to at most `characters`, the last of which is an ellipsis if something was cut."""
     if sum(len(span.text) for span in text) <= characters:
         return text
     out: list[Span] = []
@@ -102,13 +107,13 @@ _SUBSCRIPTS = str.maketrans(
 
 
 def plain(text: Text) -> str:
-    """The text in Unicode without marks: q₀, α/μ₁(α), W_f v."""
+    """Write the text in plain Unicode: q₀, α/μ₁(α), W_f v."""
     out = ""
     for sub, spans in groupby(text, key=lambda span: span.sub):
         part = "".join(f"{span.text}\u0304" if span.bar else span.text for span in spans)
         if sub:
             small = part.translate(_SUBSCRIPTS)
-            # Not every letter has a subscript form; a comma is low enough as it is.
+            # Not every letter has a subscript in Unicode; a comma is low enough as it is.
             part = small if all(c == "," or c not in part for c in small) else f"_{part}"
         out += part
     return out
@@ -136,12 +141,12 @@ _WIDTHS = {
     1.05: "MW",
 }
 _WIDTH = {c: width for width, characters in _WIDTHS.items() for c in characters}
-"""Ems, the widest of Times (Liberation Serif), Noto Serif and DejaVu Serif: a picture names no font but "serif",
-so what fits must fit in each."""
+"""The width of each character in ems, the widest of Times (Liberation Serif), Noto Serif and DejaVu Serif: pictures
+ask for "serif" only, so that a text must fit in each of them."""
 
 
 def width(text: Text, size: float) -> float:
-    """Pixels that a line takes at most, in a font of this size."""
+    """Return the greatest width of a line in pixels, in a font of this size."""
     return sum(_advance(c) * size * (SUB_SIZE if span.sub else 1) for span in text for c in span.text)
 
 
@@ -165,7 +170,7 @@ FOR_ALL = (Span("∀"), *ALPHA)
 
 
 def number_text(value: float, digits: int = 3) -> Text:
-    """Three significant digits, with a true minus sign."""
+    """Write a number with so many significant digits and a true minus sign."""
     if math.isinf(value):
         return roman("∞" if value > 0 else "−∞")
     value = value or 0.0  # no negative zero
@@ -174,18 +179,18 @@ def number_text(value: float, digits: int = 3) -> Text:
 
 
 def constant_text(which: str, semiring_value: Any) -> Text:
-    """1 where the semiring's one is the number 1, as the paper's figures have it; otherwise 1̄ (and so with 0):
-    the number would be read as itself."""
+    """Write the semiring's one (or zero): as 1 where it is the number 1, as in the paper's figures, otherwise as 1̄,
+    since 1 would be read as the number."""
     return (Span(which, bar=semiring_value != float(which)),)
 
 
 def argument(text: Text) -> Text:
-    """A function of the symbol: μ(α)."""
+    """Write a function of the symbol: μ(α)."""
     return (*text, Span("("), *ALPHA, Span(")"))
 
 
 def below(name: str) -> Text:
-    """A name as a subscript."""
+    """Write a name as a subscript."""
     return tuple(span._replace(sub=True) for span in name_text(name))
 
 
@@ -198,9 +203,9 @@ def formula(
     *,
     top: bool = False,
 ) -> Text:
-    """The expression in mathematical notation; named parts by their names (`top`: spell this one out).
+    """Write an expression in mathematical notation, and its named parts by their names (not itself, if `top`).
 
-    `rename` changes every name on the way, so that f₁ and f₂ can be written once as f_j.
+    `rename` changes every name, so that f₁ and f₂ can be written once as f_j.
     """
 
     taken = set(names.values())
@@ -230,7 +235,7 @@ def formula(
                 text = (*text, Span(" + "), Span("b", italic=True), *below(name))
                 return _brackets(text) if parent else text
             case ex.Parameter(name=name):
-                # r = σ(b_r), as the paper writes, where the name itself stands for more than the parameter
+                # The paper writes r = σ(b_r), where the name stands for more than the parameter.
                 return (
                     (Span("b", italic=True), *below(rename(name)))
                     if name in taken
@@ -262,7 +267,7 @@ def _brackets(text: Text) -> Text:
 
 
 def _inputs(window: int, letter: str) -> Text:
-    """v_α, or the K latest inputs of a windowed projection."""
+    """Write the input, v_α, or the K latest inputs of a windowed projection."""
     if window == 1:
         return (Span(letter, italic=True), Span("α", italic=True, sub=True))
     first = Span(f"t−{window - 1}", sub=True)

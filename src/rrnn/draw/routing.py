@@ -23,30 +23,32 @@ from rrnn.draw.geometry import (
     label_size,
     polar,
     segments_cross,
+    segments_of,
+    touches,
 )
 
 # ---- possible curves --------------------------------------------------------------------------------------------
 
 
 BENDS = (0.0, 26.0, 44.0, 66.0, 92.0, 124.0, 165.0, 220.0)
-"""How far the middle of an arc may lie off the straight line."""
+"""How far the middle of an arc may lie off the straight line, in pixels."""
 LOOP_ANGLES = (90, 270, 180, 0, 135, 45, 225, 315)
 LOOP_PRICES = (0.0, 0.7, 1.4, 1.4, 1.8, 1.8, 2.0, 2.0)
 LOOP_OPENING, LOOP_LENGTH = 24.0, 52.0
 HEAD_LENGTH, HEAD_WIDTH = 9.0, 7.0
 CLEARANCE = 9.0
-"""An arc keeps this far from states it does not touch."""
+"""The distance that an arc keeps from states that it does not touch."""
 PIECES = 9
-"""Straight pieces that stand for a curve in tests of distance."""
+"""The number of segments that stand for a curve in tests of distance."""
 
 
 Manner = tuple[float, float | None]
-"""How an arc runs: its bend, its loop's direction."""
+"""How an arc runs: its bend, and the direction of a loop."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """A possible curve of an arc, from outline to outline, with its price without regard to other arcs."""
+    """A possible curve of an arc, from outline to outline, with its price apart from other arcs."""
 
     source: Hashable
     target: Hashable
@@ -54,14 +56,14 @@ class Route:
     points: tuple[Point, ...]
     box: Box
     leaves: float
-    """The angle at which it leaves its source, seen from the middle of the state."""
+    """The angle at which it leaves its source, seen from the centre of the state."""
     enters: float
     price: float
     bend: float = 0.0
     loop: float | None = None
     """The direction of a loop."""
     label_room: Box | None = None
-    """Where a loop's label wants to be."""
+    """The natural place of a loop's label."""
 
     @property
     def manner(self) -> Manner:
@@ -69,7 +71,7 @@ class Route:
 
     @property
     def head(self) -> tuple[Point, Point, Point]:
-        """The arrow head: tip and the two other corners."""
+        """The arrow head: its tip and the two other corners."""
         tip = self.curve.d
         dx, dy = self.curve.direction(1)
         base = tip.plus(-HEAD_LENGTH * dx, -HEAD_LENGTH * dy)
@@ -78,6 +80,7 @@ class Route:
 
 
 def bends(source: Hashable, target: Hashable, shapes: dict[Hashable, Shape]) -> list[Route]:
+    """Return the possible curves between two states: the straight line, and bends to either side."""
     a, b = shapes[source].center, shapes[target].center
     length = math.dist(a, b)
     dx, dy = (b.x - a.x) / length, (b.y - a.y) / length
@@ -86,7 +89,7 @@ def bends(source: Hashable, target: Hashable, shapes: dict[Hashable, Shape]) -> 
         if size > max(0.8 * length, BENDS[2]):
             break
         for bend in (size, -size) if size else (0.0,):
-            # (dy, −dx) points to the left of the arc's way; the middle of a curve is at ¾ of its handles
+            # (dy, −dx) points to the left of the arc; the middle of a curve is at ¾ of its control points.
             ox, oy = dy * bend / 0.75, -dx * bend / 0.75
             k = 0.3 * length
             curve = Bezier(a, a.plus(k * dx + ox, k * dy + oy), b.plus(-k * dx + ox, -k * dy + oy), b)
@@ -97,7 +100,7 @@ def bends(source: Hashable, target: Hashable, shapes: dict[Hashable, Shape]) -> 
 
 
 def _clipped(curve: Bezier, source: Shape, target: Shape) -> Bezier:
-    """The part outside both states, the arrow's tip touching the target."""
+    """Return the part of the curve outside both states, so that the arrow's tip touches the target."""
 
     def crossing(shape: Shape, inside: float, outside: float) -> float:
         for _ in range(26):
@@ -112,6 +115,7 @@ def _clipped(curve: Bezier, source: Shape, target: Shape) -> Bezier:
 
 
 def loops(state: Hashable, shapes: dict[Hashable, Shape], label: tuple[float, float]) -> list[Route]:
+    """Return the possible loops of a state, with room for a label of this size."""
     options: list[Route] = []
     for angle, price in zip(LOOP_ANGLES, LOOP_PRICES, strict=True):
         shape = shapes[state]
@@ -169,7 +173,7 @@ ROUNDS = 12
 
 
 class Router:
-    """Chooses curves for states that stand where they stand."""
+    """Chooses the curves of all arcs between states whose places are fixed."""
 
     def __init__(self, diagram: Diagram, shapes: dict[Hashable, Shape]) -> None:
         self.diagram = diagram
@@ -182,15 +186,15 @@ class Router:
         self.known: dict[tuple[int, int, int, int], float] = {}
 
     def choose(
-        self, start: list[Route] | None = None, dear: dict[tuple[int, Manner], float] | None = None
+        self, start: list[Route] | None = None, extra: dict[tuple[int, Manner], float] | None = None
     ) -> tuple[list[Route], float]:
-        """A curve for each edge, and the total price.
+        """Return a curve for each edge, and the total price.
 
-        `start` has curves of the same edges to begin with; `dear` adds to the price of (index of an edge, manner),
+        `start` has curves of the same edges to begin with. `extra` adds to the price of (index of an edge, manner),
         for curves that left no room for their label.
         """
         prices = [[route.price for route in routes] for routes in self.options]
-        for (i, manner), more in (dear or {}).items():
+        for (i, manner), more in (extra or {}).items():
             prices[i] = [
                 p + more * (r.manner == manner) for p, r in zip(prices[i], self.options[i], strict=True)
             ]
@@ -199,7 +203,7 @@ class Router:
         def price(i: int, a: int, limit: float = float("inf")) -> float:
             total = prices[i][a]
             for j, b in enumerate(chosen):
-                if total >= limit:  # it cannot become the best
+                if total >= limit:  # it cannot be the best any more
                     break
                 if j != i:
                     total += self._together(i, a, j, b)
@@ -219,7 +223,7 @@ class Router:
         return [self.options[i][a] for i, a in enumerate(chosen)], round(total, 6)
 
     def _first(self, start: list[Route] | None) -> list[int]:
-        """Straight, bent where there is an arc back, loops above; or as in `start`."""
+        """Return the first choice: that of `start`, or straight lines, bends where an arc goes back, loops above."""
         if start is not None:
             known = [{r.manner: a for a, r in enumerate(routes)} for routes in self.options]
             return [known[i].get(r.manner, 0) for i, r in enumerate(start)]
@@ -235,14 +239,14 @@ class Router:
 
 
 def _conflict(r: Route, s: Route) -> float:
-    """What it costs to draw both."""
+    """Return the price of drawing both curves."""
     total = 0.0
     if r.box.grown(1).overlaps(s.box):
         total += 3.0 * _crossings(r.points, s.points)
     for one, other in ((r, s), (s, r)):
         room = one.label_room
         if room is not None and room.overlaps(other.box):
-            total += 4.0 * any(room.meets_segment(p, q) for p, q in pairwise(other.points))
+            total += 4.0 * touches(room, segments_of(other.points))
         if room is not None and other.label_room is not None and one is r:
             total += 4.0 * room.overlaps(other.label_room)
     for key, angle in ((r.source, r.leaves), (r.target, r.enters)):
@@ -256,14 +260,14 @@ def _conflict(r: Route, s: Route) -> float:
                 if key == one.source and angle_between(angle, one.loop) < LOOP_OPENING:
                     total += 10.0
     if r.source == s.target and r.target == s.source and r.loop is None:
-        # there and back: room for a label between them, and the same bend for both looks best
+        # An arc and its way back need room for a label between them, and look best with the same bend.
         apart = abs(r.bend + s.bend)
         total += 8.0 * max(0.0, 1 - apart / 48) + 40.0 * (apart < 24) + 1.2 * (r.bend != s.bend)
     return total
 
 
 def _crossings(r: tuple[Point, ...], s: tuple[Point, ...]) -> int:
-    """How often two lines of straight pieces cross."""
+    """Return how often two polylines cross."""
     count = 0
     pieces = [(c, d, min(c.x, d.x), max(c.x, d.x), min(c.y, d.y), max(c.y, d.y)) for c, d in pairwise(s)]
     for a, b in pairwise(r):

@@ -93,7 +93,7 @@ class Section:
         by_time = chart(timed, title=f"{name} on the development set, by time", x_title="seconds of training")
         drawn = [
             TrainingChart(f"Dev {kind.metric}", "a dot marks the best epoch", by_epoch),
-            TrainingChart("Loss", "training; dev is dashed", losses),
+            TrainingChart("Loss", "solid: training, dashed: dev", losses),
             TrainingChart(f"Dev {kind.metric}, by time", "", by_time),
         ]
         return [each for each in drawn if each.svg]
@@ -206,7 +206,7 @@ def _option(config: dict[str, Any], key: str) -> str:
 def _card(model: str, members: list[int], cell: Cell | None) -> AutomatonCard:
     if cell is None:
         try:
-            why = get_model(model).open or "Its units mix, so it is no cell of its own."
+            why = get_model(model).open or "Its units depend on each other, so it is not a cell."
         except CellError:
             why = ""
         return AutomatonCard(model, members, None, why)

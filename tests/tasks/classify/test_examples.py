@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
+from random_classifiers import TEXT, classifier
 
-from rrnn.tasks.classify.examples import choose_examples, has_words
+from rrnn.errors import AutomatonError
+from rrnn.tasks.classify.examples import choose_examples, has_words, strongest_units, text_phrases
+from rrnn.tasks.classify.explanations import explain
 from rrnn.tasks.data.labelled import Example
 
 
@@ -56,3 +60,45 @@ def test_texts_without_words_for_a_model_are_no_examples() -> None:
     )
     models: list[Any] = [lax, strict]
     assert has_words(example(0, 0.5), models) and not has_words(Example(["..."], 0), models)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_phrases_of_many_texts(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of few texts find what one of all does, and name the texts by their own numbers."""
+    model = classifier(bidirectional=True, max_tokens=4)
+    texts = ["not very good", "", "a film", "good film not very good", "zyx", "very good"]
+    whole = text_phrases(model, texts, 3, backward=backward)
+    monkeypatch.setattr("rrnn.tasks.classify.examples._PHRASE_TOKENS", 4)
+    cut = text_phrases(model, iter(texts), 3, backward=backward)
+    assert [unit.unit for unit in cut] == [0, 1, 2, 3]
+    for a, b in zip(whole, cut, strict=True):
+        for some, those in ((a.positive, b.positive), (a.negative, b.negative)):
+            assert [p.text for p in some] == [p.text for p in those]
+            assert [p.weight for p in some] == pytest.approx([p.weight for p in those], rel=1e-5)
+        for phrase in (*b.positive, *b.negative):
+            own = [token for token in phrase.tokens if token != "ε"]
+            words = model.tokenise(texts[phrase.sentence])
+            assert words[phrase.position : phrase.position + len(own)] == own and len(words) <= 4
+    assert any(unit.positive for unit in cut) and text_phrases(model, [""]) == []
+
+
+def test_an_lstm_looks_for_no_phrases() -> None:
+    with pytest.raises(AutomatonError, match="LSTM has no automata inside"):
+        text_phrases(classifier(cell="LSTM"), [TEXT])
+
+
+def test_the_strongest_units_come_first_with_their_phrases() -> None:
+    model = classifier()
+    dev = [
+        Example(text.split(), 0)
+        for text in ("a film not very good", "good film", "not good a very good film")
+    ]
+    found = strongest_units(model, dev, "yes", most=3, top=2)
+    assert len(found) == 3 and [unit.adds for unit in found] == sorted((u.adds for u in found), reverse=True)
+    totals: dict[int, float] = {}
+    for example in dev[::2]:  # the others are too short to be ranked by
+        for unit in explain(model, " ".join(example.tokens), target="yes", units=99).units:
+            totals[unit.unit] = totals.get(unit.unit, 0.0) + abs(unit.adds)
+    for unit in found:
+        assert unit.adds == pytest.approx(totals[unit.phrases.unit])
+        assert 0 < len(unit.phrases.positive) + len(unit.phrases.negative) <= 4

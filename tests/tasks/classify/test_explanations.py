@@ -13,8 +13,9 @@ from random_classifiers import KINDS, TEXT, classifier
 
 from rrnn import zoo
 from rrnn.automata import Cell, Expr, linear, one, score, sigmoid, tanh
-from rrnn.errors import AutomatonError, DataError, RunError
-from rrnn.tasks.classify.explanations import explain, text_phrases
+from rrnn.errors import DataError, RunError
+from rrnn.tasks.classify.examples import text_phrases
+from rrnn.tasks.classify.explanations import explain
 from rrnn.tasks.classify.trained import TrainedClassifier
 
 
@@ -96,7 +97,7 @@ def test_units_are_the_strongest_with_what_they_found() -> None:
 def test_max_plus_shows_paths_and_says_why_nothing_adds_up() -> None:
     found = explain(classifier(cell="B-max-plus"), TEXT)
     assert all(word.adds is None for word in found.words) and found.units
-    assert "Scores over max-plus are no sums" in found.note
+    assert "Scores over max-plus are not sums" in found.note
     for unit in found.units:
         assert unit.covered is None and unit.paths[0].weight == pytest.approx(unit.score)
 
@@ -116,52 +117,30 @@ def test_unknown_words_and_one_word() -> None:
     ("call", "message"),
     [
         (lambda m: explain(m, " "), "there is no word in this text"),
-        (lambda m: explain(m, 3), "a text to explain is a str; got int"),
+        (lambda m: explain(m, 3), "the text to explain must be a str; got int"),
         (lambda m: explain(m, "good", target="maybe"), "the labels of this model are no, yes; got 'maybe'"),
-        (lambda m: explain(m, "good", units=-1), "units is how many to show, a whole number above 0; got -1"),
+        (
+            lambda m: explain(m, "good", units=-1),
+            "units must be a positive integer, how many to show; got -1",
+        ),
         (
             lambda m: explain(m, "good", paths=1.5),
-            "paths is how many to show, a whole number above 0; got 1.5",
+            "paths must be a positive integer, how many to show; got 1.5",
         ),
         (
             lambda m: explain(m.module, "good"),
-            "is a text classifier, as rrnn.load gives it; got TextClassifier",
+            "a text classifier, as rrnn.load returns it, can be explained; got TextClassifier",
         ),
-        (lambda m: text_phrases(m.module, ["good"]), "a text classifier, as rrnn.load gives it; got TextCla"),
+        (
+            lambda m: text_phrases(m.module, ["good"]),
+            "a text classifier, as rrnn.load returns it, can be explained; got TextCla",
+        ),
         (lambda m: text_phrases(m, "not good"), "takes a list of texts; got one text"),
     ],
 )
 def test_mistakes(call: Any, message: str) -> None:
     with pytest.raises(DataError, match=re.escape(message)):
         call(classifier())
-
-
-# ---- many texts -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("backward", [False, True])
-def test_phrases_of_many_texts(backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of few texts find what one of all does, and name the texts by their own numbers."""
-    model = classifier(bidirectional=True, max_tokens=4)
-    texts = ["not very good", "", "a film", "good film not very good", "zyx", "very good"]
-    whole = text_phrases(model, texts, 3, backward=backward)
-    monkeypatch.setattr("rrnn.tasks.classify.explanations._PHRASE_TOKENS", 4)
-    cut = text_phrases(model, iter(texts), 3, backward=backward)
-    assert [unit.unit for unit in cut] == [0, 1, 2, 3]
-    for a, b in zip(whole, cut, strict=True):
-        for some, those in ((a.positive, b.positive), (a.negative, b.negative)):
-            assert [p.text for p in some] == [p.text for p in those]
-            assert [p.weight for p in some] == pytest.approx([p.weight for p in those], rel=1e-5)
-        for phrase in (*b.positive, *b.negative):
-            own = [token for token in phrase.tokens if token != "ε"]
-            words = model.tokenise(texts[phrase.sentence])
-            assert words[phrase.position : phrase.position + len(own)] == own and len(words) <= 4
-    assert any(unit.positive for unit in cut) and text_phrases(model, [""]) == []
-
-
-def test_an_lstm_looks_for_no_phrases() -> None:
-    with pytest.raises(AutomatonError, match="LSTM has no automata inside"):
-        text_phrases(classifier(cell="LSTM"), [TEXT])
 
 
 def test_control_characters_are_written_out() -> None:
@@ -178,7 +157,7 @@ def test_weights_that_ran_away(value: float) -> None:
     model = classifier(template=zoo.get_cell("F").output(score), readout="linear")
     with torch.no_grad():
         model.module.layers[0].layers[0].weight[0] = value  # type: ignore[index, union-attr]
-    with pytest.raises(RunError, match=r"finite logits; this model gives nan, nan\. .* train it anew"):
+    with pytest.raises(RunError, match=r"finite logits; this model gives nan, nan\. .* train it again"):
         explain(model, TEXT)
 
 
@@ -198,7 +177,7 @@ def test_cells_of_several_components(options: dict[str, Any]) -> None:
     """Paths and scores are shown, phrases are not; what each word is worth is found by deleting it."""
     model = classifier(template=several("complex", score.re, tanh(score.im)), **options)
     found = explain(model, TEXT)
-    assert "over complex are no single numbers" in found.note and found.words[0].adds is None
+    assert "over complex are not single numbers" in found.note and found.words[0].adds is None
     assert len(found.units) == (5 if options else 4)
     for unit in found.units:
         assert not unit.phrases and unit.paths and isinstance(unit.score, tuple) and len(unit.score) == 2

@@ -1,15 +1,18 @@
-"""Choose what to show of text classifiers: examples that tell models apart, and the units that matter most."""
+"""Choose what to show of text classifiers: telling examples, the units that matter most, and their phrases."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
-from rrnn.interpret import UnitPhrases
-from rrnn.tasks.classify.explanations import explain, text_phrases
+from rrnn.errors import AutomatonError, DataError
+from rrnn.interpret import Phrase, Reading, UnitPhrases, phrases, read
+from rrnn.nn import RationalRNN
+from rrnn.tasks.classify.explanations import check_classifier, explain
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.data.labelled import Example
 
@@ -18,6 +21,7 @@ SHORTEST, LONGEST = 4, 22  # words of an example: enough to see something, few e
 UNITS, PHRASES = 6, 3
 RANKED_TEXTS, PHRASE_TEXTS = 24, 300
 """Texts over which units are ranked, and in which their phrases are searched."""
+_PHRASE_TOKENS = 2**11  # of texts in a batch: with 150 units about as much as the processor's cache can hold
 
 
 def has_words(example: Example, models: Iterable[TrainedClassifier]) -> bool:
@@ -79,11 +83,11 @@ def strongest_units(
     dev: Sequence[Example],
     label: str,
     *,
-    units: int = UNITS,
-    phrases: int = PHRASES,
+    most: int = UNITS,
+    top: int = PHRASES,
 ) -> list[RankedUnit]:
-    """Return the forward units that add most to the margin of `label`, each with its strongest phrases in `dev`."""
-    found = {unit.unit: unit for unit in text_phrases(model, _texts(dev[:PHRASE_TEXTS]), phrases)}
+    """Return the forward units that add most to the margin of `label`, each with its `top` phrases in `dev`."""
+    found = {unit.unit: unit for unit in text_phrases(model, _texts(dev[:PHRASE_TEXTS]), top)}
     adds: dict[int, float] = defaultdict(float)
     slope: dict[int, float] = defaultdict(float)
     for text in _texts(_readable(dev)[:RANKED_TEXTS]):
@@ -91,9 +95,46 @@ def strongest_units(
             if unit.direction == "forward":
                 adds[unit.unit] += abs(unit.adds)
                 slope[unit.unit] += unit.slope
-    ranked = sorted(adds, key=lambda unit: -adds[unit])[:units]
+    ranked = sorted(adds, key=lambda unit: -adds[unit])[:most]
     return [RankedUnit(found[unit], adds[unit], slope[unit]) for unit in ranked if unit in found]
 
 
 def _texts(examples: Sequence[Example]) -> list[str]:
     return [" ".join(example.tokens) for example in examples]
+
+
+def text_phrases(
+    model: TrainedClassifier, texts: Iterable[str], top: int = 5, *, backward: bool = False
+) -> list[UnitPhrases]:
+    """Return the strongest phrases of the first layer's units in these texts; `sentence` is the number of the text."""
+    check_classifier(model)
+    if isinstance(texts, str):
+        raise DataError("text_phrases takes a list of texts; got one text: write text_phrases(model, [text])")
+    first = model.module.layers[0]
+    if not isinstance(first, RationalRNN):
+        raise AutomatonError(f"{model.config.cell} has no automata inside, so its units have no phrases")
+    tokens = [model.tokenise(text) for text in texts]
+    order = sorted((i for i, words in enumerate(tokens) if words), key=lambda i: len(tokens[i]))
+    found = phrases(_readings(model, first, [tokens[i] for i in order], backward), top)
+
+    def placed(some: tuple[Phrase, ...]) -> tuple[Phrase, ...]:
+        return tuple(replace(phrase, sentence=order[phrase.sentence]) for phrase in some)
+
+    return [replace(unit, positive=placed(unit.positive), negative=placed(unit.negative)) for unit in found]
+
+
+def _readings(
+    model: TrainedClassifier, first: RationalRNN, sentences: list[list[str]], backward: bool
+) -> Iterator[Reading]:
+    """Read the sentences, sorted by length, in batches of about the same number of tokens."""
+    module, start = model.module, 0
+    while start < len(sentences):
+        stop = start + 1
+        while stop < len(sentences) and (stop + 1 - start) * len(sentences[stop]) <= _PHRASE_TOKENS:
+            stop += 1
+        some = sentences[start:stop]
+        ids = [torch.as_tensor(model.encode(words)) for words in some]
+        with torch.no_grad():
+            x = module.embed(torch.nn.utils.rnn.pad_sequence(ids).to(module.embedding.device))
+        yield read(first, x, some, backward=backward)
+        start = stop
