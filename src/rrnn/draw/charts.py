@@ -12,10 +12,10 @@ from html import escape
 from typing import Literal
 
 WIDTH, HEIGHT = 370.0, 250.0
-LEFT, RIGHT, TOP, BOTTOM = 40.0, 80.0, 12.0, 38.0
+LEFT, RIGHT, TOP, BOTTOM = 40.0, 92.0, 12.0, 38.0
 COLOURS = 8
 """The style has --run0 to --run7. Series beyond that reuse the colours, dashed and then dotted."""
-_LABELS, _LABEL_HEIGHT, _LABEL_LETTERS = 8, 14.0, 11
+_LABELS, _LABEL_HEIGHT, _LABEL_LETTERS = 8, 14.0, 10
 _HOVERS = 60  # points of a curve that show their numbers on hovering: more would lie too close together
 _LETTER, _ROW = 7.8, 18.0  # pixels of a legend: the width of a letter at most, and the distance of lines
 

@@ -149,25 +149,25 @@ class Section:
             yield i, [text.strip() for text in texts]
 
     @cached_property
-    def _dev(self) -> list[Example] | str:
-        """The examples of the first model's development set that every model can read, or why there are none."""
+    def _data(self) -> tuple[list[Example], str]:
+        """The examples of the first model's development set that every model can read, and why there are none."""
         models = list(self.models.values())
         try:
             dev = read_dataset(models[0].config).dev
         except (RRNNError, OSError) as error:
-            return str(error)
-        return [example for example in dev[:CANDIDATES] if has_words(example, models)]
+            return [], str(error)
+        return [example for example in dev[:CANDIDATES] if has_words(example, models)], ""
 
     @property
     def no_data(self) -> str:
         """Why the data cannot be read, or "" where they can."""
-        return self._dev if isinstance(self._dev, str) else ""
+        return self._data[1]
 
     def examples(self) -> Iterator[ExplainedExample]:
         """Explain a few texts by every classifier."""
         models = self.models
         labels = next(iter(models.values())).labels
-        for example in choose_examples(self._dev, list(models.values())):  # type: ignore[arg-type]
+        for example in choose_examples(self._data[0], list(models.values())):
             text = " ".join(example.tokens)
             answers = [(i, _or_problem(explain, model, text)) for i, model in models.items()]
             yield ExplainedExample(labels[example.label], answers)
@@ -176,7 +176,7 @@ class Section:
         """Return, for each classifier, a label and the units that speak most for or against it."""
         for i, model in self.models.items():
             label = model.labels[-1]
-            yield i, label, _or_problem(strongest_units, model, self._dev, label)
+            yield i, label, _or_problem(strongest_units, model, self._data[0], label)
 
 
 _T = TypeVar("_T")
