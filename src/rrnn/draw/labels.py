@@ -16,7 +16,7 @@ stacked labels of different arcs are easily mistaken for one another."""
 PIECES = 20
 
 
-class Choice(NamedTuple):
+class LabelPlace(NamedTuple):
     """A possible place of a label."""
 
     price: float
@@ -25,7 +25,7 @@ class Choice(NamedTuple):
     """Whether another arc is as near as the one that the label belongs to."""
 
 
-class Placing(NamedTuple):
+class LabelPlaces(NamedTuple):
     """The places of all labels, in the order of the arcs."""
 
     boxes: list[Box]
@@ -36,11 +36,11 @@ class Placing(NamedTuple):
 
 def place_labels(
     routes: list[Route], sizes: list[tuple[float, float]], shapes: dict[Hashable, Shape]
-) -> Placing:
+) -> LabelPlaces:
     """Return a box for the label of each arc, clear of everything else where possible."""
     lines = [_line(route) for route in routes]
     options = [_choices(i, routes[i], sizes[i], lines, shapes) for i in range(len(routes))]
-    chosen: dict[int, Choice] = {}
+    chosen: dict[int, LabelPlace] = {}
     # Labels with the fewest choices come first. One that finds no place pushes out those in its way, a limited
     # number of times.
     waiting = sorted(range(len(routes)), key=lambda i: (len(options[i]), i), reverse=True)
@@ -74,28 +74,28 @@ def place_labels(
     for i, route in enumerate(routes):
         boxes.append(chosen[i].box if i in chosen else next(_boxes(route, sizes[i]))[1])
     doubtful = [i for i, choice in chosen.items() if choice.doubtful]
-    return Placing(boxes, sorted(failed), sorted(doubtful))
+    return LabelPlaces(boxes, sorted(failed), sorted(doubtful))
 
 
-class Line(NamedTuple):
+class ArcLine(NamedTuple):
     """An arc with its head as segments, and a box around them with some margin."""
 
     box: Box
     segments: list[Segment]
 
 
-def _line(route: Route) -> Line:
+def _line(route: Route) -> ArcLine:
     points = route.curve.points(PIECES if route.bend or route.loop is not None else 1)
     _, left, right = route.head
     segments = segments_of(points) + segments_of((left, right))
-    return Line(bounds([*points, left, right]).grown(MARGIN), segments)
+    return ArcLine(bounds([*points, left, right]).grown(MARGIN), segments)
 
 
 def _choices(
-    index: int, route: Route, size: tuple[float, float], lines: list[Line], shapes: dict[Hashable, Shape]
-) -> list[Choice]:
+    index: int, route: Route, size: tuple[float, float], lines: list[ArcLine], shapes: dict[Hashable, Shape]
+) -> list[LabelPlace]:
     """Return the places that touch no arc and no state, the best one first."""
-    found: list[Choice] = []
+    found: list[LabelPlace] = []
     states = [shape.box.grown(MARGIN) for shape in shapes.values()]
     for price, box in _boxes(route, size):
         if any(box.overlaps(state) for state in states):
@@ -114,7 +114,7 @@ def _choices(
             for j, line in enumerate(lines)
             if j != index
         )
-        found.append(Choice(round(price + 3.0 * doubtful, 6), box, doubtful > 0))
+        found.append(LabelPlace(round(price + 3.0 * doubtful, 6), box, doubtful > 0))
     return sorted(found, key=lambda c: c.price)
 
 
