@@ -54,6 +54,7 @@ def roof(size: float, copy: float, least: float) -> float:
 
 
 def roofline(data: dict[str, Any]) -> str:
+    """Return the roofline as SVG, a panel for each dtype."""
     rows = [row for row in data["rows"] if row.get("layout") != "own" and "error" not in row]
     copy, least = data["meta"]["copy_gb_per_s"], data["meta"]["least_kernel_ms"]
     names = list(dict.fromkeys(row["name"] for row in rows if "layout" not in row))
@@ -90,6 +91,7 @@ def roofline(data: dict[str, Any]) -> str:
 
 
 def language_models(folder: Path) -> str:
+    """Return the dev perplexities by epoch as SVG, a panel for each model size."""
     panels: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for path in sorted(folder.glob("*/metrics.jsonl")):
         name = path.parent.name
@@ -126,6 +128,7 @@ def best_so_far(curves: list[list[float]]) -> list[float]:
 
 
 def classifiers(folder: Path) -> str:
+    """Return the best dev accuracies so far as SVG, a panel for each data set and label."""
     curves: dict[str, dict[str, list[float]]] = {}
     for row, evidence in rows_of(folder):
         finals = [line["curve"] for line in evidence.finals() if line.get("curve")]

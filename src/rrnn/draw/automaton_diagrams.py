@@ -102,6 +102,7 @@ class _Weights:
         self.invented = 0
 
     def weight(self, weight: ex.Expr) -> Text:
+        """Write a weight, by a new name if it is long and has none."""
         text = formula(weight, self.names, self.one, self.zero)
         if weight not in self.names and len(plain(text)) > INLINE:
             self.invented += 1
@@ -112,13 +113,16 @@ class _Weights:
         return (Span("("), *text, Span(")")) if compound else text
 
     def arc(self, weight: ex.Expr, epsilon: bool) -> Text:
+        """Write the label of an arc: what it consumes, and its weight."""
         consumed = EPSILON if epsilon else ALPHA if ex.depends_on_input(weight) else FOR_ALL
         return (*consumed, Span("/"), *self.weight(weight))
 
     def end(self, weight: ex.Expr | None) -> Text | None:
+        """Write an initial or final weight, unless it is one."""
         return None if weight is None or isinstance(weight, ex.One) else self.weight(weight)
 
     def legend(self, cell: Cell) -> Iterator[Text]:
+        """Yield lines that define the names, the output, ⊕ and ⊗, and the limit of ε-arcs."""
         lines = [line for line in _defined(self) if line]
         outputs = [formula(e, self.names, self.one, self.zero) for e in cell.output_exprs]
         if not isinstance(cell.output_exprs[0], ex.Score):

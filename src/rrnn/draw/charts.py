@@ -236,6 +236,7 @@ class _Area:
         self.up = _scale(y, [y for _, y in points], bottom - 6, TOP + 6)
 
     def frame(self) -> Iterator[str]:
+        """Draw the grid, the ticks and the title of the x axis."""
         across, up, right, bottom = self.across, self.up, self.right, self.bottom
         find = log_ticks if up.log else ticks
         yield f'<path class="grid" d="M{LEFT:g},{bottom:g} H{right:.1f}"/>'
@@ -251,7 +252,7 @@ class _Area:
         yield f'<text class="axis" {place} text-anchor="middle">{escape(self.x.title)}</text>'
 
     def drawn(self, *, hover: bool = False) -> Iterator[str]:
-        """Faint series first, so that the others lie on top."""
+        """Draw all series, faint ones first, so that the others lie on top."""
         for series in sorted(self.series, key=lambda each: not each.faint):
             places = [(self.across(x), self.up(y), x, y) for x, y in series.points]
             yield f"<g {_colour(series)}>"

@@ -105,6 +105,7 @@ class Bezier(NamedTuple):
 
 
 def bounds(points: list[Point]) -> Box:
+    """Return the smallest box around the points."""
     xs, ys = [p.x for p in points], [p.y for p in points]
     return Box(min(xs), min(ys), max(xs), max(ys))
 

@@ -132,7 +132,7 @@ STYLE = """
 
 
 def write_svg(scene: Scene, highlight: frozenset[tuple[Hashable, ...]] = frozenset()) -> str:
-    """The SVG text. `highlight` holds states as (key,) and arcs as (source, target)."""
+    """Return a scene as SVG text. `highlight` contains states as (key,) and arcs as (source, target)."""
     picture = scene.box
     legend = scene.diagram.legend
     legend_width, legend_height = block_size(legend, LEGEND_SIZE) if legend else (0.0, -MARGIN)

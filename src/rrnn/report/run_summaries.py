@@ -37,6 +37,7 @@ class RunKind:
         return self.speed.removesuffix("_per_s") + "/s"
 
     def best(self, values: Sequence[float]) -> float:
+        """Return the best of the values of the metric."""
         return min(values) if self.aim == "min" else max(values)
 
 
