@@ -55,14 +55,6 @@ class Box(NamedTuple):
             and other.top < self.bottom
         )
 
-    def union(self, other: Box) -> Box:
-        return Box(
-            min(self.left, other.left),
-            min(self.top, other.top),
-            max(self.right, other.right),
-            max(self.bottom, other.bottom),
-        )
-
 
 class Bezier(NamedTuple):
     """A cubic Bézier curve from a to d, with control points b and c."""

@@ -52,9 +52,7 @@ def arrangements(diagram: Diagram) -> list[tuple[str, Places]]:
 
 def layers(diagram: Diagram) -> dict[Hashable, int]:
     """Return each state's number of arcs from the nearest initial state; unreachable states come last."""
-    following: dict[Hashable, list[Hashable]] = {node.key: [] for node in diagram.nodes}
-    for edge in diagram.edges:
-        following[edge.source].append(edge.target)
+    following = _following(diagram)
     layer: dict[Hashable, int] = {}
     frontier = [node.key for node in diagram.nodes if node.initial]
     while len(layer) < len(following):
@@ -64,6 +62,14 @@ def layers(diagram: Diagram) -> dict[Hashable, int]:
         layer |= dict.fromkeys(frontier, depth)
         frontier = [q for q in dict.fromkeys(t for s in frontier for t in following[s]) if q not in layer]
     return layer
+
+
+def _following(diagram: Diagram) -> dict[Hashable, list[Hashable]]:
+    """Return the targets of each state's arcs."""
+    following: dict[Hashable, list[Hashable]] = {node.key: [] for node in diagram.nodes}
+    for edge in diagram.edges:
+        following[edge.source].append(edge.target)
+    return following
 
 
 def neighbours(diagram: Diagram) -> list[tuple[Hashable, Hashable]]:
@@ -178,10 +184,8 @@ def _by_neighbours(columns: list[list[Hashable]], pairs: list[tuple[Hashable, Ha
 
 def _in_a_row(diagram: Diagram) -> Places:
     """Place states in a row, depth first along the first arcs: the backbone of a chain with shortcuts."""
-    following: dict[Hashable, list[Hashable]] = {node.key: [] for node in diagram.nodes}
+    following = _following(diagram)
     order = {node.key: i for i, node in enumerate(diagram.nodes)}
-    for edge in diagram.edges:
-        following[edge.source].append(edge.target)
     seen: dict[Hashable, None] = {}
     todo = [node.key for node in reversed(diagram.nodes)]
     todo += [node.key for node in reversed(diagram.nodes) if node.initial]
@@ -249,10 +253,8 @@ class Scene:
         """The box around the whole picture."""
         boxes = [*(s.box for s in self.shapes.values()), *self.labels]
         boxes += [bounds(r.curve.points(24)) for r in self.routes]
-        whole = boxes[0]
-        for box in boxes[1:]:
-            whole = whole.union(box)
-        return whole
+        left, top, right, bottom = zip(*boxes, strict=True)
+        return Box(min(left), min(top), max(right), max(bottom))
 
 
 def scene(diagram: Diagram) -> Scene:
