@@ -16,7 +16,9 @@ ROOT = Path(rrnn.__file__).parent
 
 
 def test_import_is_light() -> None:
-    code = "import sys, rrnn; dir(rrnn); print({'torch', 'numpy', 'tyro', 'rich'} & set(sys.modules))"
+    code = (
+        "import sys, rrnn; dir(rrnn); print({'torch', 'numpy', 'tyro', 'rich', 'jinja2'} & set(sys.modules))"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
 

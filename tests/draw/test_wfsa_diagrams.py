@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from rrnn.draw import diagram_of, to_svg
-from rrnn.draw.machines import LINES
-from rrnn.draw.text import plain
+from rrnn.draw.automaton_diagrams import LINES
+from rrnn.draw.richtext import plain
 from rrnn.wfsa import EPSILON, WFSA, automaton_f
 
 

@@ -6,22 +6,18 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import Sequence
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from rrnn.errors import RunError
-from rrnn.report import page_looks
-from rrnn.report.page import page, write_report
-from rrnn.report.page_looks import choose_examples, has_words
-from rrnn.report.page_parts import duration
-from rrnn.report.page_runs import read_runs, short_names
-from rrnn.tasks.data.labelled import Example
+from rrnn.report import report_page, write_report
+from rrnn.report.pages import duration
+from rrnn.report.run_summaries import read_runs, short_names
+from rrnn.tasks.classify import examples
 from rrnn.tasks.runs import Run
 
 BAD = "<script>alert(1)</script>"
@@ -77,7 +73,7 @@ def cells_of(outline: Outline, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def everything(lm_runs: list[Path], text_runs: list[Path]) -> tuple[str, Outline]:
-    text = page([*lm_runs, *text_runs])
+    text = report_page([*lm_runs, *text_runs])
     return text, Outline(text)
 
 
@@ -133,9 +129,11 @@ def test_the_table_has_the_runs_numbers(lm_runs: list[Path], text_runs: list[Pat
 
 def test_the_best_of_each_column_is_marked(lm_runs: list[Path]) -> None:
     results = [json.loads((folder / "result.json").read_text())["dev_ppl"] for folder in lm_runs]
-    assert f"<strong>{min(results):.2f}</strong>" in page(lm_runs)
-    assert f"<strong>{max(results):.2f}</strong>" not in page(lm_runs)
-    assert f"<strong>{results[0]:.2f}" not in page(lm_runs[:1])  # alone there is nothing to be better than
+    assert f"<strong>{min(results):.2f}</strong>" in report_page(lm_runs)
+    assert f"<strong>{max(results):.2f}</strong>" not in report_page(lm_runs)
+    assert f"<strong>{results[0]:.2f}" not in report_page(
+        lm_runs[:1]
+    )  # alone there is nothing to be better than
 
 
 def test_configurations_stand_side_by_side(lm_runs: list[Path], everything: tuple[str, Outline]) -> None:
@@ -146,7 +144,7 @@ def test_configurations_stand_side_by_side(lm_runs: list[Path], everything: tupl
         "lstm",
     ]
     assert not [row for row in outline.rows if row and row[0] == "bptt"]  # the same for all: not in the table
-    alone = Outline(page(lm_runs[:1]))
+    alone = Outline(report_page(lm_runs[:1]))
     assert "All options" in alone.text and "bptt7" in alone.text
 
 
@@ -170,7 +168,9 @@ def test_looks(everything: tuple[str, Outline], text_runs: list[Path]) -> None:
 
 
 def test_equal_runs_give_equal_pages(lm_runs: list[Path]) -> None:
-    assert page(lm_runs) == page([*lm_runs, lm_runs[0]])  # a folder that is named twice is shown once
+    assert report_page(lm_runs) == report_page(
+        [*lm_runs, lm_runs[0]]
+    )  # a folder that is named twice is shown once
 
 
 def test_write_report_replaces_a_file_as_a_whole(lm_runs: list[Path], tmp_path: Path) -> None:
@@ -194,17 +194,19 @@ def test_a_run_that_has_just_begun(lm_runs: list[Path], tmp_path: Path) -> None:
     folder = copied(lm_runs[0], tmp_path)
     for path in [*folder.glob("*.safetensors"), folder / "metrics.jsonl", folder / "result.json"]:
         path.unlink()
-    outline = Outline(page([folder]))
-    assert "There is no epoch yet." in outline.text and "copy has nothing to show" in outline.text
+    outline = Outline(report_page([folder]))
+    assert (
+        "No epoch has finished yet." in outline.text and "The model of copy cannot be loaded" in outline.text
+    )
     assert cells_of(outline, "copy")[2:4] == ["–", "–"]
-    Outline(page([folder, lm_runs[0]]))
+    Outline(report_page([folder, lm_runs[0]]))
 
 
 def test_a_resumed_run_has_no_result_yet(lm_runs: list[Path], tmp_path: Path) -> None:
     folder = copied(lm_runs[0], tmp_path)
     with open(folder / "metrics.jsonl", "a") as file:
         file.write(json.dumps({"epoch": 3, "train_loss": 1.0, "dev_ppl": 1.5, "dev_loss": 0.4}) + "\n")
-    cells = cells_of(Outline(page([folder])), "copy")
+    cells = cells_of(Outline(report_page([folder])), "copy")
     assert cells[2:4] == ["1.50", "–"] and cells[6] == "3 best 3"
 
 
@@ -213,7 +215,7 @@ def test_numbers_that_are_none(lm_runs: list[Path], tmp_path: Path) -> None:
     record = {"epoch": 3, "train_loss": "<b>", "dev_ppl": float("inf"), "seconds": None, "dev_loss": True}
     with open(folder / "metrics.jsonl", "a") as file:
         file.write(json.dumps(record) + "\n")
-    outline = Outline(page([folder]))
+    outline = Outline(report_page([folder]))
     assert cells_of(outline, "copy")[6].startswith("3 best ") and "inf" not in cells_of(outline, "copy")
 
 
@@ -224,7 +226,7 @@ def test_data_that_have_gone(text_runs: list[Path], tmp_path: Path) -> None:
     for path in folder.glob("*.safetensors"):
         path.unlink()
     shutil.copy(text_runs[0] / "best.safetensors", folder)
-    text = Outline(page([folder])).text
+    text = Outline(report_page([folder])).text
     assert "gone.txt" in text and "Configuration" in text
 
 
@@ -235,8 +237,8 @@ def test_a_model_that_cannot_be_explained(text_runs: list[Path], tmp_path: Path)
     best = run.load("best")
     assert best is not None
     run.save("best", {name: weight * float("nan") for name, weight in best.tensors.items()}, best.meta)
-    text = page([folder, text_runs[1]])
-    assert "Its weights have run away" in Outline(text).text
+    text = report_page([folder, text_runs[1]])
+    assert "Its weights have diverged" in Outline(text).text
     assert 1 <= text.count("<details><summary>Paths and units") <= 3
 
 
@@ -244,9 +246,9 @@ def test_a_model_that_cannot_be_explained(text_runs: list[Path], tmp_path: Path)
     ("name", "content", "message"),
     [
         ("config.json", "{", "config.json is damaged"),
-        ("config.json", '{"task": "dance"}', "is of the task 'dance', and reports are on classify, lm"),
+        ("config.json", '{"task": "dance"}', "has the task 'dance'; reports cover classify, lm"),
         ("metrics.jsonl", "{\n", "metrics.jsonl is damaged: a line of it is not JSON"),
-        ("metrics.jsonl", "3\n", "metrics.jsonl is damaged: each line is a JSON object"),
+        ("metrics.jsonl", "3\n", "metrics.jsonl is damaged: each line must be a JSON object"),
         ("result.json", "nothing", "result.json is damaged"),
     ],
 )
@@ -254,7 +256,7 @@ def test_damage(lm_runs: list[Path], tmp_path: Path, name: str, content: str, me
     folder = copied(lm_runs[0], tmp_path)
     (folder / name).write_text(content)
     with pytest.raises(RunError, match=re.escape(message)):
-        page([folder])
+        report_page([folder])
 
 
 def test_no_run(lm_runs: list[Path], tmp_path: Path) -> None:
@@ -298,43 +300,6 @@ def test_durations() -> None:
     assert shown == ["0.0 s", "59.9 s", "1 min 00 s", "2 min 05 s", "1 h 00 min", "2 h 01 min"]
 
 
-class FakeClassifier:
-    """Gives each text the chances that a word of it says."""
-
-    labels = ("no", "yes")
-    encode = staticmethod(list)
-
-    def __init__(self, word: int = 0) -> None:
-        self.word = word
-        self.config = type("Config", (), {"max_tokens": None})
-
-    def probabilities(self, texts: Sequence[list[str]]) -> np.ndarray:
-        yes = np.array([float(text[self.word]) for text in texts])
-        return np.stack([1 - yes, yes], 1)
-
-
-def example(label: int, *chances: float, length: int = 5) -> Example:
-    return Example([*map(str, chances), *["word"] * (length - len(chances))], label)
-
-
-def test_examples_are_right_ones_of_each_label_and_the_worst() -> None:
-    model: Any = FakeClassifier()
-    long, no, also_no = example(1, 0.9, length=50), example(0, 0.1), example(0, 0.2)
-    near, yes, worst = example(1, 0.45), example(1, 0.8), example(0, 0.95)
-    assert choose_examples([long, no, also_no, near, yes, worst], [model]) == [no, yes, worst]
-    assert choose_examples([long, no, also_no], [model]) == [no]  # nothing is wrong here
-    assert choose_examples([long], [model]) == [long]  # better a long one than none
-    assert choose_examples([near], [model]) == [near] and choose_examples([], [model]) == []
-
-
-def test_examples_of_several_models() -> None:
-    models: list[Any] = [FakeClassifier(0), FakeClassifier(1)]
-    split, both, right = example(1, 0.99, 0.01), example(1, 0.4, 0.4), example(0, 0.1, 0.2)
-    # Wrong twice comes before surely wrong once; of the label yes no text is better than that one.
-    assert choose_examples([both, split, right], models) == [right, split, both]
-    assert choose_examples([split, right], models) == [right, split]
-
-
 def test_a_users_cell_has_its_own_name(tmp_path: Path) -> None:
     from rrnn.zoo import get_cell
 
@@ -344,7 +309,7 @@ def test_a_users_cell_has_its_own_name(tmp_path: Path) -> None:
     ).close()
     (run,) = read_runs([tmp_path / "r"])
     assert (run.model, run.data) == ("B", "my <texts>")
-    assert escape("Language models on my <texts>") in page([tmp_path / "r"])
+    assert escape("Language models on my <texts>") in report_page([tmp_path / "r"])
 
 
 def test_a_configuration_may_hold_anything(tmp_path: Path) -> None:
@@ -353,21 +318,11 @@ def test_a_configuration_may_hold_anything(tmp_path: Path) -> None:
 
     values = {"task": "lm", "cell": BAD, "data": BAD, "layers": BAD, "hidden": [BAD], BAD: {BAD: BAD}}
     Run.create(tmp_path / "r", values, get_cell("B").to_text()).close()
-    text = page([tmp_path / "r"])
+    text = report_page([tmp_path / "r"])
     assert "<script" not in text and Outline(text).text.count(BAD) >= 8
 
 
 def test_the_documentation_has_the_right_numbers() -> None:
     text = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
-    assert f"(over {page_looks.RANKED_TEXTS} texts)" in text
-    assert f"strongest phrases in {page_looks.PHRASE_TEXTS} texts" in text
-
-
-def test_texts_without_words_for_a_model_are_no_examples() -> None:
-    """Another cleaning than its data's leaves nothing of some texts."""
-    strict, lax = (
-        type("Model", (), {"tokenise": staticmethod(f)})()
-        for f in (lambda t: t.strip(".").split(), str.split)
-    )
-    models: list[Any] = [lax, strict]
-    assert has_words(example(0, 0.5), models) and not has_words(Example(["..."], 0), models)
+    assert f"(over {examples.RANKED_TEXTS} texts)" in text
+    assert f"strongest phrases in {examples.PHRASE_TEXTS} texts" in text

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rrnn.report.page_curves import HEIGHT, WIDTH, Curve, chart, log_ticks, short, ticks
+from rrnn.draw.charts import HEIGHT, WIDTH, Axis, Panel, Series, chart, figure, log_ticks, short, ticks
 
 NUMBERS = st.floats(-1e6, 1e6).filter(lambda value: value == 0 or abs(value) > 1e-6)
 
@@ -38,7 +38,7 @@ def tick_places(svg: str, anchor: str) -> dict[float, float]:
 @pytest.mark.parametrize("log", [False, True])
 def test_points_lie_where_the_ticks_say(log: bool) -> None:
     points = [(1.0, 900.0 if log else 4.0), (2.0, 200.0 if log else 3.0), (4.0, 60.0 if log else 2.5)]
-    svg = chart([Curve("a", 0, points)], title="t", x_title="epoch", whole=True)
+    svg = chart([Series("a", 0, points)], title="t", x_title="epoch", whole=True)
     bend = math.log if log else float
     for axis, anchor in ((0, "middle"), (1, "end")):
         known = sorted(tick_places(svg, anchor).items())
@@ -55,7 +55,7 @@ def test_points_lie_where_the_ticks_say(log: bool) -> None:
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=6), st.booleans())
 def test_nothing_leaves_the_picture(points: list[tuple[float, float]], whole: bool) -> None:
     points = [(abs(x), y) for x, y in points]
-    svg = chart([Curve("a", 0, points, points[0])], title="t", x_title="x", whole=whole)
+    svg = chart([Series("a", 0, points, points[0])], title="t", x_title="x", whole=whole)
     for x, y in path_of(svg):
         assert 0 <= x <= WIDTH and 0 <= y <= HEIGHT
     assert "nan" not in svg and "inf" not in svg
@@ -82,31 +82,31 @@ def test_log_ticks_are_few_and_inside(low: float, factor: float) -> None:
 
 
 def test_names_do_not_overlap() -> None:
-    curves = [Curve(f"run{i}", i, [(1.0, 5.0), (2.0, 3.0 + i / 1000)]) for i in range(8)]
+    curves = [Series(f"run{i}", i, [(1.0, 5.0), (2.0, 3.0 + i / 1000)]) for i in range(8)]
     svg = chart(curves, title="t", x_title="epoch")
     labels = [e for e in parsed(svg).iter("text") if e.get("class") == "label"]
     places = sorted(float(e.get("y", "nan")) for e in labels)
     assert len(places) == 8 and all(b - a >= 13.5 for a, b in itertools.pairwise(places))
     assert places[0] > 0 and places[-1] <= HEIGHT
-    many = chart([Curve("x", i, [(1.0, 1.0 + i)]) for i in range(9)], title="t", x_title="epoch")
+    many = chart([Series("x", i, [(1.0, 1.0 + i)]) for i in range(9)], title="t", x_title="epoch")
     assert 'class="label"' not in many and "dashed" in many
 
 
 def test_what_is_heard() -> None:
     points = [(1.0, 9.5), (2.0, 7.25)]
     svg = chart(
-        [Curve("<a>", 0, points, (2.0, 7.25)), Curve("empty", 1, [])], title="dev & co", x_title="epoch"
+        [Series("<a>", 0, points, (2.0, 7.25)), Series("empty", 1, [])], title="dev & co", x_title="epoch"
     )
     root = parsed(svg)
     assert (root.findtext("title"), root.get("role")) == ("dev & co", "img")
     assert root.findtext("desc") == "By epoch. <a>: 9.5 at 1, 7.25 at 2, best 7.25 at 2."
     hovers = [e.findtext("title") for e in root.iter("circle") if e.get("class") == "hover"]
     assert hovers == ["<a> at 1: 9.5", "<a> at 2: 7.25"]
-    assert chart([Curve("empty", 0, [])], title="t", x_title="x") == ""
+    assert chart([Series("empty", 0, [])], title="t", x_title="x") == ""
 
 
 def test_many_epochs_have_few_hovers() -> None:
-    svg = chart([Curve("a", 0, [(float(i), 1.0 + i) for i in range(1, 501)])], title="t", x_title="epoch")
+    svg = chart([Series("a", 0, [(float(i), 1.0 + i) for i in range(1, 501)])], title="t", x_title="epoch")
     assert svg.count('class="hover"') <= 60 and len(path_of(svg)) == 500
 
 
@@ -120,3 +120,42 @@ def test_short_numbers() -> None:
         "2M",
         "3G",
     ]
+
+
+# ---- figures --------------------------------------------------------------------------------------------------------
+
+POINTS = [(1.0, 100.0), (10.0, 1000.0)]
+PANEL = Panel(
+    [Series("<a>", 0, POINTS), Series("b", 9, POINTS, marker="up")], Axis("x & y", log=True), Axis("%")
+)
+
+
+def test_a_figure_is_a_file_of_its_own() -> None:
+    text = figure([PANEL] * 3, title="T < U", columns=2, width=300, height=200, legend=PANEL.series)
+    root = ET.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg" and float(root.get("width", 0)) == 600
+    assert "<title>T &lt; U</title>" in text and "--run0" in text and "prefers-color-scheme" in text
+    assert text.count("&lt;a&gt;") == 2 and text.count(">x &amp; y<") == 3  # the legend and the description
+    assert not re.search(r"https?://(?!www\.w3\.org/)", text)
+
+
+def test_panels_list_their_series() -> None:
+    many = Panel([Series(f"run {i}", i, POINTS) for i in range(20)], Axis(log=True), Axis(), legend=True)
+    text = figure([many], title="t", height=100)
+    rows = [float(y) for y in re.findall(r'<text class="key" x="[\d.]+" y="([\d.]+)">', text)]
+    assert len(rows) == 20 and all(b - a >= 16 for a, b in itertools.pairwise(rows))
+    assert rows[-1] < float(ET.fromstring(text).get("height", 0))
+    assert "dashed" in text.split("</style>")[1] and "dotted" in text.split("</style>")[1]
+
+
+def test_limits_cut_off() -> None:
+    """What lies outside is in the file, inside an <svg> that ends at the frame."""
+    narrow = Panel(PANEL.series, PANEL.x, Axis(low=150.0, high=400.0))
+    root = ET.fromstring(figure([narrow], title="t"))
+    (inner,) = (e for g in root.iter("{http://www.w3.org/2000/svg}g") for e in g if e.tag.endswith("}svg"))
+    assert (float(inner.get("y", 0)), float(inner.get("height", 0))) == (8.0, HEIGHT - 38 - 8)
+    assert len(list(inner.iter("{http://www.w3.org/2000/svg}path"))) == 3
+
+
+def test_a_panel_without_points() -> None:
+    assert "nan" not in figure([Panel([Series("a", 0)], Axis(), Axis())], title="t")

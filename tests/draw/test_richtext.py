@@ -5,8 +5,18 @@ from __future__ import annotations
 import pytest
 
 from rrnn.automata import Expr, exp, input, linear, log_sigmoid, parameter, score, sigmoid, sqrt, tanh
-from rrnn.draw.maths import constant_text, formula, number_text
-from rrnn.draw.text import Span, name_text, plain, printable, roman, shorten, width
+from rrnn.draw.richtext import (
+    Span,
+    constant_text,
+    formula,
+    name_text,
+    number_text,
+    plain,
+    printable,
+    roman,
+    shorten,
+    width,
+)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
-"""Why a text classifier said what it said: words, by what they add and by what is lost without them, and units.
+"""Explain the prediction of a text classifier by its words and by the units of its first layer.
 
-What is explained is the *margin* of a label: its logit less the mean of the others', with two labels their difference.
+What is explained is the *margin* of a label: its logit minus the mean of the others'. With two labels it is their
+difference.
 
-- `without`: the margin's loss when the word is deleted, from running the whole model on the shorter text: exact.
-- `adds`: what the paths of the first layer's automata that enter at the word add to the margin. Exact behind one layer,
-  a linear read-out and outputs that are scores; elsewhere first-order, and `unexplained` says what that leaves.
+- `without`: what the margin loses when the word is deleted and the whole model runs on the shorter text. Exact.
+- `adds`: what the paths that enter the first layer's automata at the word add to the margin. Exact for one layer with a
+  linear read-out whose outputs are scores; otherwise first-order, and `unexplained` is the rest.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from rrnn.semirings.base import Element
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.trained import TrainedClassifier
 
-_BATCH_TOKENS = 2**14
-_SHOWN = 200  # longer words are cut: they are the user's, and may be anything
+_DELETION_TOKENS = 2**14  # in a batch of texts that lack a word
+_SHOWN = 200  # characters of a word; users' words may be of any length
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ class Word:
 
     token: str
     known: bool
-    """Is it in the model's vocabulary?"""
+    """Whether the word is in the model's vocabulary."""
     without: float
-    """How much the margin loses if the word is deleted: positive words speak for the label."""
+    """What the margin loses when the word is deleted; it is positive for words that speak for the label."""
     adds: float | None
-    """What the paths that enter at it add to the margin; None where scores are no sums."""
+    """What the paths that enter at the word add to the margin; None where scores are not sums."""
 
 
 @dataclass(frozen=True)
@@ -54,19 +55,19 @@ class Unit:
     cell: str
     semiring: str
     adds: float
-    """To the margin, over all its steps; see `Explanation.exact`."""
+    """What it adds to the margin, over all steps; see `Explanation.exact`."""
     slope: float
-    """The margin's gradient in its score (or its outputs), summed over steps: positive where high ones speak for the
-    label."""
+    """The gradient of the margin with respect to its score (or outputs), summed over steps; positive if high scores
+    speak for the label."""
     score: Element
-    """After the whole text."""
+    """The score after the whole text."""
     phrases: tuple[Phrase, ...]
-    """The strongest that it finds anywhere in the text, without what the rest of the text does to them. None over
-    semirings of several components, where weights have no sign."""
+    """The strongest phrases that it finds anywhere in the text, regardless of the rest of the text. Empty over
+    semirings of several components, whose weights have no sign."""
     paths: tuple[TokenPath, ...]
-    """The strongest to the end of the text: what is left of them there."""
+    """The strongest paths to the end of the text."""
     covered: float | None
-    """The share of these paths in Σ|weight| of all; None as in `UnitPaths`."""
+    """The share of these paths in the total |weight| of all paths; None as in `UnitPaths`."""
 
     def to_json(self) -> dict[str, Any]:
         lists = {name: [each.to_json() for each in getattr(self, name)] for name in ("phrases", "paths")}
@@ -75,25 +76,25 @@ class Unit:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A prediction, taken apart."""
+    """A prediction with what its words and units contribute."""
 
     label: str
-    """The likeliest label."""
+    """The most likely label."""
     probabilities: dict[str, float]
     target: str
     """The label whose margin is explained."""
     margin: float
     words: tuple[Word, ...]
     exact: bool
-    """Whether what words and units add is exact, or first-order."""
+    """Whether what words and units add is exact; otherwise it is first-order."""
     unexplained: float | None
-    """The margin without what words add and without `base`."""
+    """The margin minus `base` and minus what all words add."""
     base: float | None
     """The margin if every score of the first layer were 0."""
     units: tuple[Unit, ...]
-    """The strongest first."""
+    """The units that add most, the strongest one first."""
     note: str
-    """What could not be looked into, and why."""
+    """What could not be explained, and why."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -101,7 +102,7 @@ class Explanation:
 
     @property
     def kind(self) -> str:
-        """Of what words and units add, as it is printed."""
+        """The word for `exact` on pages and in the terminal."""
         return "exact" if self.exact else "first-order"
 
     def to_json(self) -> dict[str, Any]:
@@ -111,14 +112,14 @@ class Explanation:
 def explain(
     model: TrainedClassifier, text: str, *, target: str | None = None, units: int = 5, paths: int = 3
 ) -> Explanation:
-    """Explain the margin of `target` (the likeliest label, if None): every word, the strongest `units` of the first
-    layer, and the strongest `paths` of each."""
+    """Explain the margin of `target` (the most likely label, if None) by every word, by the strongest `units` of the
+    first layer, and by the strongest `paths` of each unit."""
     check_classifier(model)
     if not isinstance(text, str):
-        raise DataError(f"a text to explain is a str; got {type(text).__name__}")
+        raise DataError(f"the text to explain must be a str; got {type(text).__name__}")
     for name, count in (("units", units), ("paths", paths)):
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise DataError(f"{name} is how many to show, a whole number above 0; got {count!r}")
+            raise DataError(f"{name} must be a positive integer, how many to show; got {count!r}")
     tokens = model.tokenise(text)
     if not tokens:
         raise DataError(
@@ -133,7 +134,7 @@ def explain(
         if not whole.isfinite().all():
             raise RunError(
                 f"an explanation needs finite logits; this model gives {', '.join(map(str, whole.tolist()))}. Its "
-                "weights have run away: train it anew, with a smaller learning rate."
+                "weights have diverged: train it again with a smaller learning rate."
             )
         chances = whole.softmax(-1).tolist()
         best = int(whole.argmax())
@@ -162,38 +163,45 @@ def explain(
 
 
 def check_classifier(model: object) -> None:
-    """What is looked into here is a trained text classifier."""
+    """Raise a `DataError` unless `model` is a trained text classifier."""
     if not isinstance(model, TrainedClassifier):
         raise DataError(
-            f"what can be explained is a text classifier, as rrnn.load gives it; got {type(model).__name__}. Load a "
-            "run that `rrnn classify train` made."
+            f"only a text classifier, as rrnn.load returns it, can be explained; got {type(model).__name__}. Load a "
+            "run of `rrnn classify train`."
         )
 
 
 def _visible(token: str) -> str:
-    """What a terminal would obey, or nobody would see, is written out: control characters, marks of direction."""
+    """Escape what a terminal would obey or nobody would see: control characters, marks of direction."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in token)
 
 
 def _margin(goal: int, classes: int) -> Tensor:
+    """Return the weights of the logits in the margin of class `goal`."""
     weigh = torch.full((classes,), -1 / max(1, classes - 1))
     weigh[goal] = 1.0
     return weigh
 
 
 def _shortened(ids: Tensor) -> Iterator[Tensor]:
+    """Yield the text without each of its words."""
     for i in range(len(ids)):
         yield torch.cat([ids[:i], ids[i + 1 :]])
 
 
 def _logits(module: TextClassifier, texts: list[Tensor]) -> Iterator[Tensor]:
-    """Of each text; a few at a time, since a long text has many shorter ones."""
+    """Yield the logits of each text. Texts run in batches, since a long text has many shorter ones."""
     steps = max(1, *(len(text) for text in texts))
-    size = max(1, _BATCH_TOKENS // steps)
+    size = max(1, _DELETION_TOKENS // steps)
     for start in range(0, len(texts), size):
         some = texts[start : start + size]
         padded = torch.nn.utils.rnn.pad_sequence([F.pad(t, (0, steps - len(t))) for t in some])
         yield from module(padded, torch.tensor([len(t) for t in some], device=padded.device))
+
+
+def shade(value: float, largest: float) -> float:
+    """Return how strongly to colour a word, from 0 to 1, given the largest of all values."""
+    return min(1.0, abs(value) / largest) if largest > 0 else 0.0
 
 
 # ---- inside the first layer -----------------------------------------------------------------------------------------
@@ -217,7 +225,7 @@ def _look(
             None,
             False,
             (),
-            f"{config.cell} has no automata inside: only what each word is worth is shown.",
+            f"{config.cell} has no automata inside: only the effect of deleting words is shown.",
         )
     x = module.embed(ids)
     readings = [
@@ -247,24 +255,26 @@ def _look(
     above = (
         ""
         if config.layers == 1
-        else "Units are those of the first layer; deeper ones read positions, not words."
+        else "Only units of the first layer are shown: deeper layers do not read words."
     )
     return _Look(adds.tolist(), base, all(each.exact for each in found), ranked, above)
 
 
 def _no_sums(readings: list[Reading]) -> str:
-    """Why nothing is said of what words add."""
+    """Say why it is not known what words add."""
     rings = {part.ring for reading in readings for part in reading.parts if not part.ring.adds}
     names = ", ".join(sorted(ring.name for ring in rings))
-    what = "no single numbers" if any(ring.components for ring in rings) else "no sums over words"
-    return f"Scores over {names} are {what}: see the units' paths, and what is lost."
+    what = "single numbers" if any(ring.components for ring in rings) else "sums over words"
+    return (
+        f"Scores over {names} are not {what}: see the paths of the units, and the effect of deleting words."
+    )
 
 
 Head = Callable[[Tensor], Tensor]
 
 
 def _head(module: TextClassifier, steps: int, weigh: Tensor) -> Head:
-    """From the first layer's outputs (T, 1, H) to the margin (1, 1)."""
+    """Return the function from the first layer's outputs (T, 1, H) to the margin (1, 1)."""
     mask = torch.ones(steps, 1, dtype=torch.bool, device=weigh.device)
     lengths = torch.tensor([steps], device=weigh.device)
 
@@ -277,12 +287,12 @@ def _head(module: TextClassifier, steps: int, weigh: Tensor) -> Head:
 
 
 def _side(head: Head, halves: list[Tensor], which: int) -> Head:
-    """The head of one direction, the other's outputs being what they are."""
+    """Return the head as a function of one direction, with the outputs of the other one fixed."""
     return lambda h: head(torch.cat([h if i == which else half for i, half in enumerate(halves)], -1))
 
 
 def _by_output(head: Head, h: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each output: gradient · output, and the gradient, summed over steps."""
+    """Return gradient · output and the gradient for each output, summed over steps."""
     with torch.enable_grad():
         h = h.detach().requires_grad_()
         (gradient,) = torch.autograd.grad(head(h).sum(), h)
@@ -290,7 +300,7 @@ def _by_output(head: Head, h: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _by_unit(layer: RationalRNN, values: Tensor) -> list[Tensor]:
-    """For each direction, the values of each unit, summed over its outputs."""
+    """Return the values of each unit, summed over its outputs, for each direction."""
     sizes = [width * len(cell.output_exprs) for cell, width in layer.cells]
     parts = iter(values.split(sizes * layer.num_directions))
     return [
@@ -302,7 +312,7 @@ def _by_unit(layer: RationalRNN, values: Tensor) -> list[Tensor]:
 def _units(
     readings: list[Reading], adds: Sequence[Tensor], slopes: Sequence[Tensor], count: int, paths: int
 ) -> tuple[Unit, ...]:
-    """The units that add most, in either direction."""
+    """Return the units of both directions that add most."""
     every = [(value, i, d) for i, some in enumerate(adds) for d, value in enumerate(some.tolist())]
     chosen = sorted(every, key=lambda each: -abs(each[0]))[:count]
     found: list[Unit] = []

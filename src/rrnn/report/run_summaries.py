@@ -1,4 +1,4 @@
-"""What a report reads of runs: their numbers, with what is missing left out rather than guessed."""
+"""Read the numbers of runs for a report. Missing ones are left out, never guessed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FACTS, RESULT = "facts", "result.json"
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What the runs of a task are measured by, and under which keys they say so."""
+class RunKind:
+    """How the runs of a task are measured, and under which keys their files have the figures."""
 
     title: str
     metric: str
@@ -37,34 +37,35 @@ class Kind:
         return self.speed.removesuffix("_per_s") + "/s"
 
     def best(self, values: Sequence[float]) -> float:
+        """Return the best of the values of the metric."""
         return min(values) if self.aim == "min" else max(values)
 
 
 KINDS = {
-    "lm": Kind("Language models", "perplexity", "min", "dev_ppl", "test_ppl", "tokens_per_s", "hidden"),
-    "classify": Kind(
+    "lm": RunKind("Language models", "perplexity", "min", "dev_ppl", "test_ppl", "tokens_per_s", "hidden"),
+    "classify": RunKind(
         "Text classifiers", "accuracy, %", "max", "dev_accuracy", "test", "examples_per_s", "hidden_size"
     ),
 }
 
 
 @dataclass(frozen=True)
-class Reported:
-    """A run under the name that the report calls it by."""
+class RunSummary:
+    """A run with its records and results, under the name that the report gives it."""
 
     name: str
     run: Run
     records: list[Record]
     result: dict[str, Any]
-    """result.json; empty while the training has not come to its end."""
+    """The content of result.json; empty until the training has ended."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> RunKind:
         return KINDS[self.run.config["task"]]
 
     @property
     def data(self) -> str:
-        """A user's file by its name alone: where it lies is in the configuration."""
+        """The name of the data, without the folder of a user's file: the configuration has that."""
         config = self.run.config
         name = str(config.get("data", "?"))
         name = Path(name).name if "/" in name else name
@@ -72,13 +73,13 @@ class Reported:
 
     @cached_property
     def cell(self) -> Cell | None:
-        """None where the run's model is no cell, as an LSTM."""
+        """The run's cell, or None if its model has none, as an LSTM."""
         text = self.run.cell_text
         return None if text is None else Cell.from_text(text, str(self.run.folder / CELL))
 
     @property
     def model(self) -> str:
-        """As the zoo calls it; a user's cell by the name that its text has."""
+        """The model's name in the zoo; for a user's cell, the name in its text."""
         name = str(self.run.config.get("cell", "?"))
         if self.cell is None:
             return name.upper()
@@ -86,7 +87,7 @@ class Reported:
 
     @property
     def shape(self) -> str:
-        """ "2 × 150", layers and units."""
+        """Layers and units, as "2 × 150"."""
         config = self.run.config
         both = " ⇄" if config.get("bidirectional") else ""
         return f"{config.get('layers', '?')} × {config.get(self.kind.units, '?')}{both}"
@@ -99,12 +100,12 @@ class Reported:
         )
 
     def curve(self, key: str) -> list[tuple[float, float]]:
-        """(epoch, value) of the epochs that have the value."""
+        """Return (epoch, value) for the epochs that have the value."""
         pairs = ((number(record, "epoch"), number(record, key)) for record in self.records)
         return [(epoch, value) for epoch, value in pairs if epoch is not None and value is not None]
 
     def by_time(self) -> list[tuple[float, float]]:
-        """(seconds of training so far, value on dev)."""
+        """Return (seconds of training so far, validation metric) for each epoch."""
         points, seconds = [], 0.0
         for record in self.records:
             seconds += number(record, "seconds") or 0.0
@@ -115,9 +116,13 @@ class Reported:
 
     @property
     def best(self) -> tuple[float, float] | None:
-        """(epoch, value) of the epoch that is best on dev."""
+        """(epoch, value) of the epoch with the best validation metric."""
         points = self.curve(self.kind.dev)
         return next((p for p in points if p[1] == self.kind.best([v for _, v in points])), None)
+
+    @property
+    def dev(self) -> float | None:
+        return None if self.best is None else self.best[1]
 
     @property
     def test(self) -> float | None:
@@ -134,17 +139,19 @@ class Reported:
 
 
 def number(values: dict[str, Any], key: str) -> float | None:
-    """A finite number; files may hold anything."""
+    """Return the value if it is a finite number, else None: files may contain anything."""
     value = values.get(key)
     right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return value if right else None
 
 
-def read_runs(folders: Sequence[str | Path]) -> list[Reported]:
-    """Each run once, in the order given: of a folder that is none, those in it, at any depth. Or an error that says
-    which holds no run."""
+def read_runs(folders: Sequence[str | Path]) -> list[RunSummary]:
+    """Read each run once, in the order given. A folder that is not a run stands for the runs below it.
+
+    Raise a `RunError` for a folder without any run.
+    """
     if not folders:
-        raise RunError("there is no run to report on: name the folders of runs, as in rrnn report runs/*")
+        raise RunError("there is no run to report on: name run folders, as in rrnn report runs/*")
     found = (run for folder in folders for run in _runs(Path(folder)))
     distinct = list({run.resolve(): run for run in found}.values())
     names = short_names([path.resolve() for path in distinct])
@@ -153,7 +160,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[Reported]:
 
 def _runs(folder: Path) -> list[Path]:
     if folder.is_file():
-        raise RunError(f"{folder} is a file, and runs are folders: name the folder of a run")
+        raise RunError(f"{folder} is a file, and runs are folders: name a run folder")
     found = runs_in(folder)
     if not found:
         what = f"there is no {CONFIG} in it" if folder.is_dir() else "there is no such folder"
@@ -161,25 +168,23 @@ def _runs(folder: Path) -> list[Path]:
     return found
 
 
-def _read(folder: Path, name: str) -> Reported:
+def _read(folder: Path, name: str) -> RunSummary:
     run = Run.open(folder)
     task = run.config["task"]
     if task not in KINDS:
-        raise RunError(
-            f"the run in {folder} is of the task {task!r}, and reports are on {', '.join(LOADERS)}"
-        )
+        raise RunError(f"the run in {folder} has the task {task!r}; reports cover {', '.join(LOADERS)}")
     records = _records(run)
     result = _result(folder / RESULT)
     if result.get("epochs") != len(records):
-        result = {}  # of an earlier end: the run was resumed for more epochs
-    return Reported(name, run, records, result)
+        result = {}  # it is older: the run was resumed for more epochs
+    return RunSummary(name, run, records, result)
 
 
 def _records(run: Run) -> list[Record]:
     records = run.records()
     if not all(isinstance(record, dict) for record in records):
         raise RunError(
-            f"{run.folder / METRICS} is damaged: each line is a JSON object, the record of an epoch"
+            f"{run.folder / METRICS} is damaged: each line must be a JSON object, the record of an epoch"
         )
     return records
 
@@ -193,7 +198,7 @@ def _result(path: Path) -> dict[str, Any]:
 
 
 def short_names(folders: Sequence[Path]) -> list[str]:
-    """The last part of each path, with as many before it as it takes to tell them apart."""
+    """Return the last part of each path, with as many parts before it as are needed to tell the paths apart."""
     depth = 1
     while True:
         names = ["/".join(folder.parts[-depth:]) for folder in folders]

@@ -6,8 +6,8 @@ import pytest
 
 from rrnn.automata import Cell, exp, linear, one, parameter, polar, relu, score, sigmoid, tanh, zero
 from rrnn.draw import Diagram, diagram_of
-from rrnn.draw.cells import LEGEND_LINES
-from rrnn.draw.text import plain
+from rrnn.draw.automaton_diagrams import LEGEND_LINES
+from rrnn.draw.richtext import plain
 from rrnn.errors import CellError
 from rrnn.zoo import get_cell
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rrnn.report.page import write_report
+from rrnn.report import write_report
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
