@@ -43,3 +43,17 @@ def test_the_citation_and_the_readme_name_the_same_paper() -> None:
     assert f"{{{paper['title']}}}" in readme and f"{{{authors}}}" in readme
     assert f"{{{paper['collection-title']}}}" in readme and f"{{{paper['year']}}}" in readme
     assert f"{{{paper['start']}--{paper['end']}}}" in readme
+
+
+def test_the_workflow_runs_ci_on_every_supported_python(project: dict[str, Any]) -> None:
+    job = read_yaml(".github/workflows/ci.yml")["jobs"]["test"]
+    named = [name.rpartition(" ")[2] for name in project["classifiers"] if "Python :: 3." in name]
+    assert job["strategy"]["matrix"]["python"] == named
+    assert project["requires-python"] == f">={named[0]}"
+    (command,) = [step["run"] for step in job["steps"] if "run" in step]
+    assert (ROOT / command).stat().st_mode & 0o100
+
+
+def test_the_project_names_no_addresses(project: dict[str, Any]) -> None:
+    """Until the project has a public home, an address would be an invented one."""
+    assert not project.get("urls")
