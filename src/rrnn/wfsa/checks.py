@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,25 +11,9 @@ from torch import Tensor
 from rrnn.arithmetic import TENSORS
 from rrnn.errors import AutomatonError, SemiringError, ShapeError
 from rrnn.semirings import Semiring
-from rrnn.wfsa.symbols import EPSILON
-
-if TYPE_CHECKING:
-    from rrnn.wfsa.machine import WFSA
+from rrnn.wfsa.symbols import EPSILON, nearest, preview
 
 Index = tuple[Tensor, Tensor, Tensor]
-
-
-def preview(values: Iterable[Any], limit: int = 8) -> str:
-    """The first few of many, for messages."""
-    shown = [repr(v) for v in values]
-    return ", ".join(shown[:limit]) + (f", … ({len(shown)} in all)" if len(shown) > limit else "")
-
-
-def nearest(name: Any, names: Iterable[Any]) -> str:
-    """' Did you mean …?' when something of that spelling exists."""
-    texts = {str(n): n for n in names}
-    close = difflib.get_close_matches(str(name), texts, 1)
-    return f" Did you mean {texts[close[0]]!r}?" if close else ""
 
 
 def distinct(names: Iterable[Any], what: str) -> tuple[Any, ...]:
@@ -277,32 +260,29 @@ def weight_tensor(ring: Semiring, weight: Tensor, length: int, what: str) -> Ten
     return weight.to("cpu", ring.dtype)
 
 
-def not_empty(machine: WFSA) -> None:
-    """Some initial state, and a final one that can be reached from it along the listed arcs."""
-    ring, zero = machine.semiring, machine.semiring.zero
-    frontier = (~ring.is_zero(machine.initial_weight.detach())).nonzero().flatten().tolist()
-    if not frontier:
-        raise AutomatonError(
-            "a machine needs an initial state: one whose initial weight is not 0̄ "
-            f"({zero!r} in {machine.semiring.name}); there is none. Pass initial={{state: weight}}."
-        )
-    final = set((~ring.is_zero(machine.final_weight.detach())).nonzero().flatten().tolist())
-    if not final:
-        raise AutomatonError(
-            "a machine needs a final state: one whose final weight is not 0̄ "
-            f"({zero!r} in {machine.semiring.name}); there is none. Pass final={{state: weight}}."
-        )
+def not_empty(ring: Semiring, names: tuple[Any, ...], index: Index, initial: Tensor, final: Tensor) -> None:
+    """Raise unless some final state can be reached from an initial one along the listed arcs."""
+    ends: list[list[int]] = []
+    for what, weights in (("initial", initial), ("final", final)):
+        ends.append((~ring.is_zero(weights.detach())).nonzero().flatten().tolist())
+        if not ends[-1]:
+            kind = "an initial" if what == "initial" else "a final"
+            raise AutomatonError(
+                f"a machine needs {kind} state: one whose {what} weight is not 0̄ ({ring.zero!r} in {ring.name}); "
+                f"there is none. Pass {what}={{state: weight}}."
+            )
     follows: dict[int, list[int]] = {}
-    for q, p in zip(machine.arc_source.tolist(), machine.arc_target.tolist(), strict=True):
+    for q, p in zip(index[0].tolist(), index[2].tolist(), strict=True):
         follows.setdefault(q, []).append(p)
+    frontier, last = ends[0], set(ends[1])
     reached = set(frontier)
     while frontier:
-        if reached & final:
+        if reached & last:
             return
         frontier = [p for p in {p for q in frontier for p in follows.get(q, ())} if p not in reached]
         reached.update(frontier)
+    starts, stops = (preview(names[q] for q in states) for states in ends)
     raise AutomatonError(
-        f"a final state must be reachable from an initial one; from {preview(machine.initial)} none of "
-        f"{preview(machine.final)} is. Add the missing arcs, or pass allow_empty=True "
-        "if every score is to be 0̄."
+        f"a final state must be reachable from an initial one; from {starts} none of {stops} is. "
+        "Add the missing arcs, or pass allow_empty=True if every score is to be 0̄."
     )

@@ -11,16 +11,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
+from typing import TypeVar
 
 import torch
 
 from rrnn.errors import AutomatonError
-from rrnn.wfsa.algebra import remove_epsilon
-from rrnn.wfsa.machine import WFSA, Symbol
+from rrnn.wfsa.algebra import Algebra
+from rrnn.wfsa.symbols import Symbol
 
 LARGEST = 2**63 - 1
 """The greatest weight that a machine's tensors can hold."""
 Vector = list[int]
+M = TypeVar("M", bound=Algebra)
 
 
 @dataclass
@@ -51,21 +53,21 @@ class Counts:
         return out
 
 
-def without_epsilon(a: WFSA) -> WFSA:
+def without_epsilon(a: M) -> M:
     """Return the machine without ε-arcs, or raise where a weight that takes exceeds the range of int64."""
     if not a.has_epsilon:
         return a
-    rough = remove_epsilon(a.with_semiring("real"))  # cannot wrap around
+    rough = a.with_semiring("real").remove_epsilon()  # cannot wrap around
     greatest = float(torch.cat(rough.weights).max())
     if not greatest < LARGEST * (1 - 1e-6):
         raise AutomatonError(
             f"removing ε-arcs adds up weights that must stay below 2⁶³, the range of counting's int64; "
             f"here one becomes about {greatest:.3g}. Make the weights smaller, or use the real semiring."
         )
-    return remove_epsilon(a)
+    return a.remove_epsilon()
 
 
-def reduced(a: WFSA) -> WFSA:
+def reduced(a: M) -> M:
     """Return a machine with exactly the scores of `a` (without ε-arcs) and, where possible, fewer states.
 
     A state goes when its future (the scores of all strings read from there) is a sum of the other states' futures
@@ -86,7 +88,7 @@ def reduced(a: WFSA) -> WFSA:
     return _write(a, kept, machine)
 
 
-def first_difference(a: WFSA, b: WFSA) -> tuple[tuple[Symbol, ...], int] | None:
+def first_difference(a: Algebra, b: Algebra) -> tuple[tuple[Symbol, ...], int] | None:
     """Return the first string whose scores differ, shortest first and then in alphabet order, and by how much.
 
     This is Tzeng's algorithm over ℚ on machines without ε-arcs: exact and complete.
@@ -197,7 +199,7 @@ def _redirect(initial: Vector, steps: list[list[dict[int, int]]], q: int, parts:
     return True
 
 
-def _read(a: WFSA, symbol_index: dict[Symbol, int]) -> Counts:
+def _read(a: Algebra, symbol_index: dict[Symbol, int]) -> Counts:
     """Return a machine without ε-arcs in Python integers, with its symbols numbered by `symbol_index`."""
     steps: list[list[dict[int, int]]] = [[{} for _ in a.states] for _ in symbol_index]
     place = [symbol_index[s] for s in a.alphabet]
@@ -208,7 +210,7 @@ def _read(a: WFSA, symbol_index: dict[Symbol, int]) -> Counts:
     return Counts(a.initial_weight.tolist(), steps, a.final_weight.tolist())
 
 
-def _write(a: WFSA, kept: list[int], machine: Counts) -> WFSA:
+def _write(a: M, kept: list[int], machine: Counts) -> M:
     """Return a machine with the semiring, the alphabet and the kept states of `a`."""
     arcs = [
         (source, symbol, target, weight)
@@ -219,15 +221,12 @@ def _write(a: WFSA, kept: list[int], machine: Counts) -> WFSA:
     source, symbol, target, weight = (
         torch.tensor(arcs, dtype=torch.int64).reshape(len(arcs), 4).T.contiguous()
     )
-    return WFSA.from_tensors(
-        a.semiring,
-        a.alphabet,
-        [a.states[q] for q in kept],
-        source,
-        symbol,
-        target,
-        weight,
-        torch.tensor(machine.initial, dtype=torch.int64),
-        torch.tensor(machine.final, dtype=torch.int64),
-        allow_empty=True,
+    return a.replace(
+        states=[a.states[q] for q in kept],
+        source=source,
+        symbol=symbol,
+        target=target,
+        weight=weight,
+        initial=torch.tensor(machine.initial, dtype=torch.int64),
+        final=torch.tensor(machine.final, dtype=torch.int64),
     )

@@ -9,9 +9,8 @@ from typing import Any
 from rrnn.automata import Cell, evaluate
 from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, CellError
-from rrnn.wfsa.checks import nearest
 from rrnn.wfsa.machine import WFSA
-from rrnn.wfsa.symbols import EPSILON
+from rrnn.wfsa.symbols import EPSILON, nearest
 
 
 def instantiate(

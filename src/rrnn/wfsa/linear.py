@@ -12,15 +12,16 @@ the relative size of scores as it is, so that the unit of the weights and of the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
-from rrnn.wfsa.algebra import trim
+from rrnn.wfsa.algebra import Algebra
+from rrnn.wfsa.automaton import Automaton
 from rrnn.wfsa.graph import components
-from rrnn.wfsa.machine import WFSA
 
+M = TypeVar("M", bound=Algebra)
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Exponents = np.ndarray[Any, np.dtype[np.int64]]
 ROUNDING = 1e-13
@@ -56,7 +57,7 @@ class Dense(NamedTuple):
         )
 
 
-def to_dense(a: WFSA, alphabet: tuple[Any, ...] | None = None) -> Dense:
+def to_dense(a: Automaton, alphabet: tuple[Any, ...] | None = None) -> Dense:
     """Return the arrays of a machine without ε-arcs, with matrices in the order of `alphabet` (default: its own)."""
     index = {symbol: i for i, symbol in enumerate(alphabet or a.alphabet)}
     place = np.array([index[s] for s in a.alphabet], dtype=np.int64)
@@ -67,7 +68,7 @@ def to_dense(a: WFSA, alphabet: tuple[Any, ...] | None = None) -> Dense:
     return Dense(initial, steps, final)
 
 
-def reduced(a: WFSA, tolerance: float) -> WFSA:
+def reduced(a: M, tolerance: float) -> M:
     """Return a machine with the scores of `a` (trimmed, without ε-arcs) and the least number of states.
 
     The rules are those of `rrnn.wfsa.minimise.minimise`. A candidate is only returned once `first_difference` finds
@@ -85,7 +86,7 @@ def reduced(a: WFSA, tolerance: float) -> WFSA:
                 np.ldexp(small.steps, steps[:, None, None]),
                 np.ldexp(small.final, final),
             )
-            alive = trim(_from_dense(a, small))  # dropped weights may leave a state without a path
+            alive = _from_dense(a, small).trim()  # dropped weights may leave a state without a path
             return _from_dense(a, to_dense(alive))
         limit /= 100
     return a
@@ -300,21 +301,18 @@ def _side_by_side(a: Dense, b: Dense) -> Dense:
     return Dense(np.concatenate([a.initial, b.initial]), steps, np.concatenate([a.final, b.final]))
 
 
-def _from_dense(a: WFSA, machine: Dense) -> WFSA:
+def _from_dense(a: M, machine: Dense) -> M:
     """Return the machine with the semiring and alphabet of `a` and numbered states (one, if there is none)."""
     initial, steps, final = machine
     if not initial.size:
         initial, steps, final = np.zeros(1), np.zeros((len(steps), 1, 1)), np.zeros(1)
     symbol, source, target = np.nonzero(steps)
-    return WFSA.from_tensors(
-        a.semiring,
-        a.alphabet,
-        range(initial.size),
-        torch.from_numpy(source),
-        torch.from_numpy(symbol),
-        torch.from_numpy(target),
-        torch.from_numpy(steps[symbol, source, target]),
-        torch.from_numpy(initial),
-        torch.from_numpy(final),
-        allow_empty=True,
+    return a.replace(
+        states=range(initial.size),
+        source=torch.from_numpy(source),
+        symbol=torch.from_numpy(symbol),
+        target=torch.from_numpy(target),
+        weight=torch.from_numpy(steps[symbol, source, target]),
+        initial=torch.from_numpy(initial),
+        final=torch.from_numpy(final),
     )

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
-from rrnn.errors import AutomatonError, SemiringError
+from rrnn import moved
+from rrnn.errors import SemiringError
 from rrnn.semirings import Semiring
 from rrnn.wfsa import exact, linear, subsets
-from rrnn.wfsa.algebra import both_machines, remove_epsilon, trim
-from rrnn.wfsa.machine import WFSA, Symbol
+from rrnn.wfsa.algebra import Algebra, require_machine, require_one_semiring
+from rrnn.wfsa.symbols import Symbol
 
 
 @dataclass(frozen=True)
@@ -35,85 +37,84 @@ class Equivalence:
         return self.equal
 
 
-def minimise(a: WFSA, tolerance: float = 1e-10) -> WFSA:
-    """Return a machine with the same scores and fewest states (over counting: fewer); one, if all scores are 0̄.
+class Minimisation(Algebra):
+    """Methods of `WFSA` that minimise and compare machines."""
 
-    ε-arcs are removed first, and the result's weights are outside any graph.
+    def minimise(self, tolerance: float = 1e-10) -> Self:
+        """Return a machine with the same scores and fewest states (over counting: fewer); one, if all scores are 0̄.
 
-    **Real.** The number of states is the rank of the machine. A direction of state space counts as absent if it is
-    at most `tolerance` times the absolute numbers that are added to compute it, and a weight that is left by
-    cancellation becomes no arc if it is at most `tolerance` times the numbers that cancel; both in a machine that is
-    rescaled by powers of two: λ, ρ and the arcs of each symbol to a greatest weight near 1, and each state so that its
-    greatest weights in and out match. Scores stay the same by the rule of `equivalent` with 10 · `tolerance`: this is
-    checked, and where it fails the same is tried with a smaller tolerance, down to none. The size is the least one if
-    no direction is near `tolerance`. A direction below it is lost; one just above it may cost more states than the
-    least number, but never more than the machine has on its paths. A machine that is minimal already (up to trimming)
-    comes back with its own states and arcs; otherwise states are numbered, and weights may have either sign.
+        ε-arcs are removed first, and the result's weights are outside any graph.
 
-    **Counting.** The result has exactly the same scores, and natural weights. A state goes if its future (or past) is
-    a sum of others' with natural coefficients, which includes duplicates and multiples of another state. The states
-    that remain keep their names. The least number of states over ℕ is not computed.
+        **Real.** The number of states is the rank of the machine. A direction of state space counts as absent if it
+        is at most `tolerance` times the absolute numbers that are added to compute it, and a weight that is left by
+        cancellation becomes no arc if it is at most `tolerance` times the numbers that cancel; both in a machine that
+        is rescaled by powers of two: λ, ρ and the arcs of each symbol to a greatest weight near 1, and each state so
+        that its greatest weights in and out match. Scores stay the same by the rule of `equivalent` with 10 ·
+        `tolerance`: this is checked, and where it fails the same is tried with a smaller tolerance, down to none. The
+        size is the least one if no direction is near `tolerance`. A direction below it is lost; one just above it may
+        cost more states than the least number, but never more than the machine has on its paths. A machine that is
+        minimal already (up to trimming) comes back with its own states and arcs; otherwise states are numbered, and
+        weights may have either sign.
 
-    **Boolean.** The result is the minimal deterministic machine, trimmed: a string for which an arc is missing is
-    rejected. States are numbered in the order in which strings reach them, from 0, the initial one. Following more than
-    100,000 sets of states is an error.
-    """
-    method = _method(a.semiring, "minimisation")
-    a = a.detach()
-    if method == "exact linear algebra":
-        return exact.reduced(exact.without_epsilon(a))
-    a = trim(remove_epsilon(a))
-    return subsets.reduced(a) if method == "determinisation" else linear.reduced(a, tolerance)
+        **Counting.** The result has exactly the same scores, and natural weights. A state goes if its future (or
+        past) is a sum of others' with natural coefficients, which includes duplicates and multiples of another state.
+        The states that remain keep their names. The least number of states over ℕ is not computed.
 
+        **Boolean.** The result is the minimal deterministic machine, trimmed: a string for which an arc is missing is
+        rejected. States are numbered in the order in which strings reach them, from 0, the initial one. Following
+        more than 100,000 sets of states is an error.
+        """
+        method, a = _method(self.semiring, "minimisation"), self.detach()
+        if method == "exact linear algebra":
+            return exact.reduced(exact.without_epsilon(a))
+        a = a.remove_epsilon().trim()
+        return subsets.reduced(a) if method == "determinisation" else linear.reduced(a, tolerance)
 
-def equivalent(a: WFSA, b: WFSA, tolerance: float = 1e-9) -> Equivalence:
-    """Decide whether two machines give every string the same score.
+    def equivalent(self, other: Self, tolerance: float = 1e-9) -> Equivalence:
+        """Decide whether two machines give every string the same score.
 
-    If not, the counter-example is the first one: of the shortest, the first in the order of the alphabet (the first
-    machine's symbols, then those that only the second one has).
+        If not, the counter-example is the first one: of the shortest, the first in the order of the alphabet (the first
+        machine's symbols, then those that only the second one has).
 
-    **Counting and boolean.** The answer is exact. Over boolean, following more than 100,000 sets of states is an error.
+        **Counting and boolean.** The answer is exact. Over boolean, following more than 100,000 sets of states is an
+        error.
 
-    **Real.** Two scores of a string x count as different if they differ by more than the sum of
+        **Real.** Two scores of a string x count as different if they differ by more than the sum of
 
-    - `tolerance` times the absolute weights of all paths for x in both machines, and
-    - the absolute weights of those paths for x that use a *doubtful* weight, which may be what rounding left in place
-      of 0. A weight is doubtful if it is at most 1e-5 · `tolerance` times the greatest weight of its symbol in its
-      machine (an initial or final weight: times the greatest such weight), and if no path through it weighs more than
-      `tolerance` times the machine's heaviest path. To compare paths of different lengths, the machine is balanced
-      (each state rescaled so that its greatest weights in and out match), and the weights of each symbol, λ and ρ are
-      divided by the greatest one.
+        - `tolerance` times the absolute weights of all paths for x in both machines, and
+        - the absolute weights of those paths for x that use a *doubtful* weight, which may be what rounding left in
+          place of 0. A weight is doubtful if it is at most 1e-5 · `tolerance` times the greatest weight of its symbol
+          in its machine (an initial or final weight: times the greatest such weight), and if no path through it
+          weighs more than `tolerance` times the machine's heaviest path. To compare paths of different lengths, the
+          machine is balanced (each state rescaled so that its greatest weights in and out match), and the weights of
+          each symbol, λ and ρ are divided by the greatest one.
 
-    Both are relative to the machines' own weights, so their unit plays no role: scores may be 1e-200, or underflow.
-    The answer is about machines without ε-arcs, whose removal rounds, with weights taken as exact numbers. A
-    counter-example is then always true: the scores differ. Machines with exactly equal scores are always found equal,
-    unless `tolerance` is near rounding itself (1e-16 times the number of states, squared). Machines that are found
-    equal may differ within the rule. A string is continued, up to length n₁ + n₂ − 1, if its state vector is no
-    combination of earlier strings' vectors up to 1e-3 · `tolerance` of its length with absolute weights (and up to
-    doubtful weights); so a difference can be missed if weights that matter span more than about twelve orders of
-    magnitude after balancing.
-    """
-    both_machines(a, b, "equivalence")
-    method, _ = _method(a.semiring, "equivalence"), _method(b.semiring, "equivalence")
-    if a.semiring != b.semiring:
-        raise AutomatonError(
-            f"equivalence needs two machines over one semiring; got {a.semiring.name} and {b.semiring.name}. "
-            "Convert one with with_semiring()."
+        Both are relative to the machines' own weights, so their unit plays no role: scores may be 1e-200, or
+        underflow. The answer is about machines without ε-arcs, whose removal rounds, with weights taken as exact
+        numbers. A counter-example is then always true: the scores differ. Machines with exactly equal scores are
+        always found equal, unless `tolerance` is near rounding itself (1e-16 times the number of states, squared).
+        Machines that are found equal may differ within the rule. A string is continued, up to length n₁ + n₂ − 1, if
+        its state vector is no combination of earlier strings' vectors up to 1e-3 · `tolerance` of its length with
+        absolute weights (and up to doubtful weights); so a difference can be missed if weights that matter span more
+        than about twelve orders of magnitude after balancing.
+        """
+        require_machine(other, "equivalence")
+        method, _ = (_method(m.semiring, "equivalence") for m in (self, other))
+        require_one_semiring(self, other, "equivalence")
+        a, b = self.detach(), other.detach()
+        if method == "exact linear algebra":
+            found = exact.first_difference(exact.without_epsilon(a), exact.without_epsilon(b))
+            return Equivalence(True) if found is None else Equivalence(False, *found)
+        a, b = (m.remove_epsilon().trim() for m in (a, b))
+        find = (
+            subsets.first_difference
+            if method == "determinisation"
+            else partial(_first_difference, tolerance=tolerance)
         )
-    a, b = a.detach(), b.detach()
-    if method == "exact linear algebra":
-        found = exact.first_difference(exact.without_epsilon(a), exact.without_epsilon(b))
-        return Equivalence(True) if found is None else Equivalence(False, *found)
-    a, b = (trim(remove_epsilon(m)) for m in (a, b))
-    find = (
-        subsets.first_difference
-        if method == "determinisation"
-        else partial(_first_difference, tolerance=tolerance)
-    )
-    string = find(a, b)
-    if string is None:
-        return Equivalence(True)
-    return Equivalence(False, string, _score(a, string) - _score(b, string))
+        string = find(a, b)
+        if string is None:
+            return Equivalence(True)
+        return Equivalence(False, string, _score(a, string) - _score(b, string))
 
 
 def _method(semiring: Semiring, what: str) -> str:
@@ -127,13 +128,16 @@ def _method(semiring: Semiring, what: str) -> str:
     return semiring.minimised_by
 
 
-def _first_difference(a: WFSA, b: WFSA, tolerance: float) -> tuple[Symbol, ...] | None:
+def _first_difference(a: Algebra, b: Algebra, tolerance: float) -> tuple[Symbol, ...] | None:
     """Return the first string whose scores over the reals differ."""
     alphabet = tuple(dict.fromkeys((*a.alphabet, *b.alphabet)))
     string = linear.first_difference(linear.to_dense(a, alphabet), linear.to_dense(b, alphabet), tolerance)
     return None if string is None else tuple(alphabet[s] for s in string)
 
 
-def _score(a: WFSA, string: tuple[Symbol, ...]) -> float:
+def _score(a: Algebra, string: tuple[Symbol, ...]) -> float:
     """Return the score of a string, which is 0̄ where it has a symbol that the machine does not know."""
     return float(a.score(string)) if set(string) <= set(a.alphabet) else float(a.semiring.zero)
+
+
+__getattr__ = moved.attributes(__name__)

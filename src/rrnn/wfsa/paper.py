@@ -16,8 +16,8 @@ from torch import Tensor
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.semirings import Semiring, get_semiring
 from rrnn.wfsa import checks
-from rrnn.wfsa.machine import WFSA, Symbol
-from rrnn.wfsa.symbols import EPSILON
+from rrnn.wfsa.machine import WFSA
+from rrnn.wfsa.symbols import EPSILON, Symbol
 
 WeightFunction = Callable[[Any], Any] | Mapping[Any, Any] | float | Tensor
 ArcTuple = tuple[str, Any, str, Any]

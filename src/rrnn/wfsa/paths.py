@@ -6,16 +6,17 @@ the semiring's scalar ⊕ and ⊗, and a walk over `machine.arcs`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rrnn import moved
 from rrnn.errors import AutomatonError
-from rrnn.wfsa.strings import is_batch
-from rrnn.wfsa.symbols import EPSILON, Arc
-
-if TYPE_CHECKING:
-    from rrnn.wfsa.machine import WFSA
+from rrnn.wfsa.automaton import Automaton
+from rrnn.wfsa.strongest import ranks_of, strongest
+from rrnn.wfsa.symbols import EPSILON, Arc, is_batch
+from rrnn.wfsa.tables import trellis
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,64 @@ class Path:
         return f"{self.start}{steps}  ({self.weight})"
 
 
-def paths(machine: WFSA, string: Any, max_epsilon: int | None = None) -> Iterator[Path]:
+class Paths(Automaton):
+    """Methods of `WFSA` about single paths."""
+
+    def score_by_paths(self, string: Any, max_epsilon: int | None = None) -> Any:
+        """Return ⟦x⟧ straight from its definition (Definition 4 of the paper), path by path, as a Python number.
+
+        It is slow: the oracle of the tests. `max_epsilon` caps the number of consecutive ε-arcs; it is needed where
+        ε-arcs form a cycle.
+        """
+        return self.semiring.sum(path.weight for path in paths(self, string, max_epsilon))
+
+    def best_path(self, string: Any) -> Path | None:
+        """Return the path of greatest weight that derives the string, or None if there is none. See `k_best`."""
+        return next(iter(self.k_best(string, 1)), None)
+
+    def k_best(self, string: Any, k: int) -> list[Path]:
+        """Return the k best distinct paths that derive the string, best first; fewer if there are fewer.
+
+        Best is what ⊕ picks (least cost in min-plus); over real, log and counting, the greatest weight; over
+        signed reals, the greatest magnitude, whatever the sign. Paths of weight 0̄ are left out. Of tied paths the first
+        wins: the one whose final state, then (from the end) whose arcs' sources come first in `states`.
+        """
+        check_k(k)
+        ids, ring = self.encode(string), self.semiring
+        ranked = self.cached(
+            "ranked", lambda: self.detach().with_semiring("max-plus", lambda w: ranks_of(ring, w))
+        )
+        steps = trellis(ranked, ids)
+        traces = strongest(steps, k)
+        # By position: the arcs that consume its symbol, one a path, and the ε-arcs before, any number a path.
+        there = traces.rank > -math.inf
+        consuming = [
+            arcs[edge].tolist() for arcs, edge in zip(steps.arcs, traces.edges[:, there], strict=True)
+        ]
+        silent = [] if traces.silent is None else [lane for (lane,) in traces.silent]
+        epsilons = steps.silent_arcs.tolist()
+
+        def arcs_of(i: int) -> list[int]:
+            if not silent:
+                return [arcs[i] for arcs in consuming]
+            parts = [[epsilons[edge] for edge in edges[i]] for edges in silent]
+            for part, arcs in zip(parts, consuming, strict=False):
+                part.append(arcs[i])
+            return [arc for part in parts for arc in part]
+
+        found = [(start, arcs_of(i)) for i, start in enumerate(traces.start[there].tolist())]
+        return sorted(
+            paths_of(self, found), key=lambda path: ring.strength(path.weight), reverse=True
+        )  # stable: ties stay
+
+
+def check_k(k: Any) -> None:
+    """Raise unless k is a number of paths."""
+    if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+        raise AutomatonError(f"k_best lists at least one path, a whole number of them; got k = {k!r}")
+
+
+def paths(machine: Automaton, string: Any, max_epsilon: int | None = None) -> Iterator[Path]:
     """Yield every path that derives the string and whose score is not 0̄ by an arc, start or end of weight 0̄.
 
     With `max_epsilon`, paths that take at most that many ε-arcs in a row.
@@ -81,11 +139,6 @@ def paths(machine: WFSA, string: Any, max_epsilon: int | None = None) -> Iterato
                 stack.append((arc.target, after, run, ring.times(score, arc.weight), (arc, position, trail)))
 
 
-def score_by_paths(machine: WFSA, string: Any, max_epsilon: int | None = None) -> Any:
-    """Return ⟦x⟧ = ⊕ of the scores of all paths that derive x (Definition 4 of the paper), one path at a time."""
-    return machine.semiring.sum(path.weight for path in paths(machine, string, max_epsilon))
-
-
 def _path(start: Any, trail: Any, weight: Any) -> Path:
     arcs: list[Arc] = []
     positions: list[int] = []
@@ -96,7 +149,7 @@ def _path(start: Any, trail: Any, weight: Any) -> Path:
     return Path(start, tuple(reversed(arcs)), tuple(reversed(positions)), weight)
 
 
-def paths_of(machine: WFSA, found: Iterable[tuple[int, list[int]]]) -> Iterator[Path]:
+def paths_of(machine: Automaton, found: Iterable[tuple[int, list[int]]]) -> Iterator[Path]:
     """Return paths, given as (first state, arcs) by number, each with its score taken from left to right."""
     ring, initial, final = machine.semiring, machine.initial, machine.final
     symbols = (*machine.alphabet, EPSILON)
@@ -143,3 +196,6 @@ def _refuse_cycles(leaving: dict[Any, list[Arc]]) -> None:
                 trail.append(state)
                 stack.append((state, True))
                 stack += [(target, False) for target in follows.get(state, ())]
+
+
+__getattr__ = moved.attributes(__name__)

@@ -8,21 +8,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rrnn import moved
 from rrnn.errors import SemiringError
-from rrnn.semirings import Semiring
-from rrnn.wfsa.strings import encode_batch, is_batch
+from rrnn.wfsa.automaton import Automaton
+from rrnn.wfsa.symbols import is_batch
 from rrnn.wfsa.transitions import Groups, transitions
+from rrnn.wfsa.trellis import Scale, scale_by
 
-if TYPE_CHECKING:
-    from rrnn.wfsa.machine import WFSA
+M = TypeVar("M", bound=Automaton)
 
-_FAR = 2.0**128  # rows whose greatest entry leaves [1/_FAR, _FAR] are brought back by a power of two
+
+class Scoring(Automaton):
+    """Methods of `WFSA` that score strings."""
+
+    def score(self, strings: Any) -> Tensor:
+        """Return ⟦x⟧ by Forward: a 0-d tensor for one string, (N,) for a list of N strings of any lengths.
+
+        With C components, the shapes are (C,) and (N, C).
+        """
+        encoded = self.encode_batch(strings)
+        scores = checked_counts(self, lambda m: _scores(m, encoded))
+        return scores if is_batch(strings) else scores[0]
+
+    def prefix_scores(self, strings: Any) -> Any:
+        """Return the score of every prefix, ⟦x_:0⟧ … ⟦x_:n⟧, as a tensor (n+1,): what a recurrence computes.
+
+        A list of strings gives a list of such tensors.
+        """
+        encoded = self.encode_batch(strings)
+        flat = checked_counts(self, lambda m: _prefix_scores(m, encoded))
+        scores = list(flat.split([len(s) + 1 for s in encoded])) if encoded else []
+        return scores if is_batch(strings) else scores[0]
 
 
 @dataclass
@@ -75,54 +97,7 @@ def _plan(strings: list[list[int]], symbols: int) -> _Plan:
     return _Plan(longest_first, int((lengths == 0).sum()), steps)
 
 
-class Scale:
-    """Rows of plus-times numbers kept in range: α is stored as α·2⁻ᵏ, one k a row, so that a score is right
-    whenever it fits a float64, whatever the weights on the way to it. Powers of two lose no digit."""
-
-    def __init__(self, ring: Semiring) -> None:
-        self.active = ring.scales
-        self.exponent: Tensor | None = None
-
-    def exponents(self, rows: int) -> Tensor:
-        return torch.zeros(rows, dtype=torch.int32) if self.exponent is None else self.exponent
-
-    def take(self, rows: Tensor) -> None:
-        if self.exponent is not None:
-            self.exponent = self.exponent[rows]
-
-    def bring_back(self, alpha: Tensor) -> Tensor:
-        if not self.active or not alpha.numel():
-            return alpha
-        peak = (
-            alpha.detach().abs().flatten(1).amax(1)
-        )  # of all components: one power of two scales them together
-        low, high = peak.aminmax()
-        if float(low) >= 1 / _FAR and float(high) <= _FAR:
-            return alpha
-        shift = torch.frexp(peak).exponent
-        keep = ((peak >= 1 / _FAR) & (peak <= _FAR)) | (peak == 0) | ~peak.isfinite()
-        shift = shift.masked_fill(keep, 0)
-        if self.exponent is None:
-            self.exponent = torch.zeros_like(shift)
-        self.exponent = self.exponent + shift
-        return scale_by(alpha, -shift)
-
-    def undo(self, scores: Tensor) -> Tensor:
-        return scores if self.exponent is None else scale_by(scores, self.exponent)
-
-
-def scale_by(values: Tensor, exponent: Tensor) -> Tensor:
-    """Return values · 2^exponent, one exponent for each of the first dimensions.
-
-    Multiply in two steps, since 2^exponent alone may be out of range.
-    """
-    exponent = exponent[(...,) + (None,) * (values.dim() - exponent.dim())]
-    half = exponent // 2
-    two = values.new_tensor(2.0)
-    return values * two.pow(half) * two.pow(exponent - half)
-
-
-def run(machine: WFSA, plan: _Plan) -> Iterator[tuple[_Step | None, Tensor, Scale]]:
+def run(machine: Automaton, plan: _Plan) -> Iterator[tuple[_Step | None, Tensor, Scale]]:
     """Forward over a plan: (step, α after it, closed under ε, in the step's row order; its scale)."""
     arcs = transitions(machine)
     scale = Scale(machine.semiring)
@@ -137,24 +112,17 @@ def run(machine: WFSA, plan: _Plan) -> Iterator[tuple[_Step | None, Tensor, Scal
         yield step, alpha, scale
 
 
-def finish(machine: WFSA, alpha: Tensor) -> Tensor:
+def finish(machine: Automaton, alpha: Tensor) -> Tensor:
     """(n,): ⊕_q α(q) ⊗ ρ(q)."""
     return machine.semiring.t_sum(machine.semiring.t_times(alpha, machine.final_weight), -1)
 
 
-def score(machine: WFSA, strings: Any) -> Tensor:
-    """⟦x⟧ of one string (0-d) or of a list of N strings (N,)."""
-    encoded = encode_batch(machine, strings)
-    scores = checked_counts(machine, lambda m: _scores(m, encoded))
-    return scores if is_batch(strings) else scores[0]
-
-
-def _scores(machine: WFSA, strings: list[list[int]]) -> Tensor:
+def _scores(machine: Automaton, strings: list[list[int]]) -> Tensor:
     scores, exponent = scaled_scores(machine, strings)
     return scale_by(scores, exponent) if bool(exponent.any()) else scores
 
 
-def scaled_scores(machine: WFSA, strings: list[list[int]]) -> tuple[Tensor, Tensor]:
+def scaled_scores(machine: Automaton, strings: list[list[int]]) -> tuple[Tensor, Tensor]:
     """Return a score for each string, and the power of two it is to be multiplied with (0 where nothing scales)."""
     plan = _plan(strings, len(machine.alphabet))
     parts: list[Tensor] = []
@@ -176,15 +144,7 @@ def scaled_scores(machine: WFSA, strings: list[list[int]]) -> tuple[Tensor, Tens
     return torch.cat(parts).index_select(0, order), torch.cat(exponents).index_select(0, order)
 
 
-def prefix_scores(machine: WFSA, strings: Any) -> Any:
-    """⟦x_:0⟧ … ⟦x_:n⟧ of one string, or a list of such tensors for a list of strings."""
-    encoded = encode_batch(machine, strings)
-    flat = checked_counts(machine, lambda m: _prefix_scores(m, encoded))
-    scores = list(flat.split([len(s) + 1 for s in encoded])) if encoded else []
-    return scores if is_batch(strings) else scores[0]
-
-
-def _prefix_scores(machine: WFSA, strings: list[list[int]]) -> Tensor:
+def _prefix_scores(machine: Automaton, strings: list[list[int]]) -> Tensor:
     """All prefixes of the first string, then of the second, …, in one row."""
     plan = _plan(strings, len(machine.alphabet))
     lengths = np.array([len(s) + 1 for s in strings], dtype=np.int64)
@@ -199,7 +159,7 @@ def _prefix_scores(machine: WFSA, strings: list[list[int]]) -> Tensor:
     return torch.cat(parts).index_select(0, torch.from_numpy(where))
 
 
-def checked_counts(machine: WFSA, compute: Callable[[WFSA], Tensor]) -> Tensor:
+def checked_counts(machine: M, compute: Callable[[M], Tensor]) -> Tensor:
     """`compute(machine)`; over ℕ, with an error instead of numbers that have gone round beyond int64."""
     out = compute(machine)
     if machine.semiring.integers and bool((compute(machine.with_semiring("real")) >= 2.0**62).any()):
@@ -208,3 +168,23 @@ def checked_counts(machine: WFSA, compute: Callable[[WFSA], Tensor]) -> Tensor:
             "with_semiring('real') for a rounded one, or score_by_paths, whose Python integers have no limit."
         )
     return out
+
+
+def require_probabilities(machine: Automaton, what: str) -> None:
+    """Raise unless weights stand for probabilities, or numbers proportional to them."""
+    ring = machine.semiring
+    if not ring.adds_probabilities:
+        raise SemiringError(
+            f"{what} needs a semiring whose ⊕ adds probabilities: real, log or counting; this machine is over "
+            f"{ring.name}. Convert it: with_semiring('real')."
+        )
+    if ring.cancels:
+        lowest = min((float(w.detach().min()) for w in machine.weights if w.numel()), default=0.0)
+        if lowest < 0:
+            raise SemiringError(
+                f"{what} needs weights that are not negative, so that they are proportional to "
+                f"probabilities; this machine has {lowest!r}"
+            )
+
+
+__getattr__ = moved.attributes(__name__)

@@ -7,12 +7,15 @@ make it deterministic. There may be up to 2^Q such sets, so their number is boun
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
 from rrnn.errors import AutomatonError
-from rrnn.wfsa.machine import WFSA, Symbol
+from rrnn.wfsa.automaton import Automaton
+from rrnn.wfsa.symbols import Symbol
 
+M = TypeVar("M", bound=Automaton)
 LARGEST = 100_000
 """The most sets of states that are followed."""
 
@@ -45,7 +48,7 @@ class _Deterministic:
     final: list[bool]
 
 
-def reduced(a: WFSA) -> WFSA:
+def reduced(a: M) -> M:
     """Return the minimal deterministic machine of `a` (trimmed, without ε-arcs).
 
     It is trimmed, so a missing arc rejects. States are numbered in the order of the first string that reaches each
@@ -66,21 +69,18 @@ def reduced(a: WFSA) -> WFSA:
         initial[i] = ring.one if i == 0 else ring.zero
         final[i] = ring.one if machine.final[min(block)] else ring.zero
     source, symbol, target = torch.tensor(arcs, dtype=torch.int64).reshape(len(arcs), 3).T.contiguous()
-    return WFSA.from_tensors(
-        ring,
-        a.alphabet,
-        range(initial.numel()),
-        source,
-        symbol,
-        target,
-        ring.ones(len(arcs)),
-        initial,
-        final,
-        allow_empty=True,
+    return a.replace(
+        states=range(initial.numel()),
+        source=source,
+        symbol=symbol,
+        target=target,
+        weight=ring.ones(len(arcs)),
+        initial=initial,
+        final=final,
     )
 
 
-def first_difference(a: WFSA, b: WFSA) -> tuple[Symbol, ...] | None:
+def first_difference(a: Automaton, b: Automaton) -> tuple[Symbol, ...] | None:
     """Return the first string that one of two machines accepts and the other does not, or None.
 
     The sets of states that a string reaches in both machines are followed side by side, shortest strings first and
@@ -182,7 +182,7 @@ def _blocks(machine: _Deterministic) -> list[set[int]]:
     return blocks
 
 
-def _read(a: WFSA, symbol_index: dict[Symbol, int]) -> _Nondeterministic:
+def _read(a: Automaton, symbol_index: dict[Symbol, int]) -> _Nondeterministic:
     """Return a machine without ε-arcs as sets of states, with its symbols numbered by `symbol_index`."""
     steps: list[dict[int, int]] = [{} for _ in symbol_index]
     place = [symbol_index[s] for s in a.alphabet]

@@ -20,7 +20,55 @@ from torch import Tensor
 
 from rrnn.semirings import Semiring
 from rrnn.semirings.closure import Tensors, kleene
-from rrnn.wfsa.scoring import Scale, scale_by
+
+_FAR = 2.0**128  # rows whose greatest entry leaves [1/_FAR, _FAR] are brought back by a power of two
+
+
+class Scale:
+    """Rows of plus-times numbers kept in range: α is stored as α·2⁻ᵏ, one k a row, so that a score is right
+    whenever it fits a float64, whatever the weights on the way to it. Powers of two lose no digit."""
+
+    def __init__(self, ring: Semiring) -> None:
+        self.active = ring.scales
+        self.exponent: Tensor | None = None
+
+    def exponents(self, rows: int) -> Tensor:
+        return torch.zeros(rows, dtype=torch.int32) if self.exponent is None else self.exponent
+
+    def take(self, rows: Tensor) -> None:
+        if self.exponent is not None:
+            self.exponent = self.exponent[rows]
+
+    def bring_back(self, alpha: Tensor) -> Tensor:
+        if not self.active or not alpha.numel():
+            return alpha
+        peak = (
+            alpha.detach().abs().flatten(1).amax(1)
+        )  # of all components: one power of two scales them together
+        low, high = peak.aminmax()
+        if float(low) >= 1 / _FAR and float(high) <= _FAR:
+            return alpha
+        shift = torch.frexp(peak).exponent
+        keep = ((peak >= 1 / _FAR) & (peak <= _FAR)) | (peak == 0) | ~peak.isfinite()
+        shift = shift.masked_fill(keep, 0)
+        if self.exponent is None:
+            self.exponent = torch.zeros_like(shift)
+        self.exponent = self.exponent + shift
+        return scale_by(alpha, -shift)
+
+    def undo(self, scores: Tensor) -> Tensor:
+        return scores if self.exponent is None else scale_by(scores, self.exponent)
+
+
+def scale_by(values: Tensor, exponent: Tensor) -> Tensor:
+    """Return values · 2^exponent, one exponent for each of the first dimensions.
+
+    Multiply in two steps, since 2^exponent alone may be out of range.
+    """
+    exponent = exponent[(...,) + (None,) * (values.dim() - exponent.dim())]
+    half = exponent // 2
+    two = values.new_tensor(2.0)
+    return values * two.pow(half) * two.pow(exponent - half)
 
 
 class Edges:

@@ -1,0 +1,352 @@
+"""`Automaton`: the data of a WFSA, the paper's ⟨Σ, Q, τ, λ, ρ⟩ with numbers on its arcs, checked.
+
+Operations are subclasses in the other modules, one for each topic; `rrnn.wfsa.machine.WFSA` inherits from all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from rrnn.arithmetic import TENSORS
+from rrnn.errors import AutomatonError, SemiringError, ShapeError
+from rrnn.semirings import Semiring, get_semiring
+from rrnn.wfsa import checks
+from rrnn.wfsa.graph import reachable, successors
+from rrnn.wfsa.symbols import EPSILON, Arc, State, Symbol, encode, encode_batch
+
+T = TypeVar("T")
+
+
+class Automaton:
+    """States, alphabet, arcs and weights of a machine; `WFSA` describes the arguments."""
+
+    semiring: Semiring
+    states: tuple[State, ...]
+    alphabet: tuple[Symbol, ...]
+    arc_source: Tensor
+    """(A,) int64, indices into `states`."""
+    arc_symbol: Tensor
+    """(A,) int64, indices into `alphabet`; −1 is ε."""
+    arc_target: Tensor
+    """(A,) int64, indices into `states`."""
+    arc_weight: Tensor
+    """(A,) of the semiring's dtype: τ. With C components, (A, C)."""
+    initial_weight: Tensor
+    """(Q,) or (Q, C): λ, 0̄ where a state is not initial."""
+    final_weight: Tensor
+    """(Q,) or (Q, C): ρ, 0̄ where a state is not final."""
+
+    def __init__(
+        self,
+        semiring: str | Semiring = "real",
+        *,
+        alphabet: Iterable[Symbol],
+        arcs: Iterable[tuple[State, Symbol, State, Any]] = (),
+        initial: Mapping[Any, Any],
+        final: Mapping[Any, Any],
+        states: Iterable[State] | None = None,
+        merge: str | None = None,
+        allow_empty: bool = False,
+    ) -> None:
+        ring = get_semiring(semiring)
+        symbols = checks.alphabet(alphabet)
+        listed = checks.arc_tuples(arcs)
+        initial, final = checks.weights_by_state(initial, "initial"), checks.weights_by_state(final, "final")
+        names = checks.state_names(states, listed, initial, final)
+        state_index = {q: i for i, q in enumerate(names)}
+        symbol_index: dict[Symbol, int] = {a: i for i, a in enumerate(symbols)}
+        rows, weights = checks.index_arcs(ring, listed, state_index, symbol_index, merge)
+        columns = torch.tensor(rows, dtype=torch.int64).reshape(len(rows), 3)
+        self._fill(
+            ring,
+            symbols,
+            names,
+            (columns[:, 0].contiguous(), columns[:, 1].contiguous(), columns[:, 2].contiguous()),
+            checks.stack(ring, weights),
+            checks.spread(ring, initial, state_index, "initial"),
+            checks.spread(ring, final, state_index, "final"),
+            allow_empty,
+        )
+
+    @classmethod
+    def from_tensors(
+        cls,
+        semiring: str | Semiring,
+        alphabet: Iterable[Symbol],
+        states: Iterable[State],
+        source: Tensor,
+        symbol: Tensor,
+        target: Tensor,
+        weight: Tensor,
+        initial: Tensor,
+        final: Tensor,
+        *,
+        allow_empty: bool = False,
+    ) -> Self:
+        """The same from index tensors (A,) (symbol −1 is ε), `weight` (A,), `initial` (Q,) and `final` (Q,).
+
+        Over a semiring of C components weights are (A, C) and (Q, C); complex tensors may be (A,) and (Q,).
+        Weight tensors of the semiring's dtype are kept as they are, others converted (and brought to the CPU,
+        where exact work is done): gradients reach them either way.
+        """
+        ring = get_semiring(semiring)
+        symbols, names = checks.alphabet(alphabet), checks.distinct(states, "state")
+        index = checks.index_tensors(source, symbol, target, len(names), len(symbols))
+        checks.no_repeats(index, names, symbols)
+        machine = cls.__new__(cls)
+        machine._fill(
+            ring,
+            symbols,
+            names,
+            index,
+            checks.weight_tensor(ring, weight, index[0].numel(), "arc weight"),
+            checks.weight_tensor(ring, initial, len(names), "initial weight"),
+            checks.weight_tensor(ring, final, len(names), "final weight"),
+            allow_empty,
+        )
+        return machine
+
+    def _fill(
+        self,
+        ring: Semiring,
+        symbols: tuple[Symbol, ...],
+        names: tuple[State, ...],
+        index: tuple[Tensor, Tensor, Tensor],
+        weight: Tensor,
+        initial: Tensor,
+        final: Tensor,
+        allow_empty: bool,
+    ) -> None:
+        if not names:
+            raise AutomatonError(
+                "a machine has at least one state; got none. Pass states=, arcs= or initial=."
+            )
+        self.semiring, self.alphabet, self.states = ring, symbols, names
+        self.arc_source, self.arc_symbol, self.arc_target = index
+        self.arc_weight, self.initial_weight, self.final_weight = weight, initial, final
+        self.state_index: dict[State, int] = {q: i for i, q in enumerate(names)}
+        self.symbol_index: dict[Symbol, int] = {a: i for i, a in enumerate(symbols)}
+        self._cache: dict[str, tuple[Any, Any]] = {}
+        if not allow_empty:
+            checks.not_empty(ring, names, index, initial, final)
+
+    # ---- looking at it -------------------------------------------------------------------------------------
+
+    @property
+    def num_states(self) -> int:
+        return len(self.states)
+
+    @property
+    def num_arcs(self) -> int:
+        return self.arc_weight.shape[0]
+
+    @property
+    def requires_grad(self) -> bool:
+        """Does any weight ask for a gradient?"""
+        return any(w.requires_grad for w in (self.arc_weight, self.initial_weight, self.final_weight))
+
+    @property
+    def has_epsilon(self) -> bool:
+        return bool((self.arc_symbol < 0).any())
+
+    @property
+    def arcs(self) -> list[Arc]:
+        """The arcs with the names of their states and symbols, and Python numbers as weights."""
+        symbols = (*self.alphabet, EPSILON)  # index −1 is ε
+        columns = zip(
+            self.arc_source.tolist(),
+            self.arc_symbol.tolist(),
+            self.arc_target.tolist(),
+            self.semiring.numbers(self.arc_weight),
+            strict=True,
+        )
+        return [Arc(self.states[q], symbols[a], self.states[p], w) for q, a, p, w in columns]
+
+    @property
+    def initial(self) -> dict[State, Any]:
+        """State → initial weight, where it is not 0̄."""
+        return self._weights_of(self.initial_weight)
+
+    @property
+    def final(self) -> dict[State, Any]:
+        """State → final weight, where it is not 0̄."""
+        return self._weights_of(self.final_weight)
+
+    def _weights_of(self, weights: Tensor) -> dict[State, Any]:
+        numbers = zip(self.states, self.semiring.numbers(weights), strict=True)
+        return {q: w for q, w in numbers if w != self.semiring.zero}
+
+    def __repr__(self) -> str:
+        def count(n: int, what: str) -> str:
+            return f"{n} {what}" + ("" if n == 1 else "s")
+
+        epsilons = int((self.arc_symbol < 0).sum())
+        return (
+            f"<WFSA {self.semiring.name}: {count(self.num_states, 'state')}, "
+            f"{count(self.num_arcs, 'arc')}{f' ({epsilons} ε)' if epsilons else ''}, "
+            f"{count(len(self.alphabet), 'symbol')}, {len(self.initial)} initial, {len(self.final)} final>"
+        )
+
+    def same_as(self, other: Automaton) -> bool:
+        """Exactly the same machine: semiring, states, alphabet, arcs (in order) and weights, bit for bit."""
+        return (
+            self.semiring == other.semiring
+            and self.states == other.states
+            and self.alphabet == other.alphabet
+            and all(
+                torch.equal(getattr(self, name).detach().cpu(), getattr(other, name).detach().cpu())
+                for name in (
+                    *("arc_source", "arc_symbol", "arc_target"),
+                    *("arc_weight", "initial_weight", "final_weight"),
+                )
+            )
+        )
+
+    # ---- changing its weights ------------------------------------------------------------------------------
+
+    def map_weights(self, f: Callable[[Tensor], Tensor]) -> Self:
+        """A machine of the same shape with `f` (elementwise, on tensors) on every weight that is not 0̄.
+
+        With C components, `f` gets and returns tensors (n, C).
+        """
+        return self.with_semiring(self.semiring, f)
+
+    def with_semiring(self, semiring: str | Semiring, f: Callable[[Tensor], Tensor] | None = None) -> Self:
+        """The same machine over another semiring: 0̄ becomes 0̄, every other weight w becomes `f(w)`.
+
+        Without `f` the usual reading: probabilities (real, max-times), log-probabilities (log, max-plus) and
+        costs (min-plus) turn into each other by log, exp and sign; boolean keeps only which weights are
+        not 0̄, and a boolean true becomes 1̄. Real numbers become complex ones, signed-log weights and pairs of the
+        expectation semiring (whose second number is then 0), and come back from these; a complex weight must be real.
+        """
+        ring = get_semiring(semiring)
+        weight, initial, final = (_convert(w, self.semiring, ring, f) for w in self.weights)
+        return self.replace(semiring=ring, weight=weight, initial=initial, final=final)
+
+    @property
+    def weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        """(arc_weight, initial_weight, final_weight)."""
+        return self.arc_weight, self.initial_weight, self.final_weight
+
+    def detach(self) -> Self:
+        """Return the same machine with weights outside any graph."""
+        weight, initial, final = (w.detach() for w in self.weights)
+        return self.replace(weight=weight, initial=initial, final=final)
+
+    def replace(
+        self,
+        *,
+        semiring: Semiring | None = None,
+        alphabet: Iterable[Symbol] | None = None,
+        states: Iterable[State] | None = None,
+        source: Tensor | None = None,
+        symbol: Tensor | None = None,
+        target: Tensor | None = None,
+        weight: Tensor | None = None,
+        initial: Tensor | None = None,
+        final: Tensor | None = None,
+    ) -> Self:
+        """Return a machine with other parts, given as in `from_tensors`. It may be empty: all its scores may be 0̄."""
+        return self.from_tensors(
+            self.semiring if semiring is None else semiring,
+            self.alphabet if alphabet is None else alphabet,
+            self.states if states is None else states,
+            self.arc_source if source is None else source,
+            self.arc_symbol if symbol is None else symbol,
+            self.arc_target if target is None else target,
+            self.arc_weight if weight is None else weight,
+            self.initial_weight if initial is None else initial,
+            self.final_weight if final is None else final,
+            allow_empty=True,
+        )
+
+    def cached(self, key: str, build: Callable[[], T]) -> T:
+        """`build()`, kept until a weight changes in place. Not kept while weights ask for gradients, as a graph
+        serves one backward pass only, nor in inference mode, where torch does not tell of changes."""
+        if self.requires_grad or any(w.is_inference() for w in self.weights):
+            return build()
+        version = tuple(w._version for w in self.weights)
+        if key not in self._cache or self._cache[key][0] != version:
+            self._cache[key] = (version, build())
+        return self._cache[key][1]
+
+    # ---- what operations need ----------------------------------------------------------------------------------
+
+    def encode(self, string: Any) -> list[int]:
+        """Return a string as indices into `alphabet`; an error names the first unknown symbol."""
+        return encode(self.symbol_index, string)
+
+    def encode_batch(self, strings: Any) -> list[list[int]]:
+        """Return a list of strings as indices into `alphabet`; one string becomes a batch of one."""
+        return encode_batch(self.symbol_index, strings)
+
+    def present(self, weights: Tensor) -> Tensor:
+        """Return the places of the weights that count: those that are not 0̄, and finite 0̄s that may get a gradient."""
+        if weights.requires_grad and not self.semiring.infinities:
+            return torch.arange(weights.shape[0], device=weights.device)
+        return (~self.semiring.is_zero(weights.detach())).nonzero().flatten()
+
+    def useful_states(self) -> list[int]:
+        """Return the states that lie on some path from an initial to a final state, in order."""
+
+        def build() -> list[int]:
+            arcs = self.present(self.arc_weight)
+            edges = list(zip(self.arc_source[arcs].tolist(), self.arc_target[arcs].tolist(), strict=True))
+            ahead = reachable(successors(self.num_states, edges), self.present(self.initial_weight).tolist())
+            edges = [(p, q) for q, p in edges]
+            back = reachable(successors(self.num_states, edges), self.present(self.final_weight).tolist())
+            return sorted(ahead & back)
+
+        return self.cached("useful states", build)
+
+
+# ---- weights over another semiring -------------------------------------------------------------------------
+
+
+def _convert(weights: Tensor, old: Semiring, new: Semiring, f: Callable[[Tensor], Tensor] | None) -> Tensor:
+    """Return weights over a new semiring: 0̄ as the new 0̄, all else as f(w) (or the usual reading of w), checked."""
+    # Selected, not masked: f may be log, whose gradient at 0 would poison the rest.
+    alive = (~old.is_zero(weights.detach())).nonzero().flatten()
+    values = weights[alive] if f is None and old == new else (f or _usual(old, new))(weights[alive])
+    if f is None:
+        _stand_for_reals(weights[alive], values, old, new)
+    out = new.zeros(len(weights))
+    return out.index_copy(0, alive, _settle(values, alive.numel(), new))
+
+
+def _settle(values: Tensor, count: int, new: Semiring) -> Tensor:
+    if values.is_complex() and new.size == 2:
+        values = torch.view_as_real(values)
+    if tuple(values.shape) != (count, *new.shape):
+        raise ShapeError(
+            f"a function of weights returns one element over {new.name} for each of {count} weights, a tensor of shape "
+            f"{(count, *new.shape)}; got {tuple(values.shape)}"
+        )
+    new.tensor(values)  # before the conversion, which would truncate a fraction in counting
+    return values.to(new.dtype)
+
+
+def _stand_for_reals(weights: Tensor, values: Tensor, old: Semiring, new: Semiring) -> None:
+    """Raise where a weight stands for no real number that the new semiring has: an imaginary or a negative one."""
+    lost = values.detach().isnan()
+    lost = lost.any(-1) if new.components else lost
+    if bool(lost.any()):
+        weight = old.numbers(weights.detach()[lost][0])
+        raise SemiringError(
+            f"weights are converted by the real numbers that they stand for; the {old.name} weight {weight!r} stands "
+            f"for none that {new.name} has ({new.set_description}). "
+            f"Say what it becomes: with_semiring({new.name!r}, f)."
+        )
+
+
+def _usual(old: Semiring, new: Semiring) -> Callable[[Tensor], Tensor]:
+    """Read weights as the real numbers that they stand for, or as logarithms of these where one side holds such."""
+    if new.support_only or old.support_only:
+        return lambda w: new.ones(w.shape[0])
+    if old.logarithmic or new.logarithmic:
+        return lambda w: new.bind(new.from_log(old.to_log(old.unbind(w.to(torch.float64)), TENSORS), TENSORS))
+    return lambda w: new.bind(new.from_real(old.to_real(old.unbind(w.to(torch.float64)), TENSORS), TENSORS))
