@@ -23,6 +23,7 @@ MODULES: dict[str, str] = {
     "rrnn.wfsa.closure": "rrnn.wfsa.transitions",
     "rrnn.wfsa.expectation": "rrnn.wfsa.distribution",
     "rrnn.wfsa.kbest": "rrnn.wfsa.paths",
+    "rrnn.wfsa.paper": "rrnn.zoo.paper_automata",
     "rrnn.wfsa.marginals": "rrnn.wfsa.tables",
     "rrnn.wfsa.products": "rrnn.wfsa.transitions",
     "rrnn.wfsa.sampling": "rrnn.wfsa.distribution",
@@ -34,6 +35,12 @@ MODULES: dict[str, str] = {
 NAMES: dict[str, str] = {
     # interpret
     "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
+    # wfsa: the paper's automata are made of the zoo's cells
+    "rrnn.wfsa.automaton_b": "rrnn.zoo.paper_automata.automaton_b",
+    "rrnn.wfsa.automaton_c": "rrnn.zoo.paper_automata.automaton_c",
+    "rrnn.wfsa.automaton_d": "rrnn.zoo.paper_automata.automaton_d",
+    "rrnn.wfsa.automaton_f": "rrnn.zoo.paper_automata.automaton_f",
+    "rrnn.wfsa.ngram_chain": "rrnn.zoo.paper_automata.ngram_chain",
     # wfsa: functions of machines are methods
     "rrnn.wfsa.algebra.closure": "rrnn.wfsa.machine.WFSA.closure",
     "rrnn.wfsa.algebra.concatenation": "rrnn.wfsa.machine.WFSA.concatenate",

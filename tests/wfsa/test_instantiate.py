@@ -37,8 +37,8 @@ from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, CellError, RRNNError, SemiringError
 from rrnn.semirings import SEMIRINGS
 from rrnn.wfsa import WFSA, instantiate
-from rrnn.wfsa.paper import automaton_b, automaton_c, automaton_f
 from rrnn.zoo import get_cell
+from rrnn.zoo.paper_automata import automaton_b, automaton_c, automaton_f
 
 pytestmark = pytest.mark.filterwarnings("ignore::rrnn.errors.GrowthWarning")  # random loops may grow
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rrnn.errors import AutomatonError, FormatError
-from rrnn.wfsa import WFSA, automaton_b, automaton_c, automaton_d, automaton_f
+from rrnn.wfsa import WFSA
 from rrnn.wfsa.io import from_json, from_openfst, from_pautomac
 from rrnn.wfsa.io.strings import symbol_reader
+from rrnn.zoo.paper_automata import automaton_b, automaton_c, automaton_d, automaton_f
 
 MAX_TEXT, MAX_STATES, MAX_ARCS, MAX_ALPHABET, MAX_STRING = 50_000, 40, 1000, 24, 60
 """What the page takes: its table and its picture show no more."""

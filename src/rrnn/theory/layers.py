@@ -19,9 +19,10 @@ from rrnn.nn import RationalRNN
 from rrnn.nn.dense import AffineRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.theory.histories import History, Values, unit_wfsa
-from rrnn.wfsa import WFSA, automaton_d
+from rrnn.wfsa import WFSA
 from rrnn.zoo.elman import LinearElman
 from rrnn.zoo.isan import ISAN
+from rrnn.zoo.paper_automata import automaton_d
 
 Alphabet = Mapping[Any, Any] | Tensor | Sequence[Hashable] | None
 

@@ -1,6 +1,6 @@
 """Find a smaller machine with the same scores, and decide whether two machines have the same scores.
 
-What can be done depends on the semiring, which says it by `minimised_by`. Each way has its own file:
+The method depends on the semiring, which names it in `minimised_by`. Each method has its own module:
 
 | semiring | minimise | equivalent |
 |---|---|---|
@@ -25,13 +25,16 @@ from rrnn.wfsa.symbols import Symbol
 
 @dataclass(frozen=True)
 class Equivalence:
-    """Truthy when two machines agree. Otherwise a shortest string on which they do not, and by how much."""
+    """Tell whether two machines agree; if not, give a shortest string on which they differ, and by how much.
+
+    It is truthy if they agree.
+    """
 
     equal: bool
     counter_example: tuple[Symbol, ...] | None = None
     difference: float = 0.0
-    """First machine's score minus the second's. Over counting an exact integer; over real a floating-point number, 0 or
-    NaN where scores underflow or overflow."""
+    """The first machine's score minus the second's: an exact integer over counting; over real a floating-point number,
+    0 or NaN if scores underflow or overflow."""
 
     def __bool__(self) -> bool:
         return self.equal
@@ -41,9 +44,9 @@ class Minimisation(Algebra):
     """Methods of `WFSA` that minimise and compare machines."""
 
     def minimise(self, tolerance: float = 1e-10) -> Self:
-        """Return a machine with the same scores and fewest states (over counting: fewer); one, if all scores are 0̄.
+        """Return a machine with the same scores and the fewest states (over counting: with fewer states).
 
-        ε-arcs are removed first, and the result's weights are outside any graph.
+        If all scores are 0̄, it has one state. ε-arcs are removed first, and the result's weights are detached.
 
         **Real.** The number of states is the rank of the machine. A direction of state space counts as absent if it
         is at most `tolerance` times the absolute numbers that are added to compute it, and a weight that is left by
@@ -56,7 +59,7 @@ class Minimisation(Algebra):
         minimal already (up to trimming) comes back with its own states and arcs; otherwise states are numbered, and
         weights may have either sign.
 
-        **Counting.** The result has exactly the same scores, and natural weights. A state goes if its future (or
+        **Counting.** The result has exactly the same scores, and natural weights. A state is removed if its future (or
         past) is a sum of others' with natural coefficients, which includes duplicates and multiples of another state.
         The states that remain keep their names. The least number of states over ℕ is not computed.
 
@@ -118,25 +121,25 @@ class Minimisation(Algebra):
 
 
 def _method(semiring: Semiring, what: str) -> str:
-    """Return how machines over a semiring are minimised and compared, as the semiring itself says."""
+    """Return the method by which machines over a semiring are minimised and compared, or raise if there is none."""
     if semiring.minimised_by is None:
         raise SemiringError(
-            f"{what} needs the law that ⊕ has a negation (as in the real semiring, or in counting as a part of ℚ), or "
-            f"just the two weights of boolean; {semiring.name} has neither. Convert the machine: with_semiring('real') "
+            f"{what} needs a ⊕ with negation (as in real, or in counting as a part of ℚ), or a semiring of "
+            f"just two weights (boolean); {semiring.name} is neither. Convert the machine: with_semiring('real') "
             "to sum over paths instead, or with_semiring('boolean') to keep only which strings have a path."
         )
     return semiring.minimised_by
 
 
 def _first_difference(a: Algebra, b: Algebra, tolerance: float) -> tuple[Symbol, ...] | None:
-    """Return the first string whose scores over the reals differ."""
+    """Return the first string whose scores over the reals differ, or None."""
     alphabet = tuple(dict.fromkeys((*a.alphabet, *b.alphabet)))
     string = linear.first_difference(linear.to_dense(a, alphabet), linear.to_dense(b, alphabet), tolerance)
     return None if string is None else tuple(alphabet[s] for s in string)
 
 
 def _score(a: Algebra, string: tuple[Symbol, ...]) -> float:
-    """Return the score of a string, which is 0̄ where it has a symbol that the machine does not know."""
+    """Return the score of a string, which is 0̄ if it has a symbol that the machine does not know."""
     return float(a.score(string)) if set(string) <= set(a.alphabet) else float(a.semiring.zero)
 
 
