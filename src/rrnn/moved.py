@@ -23,6 +23,8 @@ MODULES: dict[str, str] = {
     "rrnn.wfsa.closure": "rrnn.wfsa.transitions",
     "rrnn.wfsa.expectation": "rrnn.wfsa.distribution",
     "rrnn.wfsa.kbest": "rrnn.wfsa.paths",
+    "rrnn.wfsa.io.costs": "rrnn.wfsa.io.labels_and_costs rrnn.wfsa.io.files",
+    "rrnn.wfsa.io.symbol_table": "rrnn.wfsa.io.labels_and_costs",
     "rrnn.wfsa.paper": "rrnn.zoo.paper_automata",
     "rrnn.wfsa.marginals": "rrnn.wfsa.tables",
     "rrnn.wfsa.products": "rrnn.wfsa.transitions",

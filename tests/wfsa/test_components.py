@@ -98,7 +98,7 @@ def test_wrong_forms_are_named() -> None:
             good.initial_weight,
             good.final_weight,
         )
-    with pytest.raises(ShapeError, match="returns one element over complex"):
+    with pytest.raises(ShapeError, match="must return one element over complex"):
         good.map_weights(lambda w: w[:, 0])
     with pytest.raises(AutomatonError, match="needs an initial state"):
         WFSA("complex", alphabet="a", initial={0: 0j}, final={0: 1})

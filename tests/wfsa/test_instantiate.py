@@ -329,7 +329,7 @@ def test_input_and_output() -> None:
         (b(), {"a": {"f": 10**400, "u": 1}}, {}, AutomatonError, "must be a finite number"),
         (b(), {"a": 3}, {}, AutomatonError, "a mapping from name to number; got int"),
         (b(), {"a": {"f": 0, "u": 1}}, [1], AutomatonError, "a mapping from name to number; got list"),
-        (b(), ["a"], {}, AutomatonError, "symbols are a mapping .*; got list"),
+        (b(), ["a"], {}, AutomatonError, "symbols must be a mapping .*; got list"),
         (b(), {}, {}, AutomatonError, "at least one symbol"),
         (
             get_cell("F"),
@@ -344,7 +344,7 @@ def test_input_and_output() -> None:
             {"a": {"u": 1.0}},
             {},
             CellError,
-            "weighs one symbol, but the projection 'u' of cell 'X' sees a window of 3. Use window=1",
+            "depends on one symbol, but the projection 'u' of cell 'X' sees a window of 3. Use window=1",
         ),
         (
             Cell("X").initial("q").loop("q", ex.exp(linear("u"))).final("q"),

@@ -91,7 +91,7 @@ def test_cycles_that_lead_nowhere_but_round() -> None:
     with pytest.raises(AutomatonError, match="cycle"):
         bad.best_path("a")
     for k in (0, -1, 1.5):
-        with pytest.raises(AutomatonError, match=f"whole number of them; got k = {k}"):
+        with pytest.raises(AutomatonError, match=f"whole number of at least 1; got k = {k}"):
             bad.k_best("a", k)  # pyright: ignore[reportArgumentType]
 
 

@@ -1,6 +1,7 @@
-"""`Automaton`: the data of a WFSA, the paper's ⟨Σ, Q, τ, λ, ρ⟩ with numbers on its arcs, checked.
+"""`Automaton`: the data of a WFSA, the paper's ⟨Σ, Q, τ, λ, ρ⟩ with numbers on its arcs.
 
-Operations are subclasses in the other modules, one for each topic; `rrnn.wfsa.machine.WFSA` inherits from all of them.
+The operations on a machine are methods of subclasses in the other modules, one subclass for each topic;
+`rrnn.wfsa.machine.WFSA` inherits from all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 class Automaton:
-    """States, alphabet, arcs and weights of a machine; `WFSA` describes the arguments."""
+    """Hold the states, alphabet, arcs and weights of a machine. `WFSA` describes the arguments."""
 
     semiring: Semiring
     states: tuple[State, ...]
@@ -87,11 +88,11 @@ class Automaton:
         *,
         allow_empty: bool = False,
     ) -> Self:
-        """The same from index tensors (A,) (symbol −1 is ε), `weight` (A,), `initial` (Q,) and `final` (Q,).
+        """Return a machine made of index tensors (A,), where symbol −1 is ε, and weights (A,), (Q,) and (Q,).
 
-        Over a semiring of C components weights are (A, C) and (Q, C); complex tensors may be (A,) and (Q,).
-        Weight tensors of the semiring's dtype are kept as they are, others converted (and brought to the CPU,
-        where exact work is done): gradients reach them either way.
+        Over a semiring of C components, weights are (A, C) and (Q, C); complex tensors may be (A,) and (Q,). Weight
+        tensors of the semiring's dtype on the CPU are kept as they are, and others are converted: gradients reach
+        them either way.
         """
         ring = get_semiring(semiring)
         symbols, names = checks.alphabet(alphabet), checks.distinct(states, "state")
@@ -123,7 +124,7 @@ class Automaton:
     ) -> None:
         if not names:
             raise AutomatonError(
-                "a machine has at least one state; got none. Pass states=, arcs= or initial=."
+                "a machine needs at least one state; got none. Pass states=, arcs= or initial=."
             )
         self.semiring, self.alphabet, self.states = ring, symbols, names
         self.arc_source, self.arc_symbol, self.arc_target = index
@@ -134,7 +135,7 @@ class Automaton:
         if not allow_empty:
             checks.not_empty(ring, names, index, initial, final)
 
-    # ---- looking at it -------------------------------------------------------------------------------------
+    # ---- reading the machine -------------------------------------------------------------------------------
 
     @property
     def num_states(self) -> int:
@@ -146,7 +147,7 @@ class Automaton:
 
     @property
     def requires_grad(self) -> bool:
-        """Does any weight ask for a gradient?"""
+        """Whether any weight requires a gradient."""
         return any(w.requires_grad for w in (self.arc_weight, self.initial_weight, self.final_weight))
 
     @property
@@ -155,7 +156,7 @@ class Automaton:
 
     @property
     def arcs(self) -> list[Arc]:
-        """The arcs with the names of their states and symbols, and Python numbers as weights."""
+        """The arcs, with the names of their states and symbols and with Python numbers as weights."""
         symbols = (*self.alphabet, EPSILON)  # index −1 is ε
         columns = zip(
             self.arc_source.tolist(),
@@ -168,12 +169,12 @@ class Automaton:
 
     @property
     def initial(self) -> dict[State, Any]:
-        """State → initial weight, where it is not 0̄."""
+        """The initial weights that are not 0̄, by state."""
         return self._weights_of(self.initial_weight)
 
     @property
     def final(self) -> dict[State, Any]:
-        """State → final weight, where it is not 0̄."""
+        """The final weights that are not 0̄, by state."""
         return self._weights_of(self.final_weight)
 
     def _weights_of(self, weights: Tensor) -> dict[State, Any]:
@@ -192,7 +193,8 @@ class Automaton:
         )
 
     def same_as(self, other: Automaton) -> bool:
-        """Exactly the same machine: semiring, states, alphabet, arcs (in order) and weights, bit for bit."""
+        """Return whether two machines have the same semiring, states, alphabet, arcs (in order) and weights, bit by
+        bit."""
         return (
             self.semiring == other.semiring
             and self.states == other.states
@@ -206,22 +208,23 @@ class Automaton:
             )
         )
 
-    # ---- changing its weights ------------------------------------------------------------------------------
+    # ---- machines with other weights or parts --------------------------------------------------------------
 
     def map_weights(self, f: Callable[[Tensor], Tensor]) -> Self:
-        """A machine of the same shape with `f` (elementwise, on tensors) on every weight that is not 0̄.
+        """Return the machine with `f` (elementwise, on tensors) applied to every weight that is not 0̄.
 
-        With C components, `f` gets and returns tensors (n, C).
+        With C components, `f` takes and returns tensors (n, C).
         """
         return self.with_semiring(self.semiring, f)
 
     def with_semiring(self, semiring: str | Semiring, f: Callable[[Tensor], Tensor] | None = None) -> Self:
-        """The same machine over another semiring: 0̄ becomes 0̄, every other weight w becomes `f(w)`.
+        """Return the machine over another semiring: 0̄ becomes 0̄, and every other weight w becomes `f(w)`.
 
-        Without `f` the usual reading: probabilities (real, max-times), log-probabilities (log, max-plus) and
-        costs (min-plus) turn into each other by log, exp and sign; boolean keeps only which weights are
-        not 0̄, and a boolean true becomes 1̄. Real numbers become complex ones, signed-log weights and pairs of the
-        expectation semiring (whose second number is then 0), and come back from these; a complex weight must be real.
+        Without `f`, weights keep their usual meaning: probabilities (real, max-times), log-probabilities (log,
+        max-plus) and costs (min-plus) are converted by log, exp and sign; boolean keeps only which weights are not 0̄,
+        and a boolean true becomes 1̄. Real numbers become complex numbers, signed-log weights or pairs of the
+        expectation semiring (whose second number is then 0), and are read back from these; a complex weight must be
+        real for that.
         """
         ring = get_semiring(semiring)
         weight, initial, final = (_convert(w, self.semiring, ring, f) for w in self.weights)
@@ -229,11 +232,11 @@ class Automaton:
 
     @property
     def weights(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(arc_weight, initial_weight, final_weight)."""
+        """The weights of the arcs, the initial and the final weights."""
         return self.arc_weight, self.initial_weight, self.final_weight
 
     def detach(self) -> Self:
-        """Return the same machine with weights outside any graph."""
+        """Return the machine with weights that are detached from their graph."""
         weight, initial, final = (w.detach() for w in self.weights)
         return self.replace(weight=weight, initial=initial, final=final)
 
@@ -250,7 +253,10 @@ class Automaton:
         initial: Tensor | None = None,
         final: Tensor | None = None,
     ) -> Self:
-        """Return a machine with other parts, given as in `from_tensors`. It may be empty: all its scores may be 0̄."""
+        """Return the machine with some of its parts replaced, given as in `from_tensors`.
+
+        The result may be empty: all of its scores may be 0̄.
+        """
         return self.from_tensors(
             self.semiring if semiring is None else semiring,
             self.alphabet if alphabet is None else alphabet,
@@ -265,8 +271,11 @@ class Automaton:
         )
 
     def cached(self, key: str, build: Callable[[], T]) -> T:
-        """`build()`, kept until a weight changes in place. Not kept while weights ask for gradients, as a graph
-        serves one backward pass only, nor in inference mode, where torch does not tell of changes."""
+        """Return `build()`, cached under `key` until a weight is changed in place.
+
+        Nothing is cached while weights require gradients, since a graph serves only one backward pass, nor for tensors
+        of inference mode, which do not count their changes.
+        """
         if self.requires_grad or any(w.is_inference() for w in self.weights):
             return build()
         version = tuple(w._version for w in self.weights)
@@ -308,8 +317,11 @@ class Automaton:
 
 
 def _convert(weights: Tensor, old: Semiring, new: Semiring, f: Callable[[Tensor], Tensor] | None) -> Tensor:
-    """Return weights over a new semiring: 0̄ as the new 0̄, all else as f(w) (or the usual reading of w), checked."""
-    # Selected, not masked: f may be log, whose gradient at 0 would poison the rest.
+    """Return weights over a new semiring, checked: 0̄ becomes the new 0̄, and other weights w become f(w).
+
+    Without `f`, weights keep their usual meaning (see `Automaton.with_semiring`).
+    """
+    # Select instead of masking: f may be log, whose gradient at 0 would spoil the others.
     alive = (~old.is_zero(weights.detach())).nonzero().flatten()
     values = weights[alive] if f is None and old == new else (f or _usual(old, new))(weights[alive])
     if f is None:
@@ -323,15 +335,15 @@ def _settle(values: Tensor, count: int, new: Semiring) -> Tensor:
         values = torch.view_as_real(values)
     if tuple(values.shape) != (count, *new.shape):
         raise ShapeError(
-            f"a function of weights returns one element over {new.name} for each of {count} weights, a tensor of shape "
-            f"{(count, *new.shape)}; got {tuple(values.shape)}"
+            f"a function of weights must return one element over {new.name} for each of {count} weights, a tensor of "
+            f"shape {(count, *new.shape)}; got shape {tuple(values.shape)}"
         )
-    new.tensor(values)  # before the conversion, which would truncate a fraction in counting
+    new.tensor(values)  # check before the conversion, which would truncate a fraction in counting
     return values.to(new.dtype)
 
 
 def _stand_for_reals(weights: Tensor, values: Tensor, old: Semiring, new: Semiring) -> None:
-    """Raise where a weight stands for no real number that the new semiring has: an imaginary or a negative one."""
+    """Raise if a weight cannot be converted: the new semiring lacks the real number (or it is imaginary)."""
     lost = values.detach().isnan()
     lost = lost.any(-1) if new.components else lost
     if bool(lost.any()):
@@ -339,12 +351,12 @@ def _stand_for_reals(weights: Tensor, values: Tensor, old: Semiring, new: Semiri
         raise SemiringError(
             f"weights are converted by the real numbers that they stand for; the {old.name} weight {weight!r} stands "
             f"for none that {new.name} has ({new.set_description}). "
-            f"Say what it becomes: with_semiring({new.name!r}, f)."
+            f"Pass a function that converts it: with_semiring({new.name!r}, f)."
         )
 
 
 def _usual(old: Semiring, new: Semiring) -> Callable[[Tensor], Tensor]:
-    """Read weights as the real numbers that they stand for, or as logarithms of these where one side holds such."""
+    """Return the conversion by the real numbers that weights stand for, or by their logarithms."""
     if new.support_only or old.support_only:
         return lambda w: new.ones(w.shape[0])
     if old.logarithmic or new.logarithmic:

@@ -116,7 +116,7 @@ def suffix_weights(machine: Automaton, *, prefixes: bool = False) -> Tensor:
 def _expectation(
     machine: Automaton, weights: Weights, values: Weights, strings: Any
 ) -> tuple[Tensor, Tensor]:
-    """Return log Z and the expected sum of the values that the parts of a path have."""
+    """Return log Z, and the expected sum of the values of a path's arcs, start and end."""
     ring = get_semiring("expectation")
     weight, initial, final = (torch.stack((p, p * v), -1) for p, v in zip(weights, values, strict=True))
     pairs = machine.replace(semiring=ring, weight=weight, initial=initial, final=final)
@@ -134,25 +134,25 @@ def _expectation(
             else f" that derives {(strings[dead[0]] if is_batch(strings) else strings)!r}"
         )
         raise AutomatonError(
-            f"expected values and entropies are those of paths of non-zero weight; this machine has none{which}. "
-            "Ask for a string that it accepts."
+            f"expected values and entropies need a path of non-zero weight; this machine has none{which}. "
+            "Pass a string that the machine accepts."
         )
-    # The power of two is the same for both components: it leaves their quotient, and the logarithm only adds it.
+    # The power of two is the same for both components: it cancels in the quotient and is added to the logarithm.
     results = total.log() + exponent.double() * math.log(2.0), sums / total
     return results if strings is not None and is_batch(strings) else (results[0][0], results[1][0])
 
 
-# ---- weights as numbers of a common scale ------------------------------------------------------------------
+# ---- weights as real numbers on a common scale -------------------------------------------------------------
 
 
 def _scaled(machine: Automaton, *, everything: bool) -> Weights:
-    """Return weights as real numbers, scaled such that all paths (of one string) keep their probabilities."""
+    """Return weights as real numbers, scaled without changing the probabilities of paths (of one string)."""
     arc, initial, final = (_log_weights(machine, w.detach()) for w in machine.weights)
     if not everything:
         symbols = machine.arc_symbol
         peak = arc.new_full(
             (len(machine.alphabet) + 1,), -math.inf
-        )  # the last one is ε's, which is not scaled
+        )  # the last entry is that of ε, which is not scaled
         peak = peak.scatter_reduce(0, symbols % len(peak), arc, "amax")
         peak[-1] = 0.0
         factors = (-_finite(peak)[symbols], -_peak(initial), -_peak(final))
@@ -168,7 +168,7 @@ def _log_weights(machine: Automaton, weights: Tensor) -> Tensor:
 
 
 def _log_suffix_weights(machine: Automaton) -> Tensor:
-    """Return the logarithm of the weight of all that can follow each state; 0 for states that are on no path."""
+    """Return the logarithm of the total weight of what can follow each state; 0 for states that lie on no path."""
     return _finite(suffix_weights(machine.detach().with_semiring("log")))
 
 
@@ -181,7 +181,7 @@ def _finite(logs: Tensor) -> Tensor:
 
 
 def _times_exp(machine: Automaton, weights: Tensor, factor: Tensor) -> Tensor:
-    """Return weights · e^factor as real numbers, 0 for 0̄."""
+    """Return weights · e^factor as real numbers; 0̄ becomes 0."""
     ring = machine.semiring
     if ring.logarithmic:
         dead = ring.is_zero(weights.detach())
@@ -189,12 +189,12 @@ def _times_exp(machine: Automaton, weights: Tensor, factor: Tensor) -> Tensor:
         return (logs + factor).exp().where(~dead, 0.0)
     half = (
         (factor / 2).clamp(-700.0, 700.0).exp()
-    )  # in two steps: e^factor may be out of range where the product is not
+    )  # in two steps, since e^factor may be out of range where the product is not
     return ring.on_tensors(ring.to_real, weights.to(torch.float64)) * half * half
 
 
 def _logs(weights: Tensor) -> Tensor:
-    """Return logarithms, 0 for weights that no path has."""
+    """Return the logarithms of weights; 0 for weights of 0, which no path has."""
     alive = weights.detach() > 0
     return weights.where(alive, 1.0).log()
 
@@ -203,22 +203,22 @@ def _logs(weights: Tensor) -> Tensor:
 
 
 def _feature_values(machine: Automaton, feature: Feature) -> Tensor:
-    """Return the feature of each arc, (A,), checked to be a finite number."""
+    """Return the feature of each arc, (A,), or raise unless it is a finite number."""
     arcs = machine.arcs
     if isinstance(feature, Mapping):
         by_arc = {_arc_key(key): value for key, value in feature.items()}
         unknown = by_arc.keys() - {arc[:3] for arc in arcs}
         if unknown:
             raise AutomatonError(
-                "a feature maps arcs of the machine, (source, symbol, target), to numbers; got "
-                f"{min(unknown, key=repr)!r}, which is none of them. Remove it, or correct its names."
+                "a feature maps arcs of the machine, (source, symbol, target), to numbers; the machine has no arc "
+                f"{min(unknown, key=repr)!r}. Remove it, or correct its names."
             )
         found = [by_arc.get(arc[:3], 0.0) for arc in arcs]
     elif callable(feature):
         found = [feature(arc) for arc in arcs]
     else:
         raise AutomatonError(
-            "a feature is a mapping from arcs to numbers or a function of an arc, such as "
+            "a feature must be a mapping from arcs to numbers or a function of an arc, such as "
             f"lambda arc: arc.symbol == 'a'; got {type(feature).__name__}"
         )
     real = get_semiring("real")
@@ -240,8 +240,10 @@ def _arc_key(key: Any) -> tuple[Any, ...]:
 
 
 class _Choices:
-    """From each state: stop, or one of its arcs. Cumulative probabilities of state q lie in (q, q+1], one after
-    the other, so that one binary search draws for any number of states at once."""
+    """Draw from each state whether to stop or which of its arcs to take.
+
+    The cumulative probabilities of state q lie in (q, q+1], so that one binary search draws for any number of states.
+    """
 
     def __init__(self, machine: Automaton) -> None:
         n = machine.num_states
@@ -254,32 +256,32 @@ class _Choices:
         )
         state = torch.cat((torch.arange(n), machine.arc_source))
         order = state.argsort(stable=True)
-        entered = (suffix > -torch.inf)[state]  # of the other states nobody asks
+        entered = (suffix > -torch.inf)[state]  # the other states are never reached
         chance = torch.cat((stop, arc)).exp().where(entered, 0.0)[order]
         self.arc = torch.cat((torch.full((n,), -1), torch.arange(arc.numel())))[order]
         self.cumulative, self.last = _cumulative(chance, state[order], n)
         start = _log_weights(machine, machine.initial_weight) + suffix
         if not bool((start > -torch.inf).any()):
-            raise AutomatonError(
-                "only a machine with a path of non-zero weight can be sampled; this has none"
-            )
+            raise AutomatonError("sampling needs a machine with a path of non-zero weight; this one has none")
         begin = (start - start.logsumexp(0)).exp()
         self.begin, self.begin_last = _cumulative(begin, torch.zeros(n, dtype=torch.int64), 1)
         self.target = machine.arc_target
 
     def starts(self, n: int, generator: torch.Generator | None) -> Tensor:
+        """Draw n initial states."""
         u = torch.rand(n, generator=generator, dtype=torch.float64)
         return torch.searchsorted(self.begin, u, right=True).minimum(self.begin_last[0])
 
     def draw(self, states: Tensor, generator: torch.Generator | None) -> Tensor:
-        """An arc each, or −1 to stop."""
+        """Draw an arc for each of the states, or −1 to stop."""
         u = torch.rand(states.numel(), generator=generator, dtype=torch.float64)
         place = torch.searchsorted(self.cumulative, states + u, right=True)
         return self.arc[place.minimum(self.last[states])]  # q + u may round up to q + 1
 
 
 def _cumulative(chance: Tensor, row: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """row + the sum of the chances of its row so far, made to end at row + 1; and the last possible of each row."""
+    """Return the cumulative chances of each row, plus the row's number, and the place of each row's last chance
+    above 0. Rounding is corrected, so that the last one is row + 1."""
     place = torch.arange(chance.numel())
     last = torch.zeros(rows, dtype=torch.int64).scatter_reduce(0, row, place.where(chance > 0, 0), "amax")
     sums = chance.cumsum(0)
@@ -292,9 +294,9 @@ def _cumulative(chance: Tensor, row: Tensor, rows: int) -> tuple[Tensor, Tensor]
 def _draw_arcs(
     machine: Automaton, n: int, generator: torch.Generator | None
 ) -> tuple[list[int], list[list[int]]]:
-    """n paths as (first states, arcs), all drawn step by step together."""
+    """Draw n paths together, step by step; return their first states and their arcs."""
     if n < 0:
-        raise AutomatonError(f"the number of samples cannot be negative; got {n}")
+        raise AutomatonError(f"the number of samples must not be negative; got {n}")
     require_probabilities(machine, "sampling")
     choices = machine.cached("choices", lambda: _Choices(machine.detach()))
     state = choices.starts(n, generator)

@@ -1,8 +1,8 @@
-"""Reduce and compare machines that count, in Python integers and fractions: nothing rounds or overflows.
+"""Reduce and compare machines over counting by exact linear algebra, in Python integers and fractions.
 
-Natural numbers are rationals, so whether two machines agree is linear algebra over ℚ. The least machine over ℚ may
-need fractions or negative weights, though, which are no counts; so states are only taken away where the weights of
-the rest stay natural numbers.
+Natural numbers are rationals, so whether two machines agree is linear algebra over ℚ, where nothing rounds or
+overflows. The smallest machine over ℚ may need fractions or negative weights, though, which are no counts; so a state
+is removed only if the weights of the others stay natural numbers.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Counts:
 
 
 def without_epsilon(a: M) -> M:
-    """Return the machine without ε-arcs, or raise where a weight that takes exceeds the range of int64."""
+    """Return the machine without ε-arcs, or raise if one of its weights would exceed the range of int64."""
     if not a.has_epsilon:
         return a
     rough = a.with_semiring("real").remove_epsilon()  # cannot wrap around
     greatest = float(torch.cat(rough.weights).max())
     if not greatest < LARGEST * (1 - 1e-6):
         raise AutomatonError(
-            f"removing ε-arcs adds up weights that must stay below 2⁶³, the range of counting's int64; "
+            f"removing ε-arcs adds weights, and the sums must stay below 2⁶³, the range of counting's int64; "
             f"here one becomes about {greatest:.3g}. Make the weights smaller, or use the real semiring."
         )
     return a.remove_epsilon()
@@ -70,10 +70,10 @@ def without_epsilon(a: M) -> M:
 def reduced(a: M) -> M:
     """Return a machine with exactly the scores of `a` (without ε-arcs) and, where possible, fewer states.
 
-    A state goes when its future (the scores of all strings read from there) is a sum of the other states' futures
-    with natural coefficients: arcs into it then lead to those states instead. The same is done with pasts, and both
-    again until no state goes. Sums are looked for over a basis of the smallest futures only, and are not used where a
-    weight would exceed int64.
+    A state is removed if its future (the scores of all strings read from there) is a sum of the other states' futures
+    with natural coefficients: arcs into it then lead to those states instead. The same is done with pasts, and both are
+    repeated until no state is removed. Only sums over a basis of the smallest futures are considered, and those that
+    would make a weight exceed int64 are not used.
     """
     kept, machine = list(range(a.num_states)), _read(a, {s: i for i, s in enumerate(a.alphabet)})
     before = None
@@ -83,7 +83,7 @@ def reduced(a: M) -> M:
             machine, left = _without_sums(machine)
             kept = [kept[q] for q in left]
             machine = machine.transposed()
-    if not kept:  # all scores are 0: a machine has a state all the same
+    if not kept:  # all scores are 0, but a machine needs a state
         kept, machine = [0], Counts([0], [[{}] for _ in a.alphabet], [0])
     return _write(a, kept, machine)
 
@@ -128,7 +128,7 @@ def _shortlex(machine: Counts) -> Iterator[tuple[tuple[int, ...], Vector, bool]]
 
 
 def _insert(echelon: list[tuple[int, Vector]], vector: Vector) -> bool:
-    """Add what fraction-free elimination leaves of a vector; return whether that is anything."""
+    """Reduce a vector by fraction-free elimination and add what is left; return whether that is not 0."""
     for pivot, row in echelon:
         if vector[pivot]:
             left, right = row[pivot], vector[pivot]
@@ -144,7 +144,7 @@ def _insert(echelon: list[tuple[int, Vector]], vector: Vector) -> bool:
 
 
 def _without_sums(machine: Counts) -> tuple[Counts, list[int]]:
-    """Take away states whose future is a natural sum of others' futures; return which states are left, too."""
+    """Remove states whose future is a natural sum of others' futures; return the machine and the states left."""
     futures = [vector for _, vector, new in _shortlex(machine.transposed()) if new]
     sums = _natural_sums([[vector[q] for vector in futures] for q in range(len(machine.initial))])
     initial, steps = machine.initial[:], [[dict(row) for row in rows] for rows in machine.steps]
@@ -183,7 +183,7 @@ def _natural_sums(rows: list[Vector]) -> dict[int, dict[int, int]]:
 
 
 def _redirect(initial: Vector, steps: list[list[dict[int, int]]], q: int, parts: dict[int, int]) -> bool:
-    """Lead the arcs into state q to its parts instead, in place; return False where a weight would not fit."""
+    """Redirect the arcs into state q to its parts, in place; return False if a weight would not fit."""
     rows = [row for matrix in steps for p, row in enumerate(matrix) if p != q and q in row]
     changed = [{p: row.get(p, 0) + row[q] * share for p, share in parts.items()} for row in rows]
     start = {p: initial[p] + initial[q] * share for p, share in parts.items()}

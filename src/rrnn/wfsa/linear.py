@@ -1,13 +1,13 @@
 """Minimise and compare machines over the reals by linear algebra, in floating point.
 
-A machine over the reals is linear algebra: ⟦x⟧ = λ T_{x₁} ⋯ T_{xₙ} ρ. What matters of its state space is what
-strings reach (the span of all λT_x) and final weights see (the span of all T_xρ): restricting it to the one
-and then to the other leaves the least possible number of states (Schützenberger).
+The score of a string is ⟦x⟧ = λ T_{x₁} ⋯ T_{xₙ} ρ. Only a part of the state space matters: what strings reach (the span
+of all λT_x), and what final weights see (the span of all T_xρ). Restricting the machine to the one and then to the
+other leaves the smallest possible number of states (Schützenberger).
 
 All decisions are made on a rescaled machine. Each symbol's weights, the initial and the final weights are divided
 by a power of two near their greatest absolute value, and the machine is *balanced*: every state is rescaled by a
-power of two until what goes into it and what comes out of it are of one size. Both round nothing, and both leave
-the relative size of scores as it is, so that the unit of the weights and of the states plays no role.
+power of two until the weights into it and out of it have the same size. Neither step rounds or changes the relative
+size of scores, so the unit of the weights and of the states does not matter.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ M = TypeVar("M", bound=Algebra)
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Exponents = np.ndarray[Any, np.dtype[np.int64]]
 ROUNDING = 1e-13
-"""Rounding, relative to the numbers it comes from: some hundred units in the last place."""
+"""Rounding error relative to the numbers it comes from: some hundred units in the last place."""
 DOUBT = 1e-5
 """A weight is doubtful up to this multiple of the tolerance, relative to the greatest (see `minimise.equivalent`)."""
 SPAN = 1e-3
@@ -149,7 +149,7 @@ def _doubtful(machine: Dense, balanced: Dense, tolerance: float) -> Dense:
 
 
 def _extended(basis: Array, vectors: Array, least: Array) -> tuple[Array, list[int]]:
-    """Add the vectors, in their order, that stand out of the span by more than `least`; return which."""
+    """Add the vectors, in their order, whose part outside the span is longer than `least`; return which."""
     rest, kept = _without(vectors, basis), []
     while True:
         new = np.flatnonzero(np.linalg.norm(rest, axis=1) > least)
@@ -240,7 +240,7 @@ def _in_terms_of_states(basis: Array, tolerance: float) -> tuple[list[int], Arra
 
 
 def _cleaned(values: Array, sizes: Any, tolerance: float) -> Array:
-    """Put 0 in place of what is left where numbers of the given sizes cancel."""
+    """Replace what is left where numbers of the given sizes cancel by 0."""
     return np.where(np.abs(values) > tolerance * sizes, values, 0.0)
 
 

@@ -1,7 +1,7 @@
 """Forward for batches of strings of any lengths: scores, and the scores of every prefix.
 
-Strings are sorted by length, so that step t works on those still running, and the whole costs their total
-length. Within a step, strings about to read the same symbol stand together and share one matrix product.
+Strings are sorted by length, so that step t works on those that are longer than t, and the cost is their total length.
+Within a step, strings that read the same symbol are grouped and share one matrix product.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ class Scoring(Automaton):
 
 @dataclass
 class _Plan:
-    """When each string reads which symbol, worked out beforehand for all steps."""
+    """Hold which string reads which symbol at which step."""
 
-    longest_first: np.ndarray  # string numbers, by falling length
-    finished_empty: int  # how many are empty
+    longest_first: (
+        np.ndarray
+    )  # the numbers of the strings, by decreasing length; a string's place here is its rank
+    empty: int  # the number of empty strings
     steps: list[_Step]
 
 
@@ -60,9 +62,9 @@ class _Plan:
 class _Step:
     take: Tensor  # rows of the previous step, in this step's order
     groups: Groups
-    rows: np.ndarray  # rank (in longest_first) of each row of this step
+    rows: np.ndarray  # the rank of each row of this step
     done: Tensor  # rows that have read their last symbol
-    done_rank: np.ndarray
+    done_rank: np.ndarray  # their ranks
 
 
 def _plan(strings: list[list[int]], symbols: int) -> _Plan:
@@ -81,16 +83,16 @@ def _plan(strings: list[list[int]], symbols: int) -> _Plan:
     sizes = np.diff(begins, append=total)
     times, group_symbols = code[begins] // symbols, code[begins] % symbols
     first_group = np.searchsorted(times, np.arange(int(lengths[0]) + 1 if len(strings) else 1))
-    where = np.arange(len(strings))  # rank → row of the previous step
+    where = np.arange(len(strings))  # by rank: the row of the previous step
     steps: list[_Step] = []
     for t in range(int(lengths[0]) if len(strings) else 0):
         low, high = int(first_group[t]), int(first_group[t + 1])
         start = int(begins[low])
         rows = rank[start : start + int(sizes[low:high].sum())]
         take = torch.from_numpy(where[rows])
-        where = np.empty(len(rows), dtype=np.int64)  # the running ones are always the first ranks
+        where = np.empty(len(rows), dtype=np.int64)  # the strings of a step always have the first ranks
         where[rows] = np.arange(len(rows))
-        running = int(np.searchsorted(-lengths, -(t + 1), side="left"))  # ranks longer than t + 1
+        running = int(np.searchsorted(-lengths, -(t + 1), side="left"))  # strings longer than t + 1
         done_rank = np.arange(running, len(rows))
         groups = list(zip(group_symbols[low:high].tolist(), sizes[low:high].tolist(), strict=True))
         steps.append(_Step(take, groups, rows, torch.from_numpy(where[done_rank]), done_rank))
@@ -98,7 +100,7 @@ def _plan(strings: list[list[int]], symbols: int) -> _Plan:
 
 
 def run(machine: Automaton, plan: _Plan) -> Iterator[tuple[_Step | None, Tensor, Scale]]:
-    """Forward over a plan: (step, α after it, closed under ε, in the step's row order; its scale)."""
+    """Run Forward over a plan; yield each step, α after it (closed under ε, in the step's row order), and its scale."""
     arcs = transitions(machine)
     scale = Scale(machine.semiring)
     alpha = arcs.initial(len(plan.longest_first))
@@ -113,7 +115,7 @@ def run(machine: Automaton, plan: _Plan) -> Iterator[tuple[_Step | None, Tensor,
 
 
 def finish(machine: Automaton, alpha: Tensor) -> Tensor:
-    """(n,): ⊕_q α(q) ⊗ ρ(q)."""
+    """Return the scores (n,) of rows α: ⊕_q α(q) ⊗ ρ(q)."""
     return machine.semiring.t_sum(machine.semiring.t_times(alpha, machine.final_weight), -1)
 
 
@@ -123,21 +125,21 @@ def _scores(machine: Automaton, strings: list[list[int]]) -> Tensor:
 
 
 def scaled_scores(machine: Automaton, strings: list[list[int]]) -> tuple[Tensor, Tensor]:
-    """Return a score for each string, and the power of two it is to be multiplied with (0 where nothing scales)."""
+    """Return a score for each string, and the exponent of the power of two to multiply it with."""
     plan = _plan(strings, len(machine.alphabet))
     parts: list[Tensor] = []
     exponents: list[Tensor] = []
     ranks: list[np.ndarray] = []
     for step, alpha, scale in run(machine, plan):
         if step is None:
-            parts.append(finish(machine, alpha[len(strings) - plan.finished_empty :]))
-            exponents.append(scale.exponents(plan.finished_empty))
-            ranks.append(np.arange(len(strings) - plan.finished_empty, len(strings)))
+            parts.append(finish(machine, alpha[len(strings) - plan.empty :]))
+            exponents.append(scale.exponents(plan.empty))
+            ranks.append(np.arange(len(strings) - plan.empty, len(strings)))
         elif step.done_rank.size:
             parts.append(finish(machine, alpha.index_select(0, step.done)))
             exponents.append(scale.exponents(alpha.shape[0])[step.done])
             ranks.append(step.done_rank)
-    # Score number j belongs to the string longest_first[rank_j]: bring them back to the order of the batch.
+    # Score number j belongs to the string longest_first[rank_j]: restore the order of the batch.
     where = np.empty(len(strings), dtype=np.int64)
     where[plan.longest_first[np.concatenate(ranks)]] = np.arange(len(strings))
     order = torch.from_numpy(where)
@@ -145,7 +147,7 @@ def scaled_scores(machine: Automaton, strings: list[list[int]]) -> tuple[Tensor,
 
 
 def _prefix_scores(machine: Automaton, strings: list[list[int]]) -> Tensor:
-    """All prefixes of the first string, then of the second, …, in one row."""
+    """Return the scores of all prefixes of the first string, then of the second, …, in one row."""
     plan = _plan(strings, len(machine.alphabet))
     lengths = np.array([len(s) + 1 for s in strings], dtype=np.int64)
     begin = (np.cumsum(lengths) - lengths)[plan.longest_first]
@@ -160,23 +162,23 @@ def _prefix_scores(machine: Automaton, strings: list[list[int]]) -> Tensor:
 
 
 def checked_counts(machine: M, compute: Callable[[M], Tensor]) -> Tensor:
-    """`compute(machine)`; over ℕ, with an error instead of numbers that have gone round beyond int64."""
+    """Return `compute(machine)`; over counting, raise if a number exceeds the range of int64."""
     out = compute(machine)
     if machine.semiring.integers and bool((compute(machine.with_semiring("real")) >= 2.0**62).any()):
         raise SemiringError(
-            "counting tensors are int64, and hold at most 2⁶³ − 1; a count here is greater. Use "
-            "with_semiring('real') for a rounded one, or score_by_paths, whose Python integers have no limit."
+            "a count must fit int64, at most 2⁶³ − 1; one of these is greater. Use with_semiring('real') for a "
+            "rounded count, or score_by_paths, whose Python integers have no limit."
         )
     return out
 
 
 def require_probabilities(machine: Automaton, what: str) -> None:
-    """Raise unless weights stand for probabilities, or numbers proportional to them."""
+    """Raise unless the weights are proportional to probabilities."""
     ring = machine.semiring
     if not ring.adds_probabilities:
         raise SemiringError(
             f"{what} needs a semiring whose ⊕ adds probabilities: real, log or counting; this machine is over "
-            f"{ring.name}. Convert it: with_semiring('real')."
+            f"{ring.name}. Convert it with with_semiring('real')."
         )
     if ring.cancels:
         lowest = min((float(w.detach().min()) for w in machine.weights if w.numel()), default=0.0)

@@ -1,7 +1,7 @@
-"""Minimise and compare machines that only accept or reject, by following sets of states.
+"""Minimise and compare boolean machines, which accept or reject strings, by determinisation.
 
 A boolean machine without ε-arcs is a nondeterministic finite automaton. Sets of its states, as bits of an integer,
-make it deterministic. There may be up to 2^Q such sets, so their number is bounded.
+make it deterministic. There may be up to 2^Q such sets, so their number is limited.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Nondeterministic:
 
 @dataclass
 class _Deterministic:
-    """Hold an automaton that starts in state 0; a missing arc rejects."""
+    """Hold an automaton that starts in state 0 and rejects a string if an arc is missing."""
 
     steps: list[dict[int, int]]
     """`steps[q][symbol]`: the state that follows q."""
@@ -51,9 +51,9 @@ class _Deterministic:
 def reduced(a: M) -> M:
     """Return the minimal deterministic machine of `a` (trimmed, without ε-arcs).
 
-    It is trimmed, so a missing arc rejects. States are numbered in the order of the first string that reaches each
-    (shortest first, then in alphabet order), so machines over one alphabet that accept the same strings give the
-    same result. Hopcroft's algorithm merges states.
+    It is trimmed, so a string is rejected if an arc is missing. States are numbered in the order of the first string
+    that reaches each (shortest first, then in alphabet order), so machines over one alphabet that accept the same
+    strings give the same result. Hopcroft's algorithm merges states.
     """
     machine = _determinised(_read(a, {s: i for i, s in enumerate(a.alphabet)}), a.num_states)
     blocks = sorted(_blocks(machine), key=min)
@@ -84,8 +84,8 @@ def first_difference(a: Automaton, b: Automaton) -> tuple[Symbol, ...] | None:
     """Return the first string that one of two machines accepts and the other does not, or None.
 
     The sets of states that a string reaches in both machines are followed side by side, shortest strings first and
-    then in alphabet order. Pairs of sets that earlier pairs make equivalent are left out (Hopcroft and Karp): any
-    difference behind them shows behind an earlier pair, too.
+    then in alphabet order. Pairs of sets that earlier pairs make equivalent are skipped (Hopcroft and Karp): any
+    difference behind them also appears behind an earlier pair.
     """
     alphabet = list(dict.fromkeys((*a.alphabet, *b.alphabet)))
     index = {symbol: i for i, symbol in enumerate(alphabet)}
@@ -115,7 +115,7 @@ def first_difference(a: Automaton, b: Automaton) -> tuple[Symbol, ...] | None:
 
 
 def _string_to(number: int, reached_by: list[tuple[int, int]]) -> list[int]:
-    """Return the symbols that lead from the first pair to one."""
+    """Return the symbols that lead from the first pair to pair `number`."""
     string: list[int] = []
     while number:
         number, symbol = reached_by[number]
@@ -145,13 +145,13 @@ def _determinised(a: _Nondeterministic, states: int) -> _Deterministic:
 def _bounded(sets: int, what: str, states: int) -> None:
     if sets > LARGEST:
         raise AutomatonError(
-            f"{what} over boolean follows at most {LARGEST:,} sets of states; a machine of {states} states has more "
-            "here. Make it more deterministic: fewer arcs of one symbol that leave one state, or fewer states."
+            f"{what} over boolean follows at most {LARGEST:,} sets of states; this machine of {states} states needs "
+            "more. Make it more deterministic: fewer arcs of one symbol that leave one state, or fewer states."
         )
 
 
 def _blocks(machine: _Deterministic) -> list[set[int]]:
-    """Return the classes of states with the same future. Every state must lie on a path to a final one."""
+    """Return the classes of states with the same future. Every state must lie on a path to a final state."""
     before: dict[int, dict[int, list[int]]] = {}
     for source, row in enumerate(machine.steps):
         for symbol, target in row.items():
@@ -172,7 +172,7 @@ def _blocks(machine: _Deterministic) -> list[set[int]]:
             for i, inside in touched.items():
                 if len(inside) == len(blocks[i]):
                     continue
-                # A block that waits still does, as two; of one that is done, the smaller half is enough.
+                # If the block is waiting, both halves now wait; if it is done, the smaller half is enough.
                 small = inside if 2 * len(inside) <= len(blocks[i]) else blocks[i] - inside
                 blocks[i] -= small
                 blocks.append(small)

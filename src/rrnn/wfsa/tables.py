@@ -1,4 +1,4 @@
-"""Forward and backward tables of one string.
+"""Forward and backward tables of one string, and arc marginals.
 
     forward(closed=False)[i, q]   ⊕ over path prefixes that derive x_1…x_i and whose last arc, if any, consumes x_i
     forward(closed=True)[i, q]    the same, and any ε-arcs after x_i
@@ -6,8 +6,8 @@
                                   consumes x_{i+1} (for i = n: that stop at once)
     backward(closed=True)[i, q]   the same, and any ε-arcs before x_{i+1} (for i = n: before the end)
 
-Prefixes carry the initial weight, suffixes the final one. The tables are those of a trellis whose step i takes the arcs
-that consume x_{i+1}, and whose silent edges are the ε-arcs; it steps by the machine's matrices.
+Prefixes include the initial weight, suffixes the final one. The tables are those of a trellis whose step i takes the
+arcs that consume x_{i+1}, and whose silent edges are the ε-arcs; it steps by the machine's matrices.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Tables(Automaton):
 
 
 class ArcsBySymbol:
-    """The arcs of a machine as edges, symbol by symbol, sources in order; ε is symbol −1."""
+    """Hold the arcs of a machine as edges, by symbol and then by source; ε is symbol −1."""
 
     def __init__(self, machine: Automaton) -> None:
         self.machine = machine
@@ -98,7 +98,7 @@ class ArcsBySymbol:
         self._found: dict[int, tuple[Tensor, Edges, Tensor]] = {}
 
     def __call__(self, symbol: int) -> tuple[Tensor, Edges, Tensor]:
-        """Return the arcs' numbers, the edges that they are, and their weights."""
+        """Return the numbers, the edges and the weights of the arcs of a symbol."""
         if symbol not in self._found:
             machine = self.machine
             arcs = self.order[self.begin[symbol + 1] : self.begin[symbol + 2]]
@@ -109,7 +109,7 @@ class ArcsBySymbol:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StringTrellis(Trellis):
-    """A machine unrolled over one string."""
+    """Unroll a machine over one string."""
 
     machine: Automaton
     ids: list[int]
@@ -131,8 +131,8 @@ class StringTrellis(Trellis):
     def back(self, t: int, row: Tensor) -> Tensor:
         if not self.ring.commutative:
             raise SemiringError(
-                f"what follows a state is computed on the mirrored machine, which multiplies in the other order; ⊗ of "
-                f"{self.ring.name} is not commutative. Score the strings, or list their paths."
+                "backward tables are computed on the mirrored machine, which multiplies in the other order, and need a "
+                f"commutative ⊗; that of {self.ring.name} is not. Score the strings, or list their paths."
             )
         return self._backwards.step(row.unsqueeze(0), [(self.ids[t], 1)]).squeeze(0)
 
@@ -177,12 +177,14 @@ def _mirrored(machine: Automaton) -> Automaton:
 
 
 def _mass(machine: Automaton, ids: list[int], divided_for: Any = None) -> Tensor:
-    """Return the mass, or (given the string, for a message) the mass over the score."""
+    """Return the masses of arcs, divided by the score if the string (for a message) is given."""
     ring, steps = machine.semiring, trellis(machine, ids)
     before, after = steps.forward(), steps.backward()
     score, score_exponent = steps.total(before)
     if divided_for is not None and bool(ring.is_zero(score.detach())):
-        raise AutomatonError(f"probabilities of arcs need a string with a path; none derives {divided_for!r}")
+        raise AutomatonError(
+            f"probabilities of arcs need a string that some path derives; none derives {divided_for!r}"
+        )
 
     def value(mass: Scaled) -> Tensor:
         if divided_for is None:

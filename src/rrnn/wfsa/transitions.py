@@ -23,10 +23,12 @@ from rrnn.semirings.products import BLOCK, DivergesError
 from rrnn.wfsa.automaton import Automaton
 from rrnn.wfsa.graph import components, cycle_through, successors
 
-_DENSE = 1 << 22  # numbers in one matrix per symbol together; beyond it arcs are walked one by one, …
-_CROWDED = 0.25  # … unless this part of the numbers are arcs
-_PAIRS = 1 << 20  # (string, arc) pairs walked at a time
-_LARGEST_MATRIX = 1024  # states; beyond it A* is applied arc by arc instead of being written out
+_DENSE = 1 << 22  # the most numbers in the matrices of all symbols; larger machines are walked arc by arc, …
+_CROWDED = 0.25  # … unless at least this share of the numbers belongs to arcs
+_PAIRS = 1 << 20  # the (string, arc) pairs that are walked at a time
+_LARGEST_MATRIX = (
+    1024  # the most states for which A* is stored as a matrix; otherwise it is applied arc by arc
+)
 
 Groups = list[tuple[int, int]]
 """(symbol, number of rows) of rows that are grouped by symbol."""
@@ -36,7 +38,7 @@ Groups = list[tuple[int, int]]
 
 
 class Matrices:
-    """A stack of matrices over one semiring, stored as columns: (S, targets, sources)."""
+    """Multiply rows with a stack of matrices over one semiring, stored as columns: (S, targets, sources)."""
 
     def __init__(self, ring: Semiring, columns: Tensor) -> None:
         self.ring, self.columns = ring, columns
@@ -44,11 +46,11 @@ class Matrices:
         self._prepared = ring.products.prepare(ring, columns)
 
     def times(self, rows: Tensor, groups: Groups) -> Tensor:
-        """Return rows (n, sources) times matrix s, for each (s, how many) of the groups in turn: (n, targets)."""
+        """Return the rows (n, sources), each times the matrix of its group: (n, targets)."""
         per_row = self.columns[0].numel()
         if rows.shape[0] * per_row < self.ring.products.gather * (len(groups) - 1):
             return self._each_its_own(rows, groups, per_row)
-        if self._split is None:  # one node of the graph for all: slices would each bring back a whole stack
+        if self._split is None:  # one node of the graph: the gradient of each slice would be a whole stack
             self._split = self.columns.unbind(0)
         if len(groups) == 1:
             return self._product(rows, groups[0][0])
@@ -61,7 +63,7 @@ class Matrices:
         return self.ring.products.product(self.ring, rows, self._split[s], prepared)
 
     def _each_its_own(self, rows: Tensor, groups: Groups, per_row: int) -> Tensor:
-        """Many small groups: copy a matrix for every row and take all products at once."""
+        """Copy a matrix for every row and take all products at once, which is faster for many small groups."""
         symbols = symbol_of_each(groups)
         step = max(1, 8 * BLOCK // per_row)
         parts = []
@@ -71,12 +73,12 @@ class Matrices:
 
 
 def symbol_of_each(groups: Groups) -> Tensor:
-    """Return the groups' symbols, one a row."""
+    """Return the symbol of each row."""
     return torch.from_numpy(np.repeat(*np.array(groups, dtype=np.int64).T))
 
 
 def segment_plus(ring: Semiring, values: Tensor, segment: Tensor, size: int) -> Tensor:
-    """Return the ⊕ of the (m,) values of each segment: (size,), 0̄ where a segment is empty."""
+    """Return the ⊕ of the (m,) values of each segment: (size,), with 0̄ for an empty segment."""
     return ring.products.segments(ring, values, segment, size)
 
 
@@ -85,7 +87,7 @@ def segment_plus(ring: Semiring, values: Tensor, segment: Tensor, size: int) -> 
 
 @dataclass
 class _Level:
-    """Components between which there are no arcs, and the arcs that leave them."""
+    """Hold components that have no arcs between them, and the arcs that leave them."""
 
     stars: list[tuple[Tensor, Matrices]]
     source: Tensor
@@ -94,7 +96,7 @@ class _Level:
 
 
 class Closure:
-    """α ↦ α ⊗ A* for n rows α of Q elements each."""
+    """Map n rows α of Q elements each to α ⊗ A*."""
 
     def __init__(self, ring: Semiring, states: int, levels: list[_Level], touched: Tensor) -> None:
         self.ring, self.states, self.levels, self.touched = ring, states, levels, touched
@@ -137,9 +139,9 @@ def closure_under(
     weight: Tensor,
     label: str = "ε",
 ) -> Closure | None:
-    """The closure under arcs (each source → target at most once), or None if there are none.
+    """Return the closure under arcs (each source → target at most once), or None if there are none.
 
-    `names` of the states and the `label` of the arcs are for the message when the closure does not exist.
+    The message for a closure that does not exist uses the `names` of the states and the `label` of the arcs.
     """
     if not source.numel():
         return None
@@ -170,7 +172,7 @@ def closure_under(
     levels = []
     for d in sorted({*arc_depth.tolist()}):
         arcs = (~inside & (arc_depth == d)).nonzero().flatten()
-        arcs = arcs[source[arcs].argsort(stable=True)]  # of tied arcs the first source wins
+        arcs = arcs[source[arcs].argsort(stable=True)]  # if arcs tie, the first source wins
         levels.append(_Level(blocks.get(d, []), source[arcs], target[arcs], weight[arcs]))
     return Closure(ring, len(names), levels, torch.cat((source, target)).unique())
 
@@ -178,14 +180,14 @@ def closure_under(
 def _star(
     ring: Semiring, block: Tensor, follows: list[list[int]], part: list[int], names: Sequence[Any], label: str
 ) -> Tensor:
-    """A* = I ⊕ A ⊕ A² ⊕ … of one strongly connected block."""
+    """Return A* = I ⊕ A ⊕ A² ⊕ … of one strongly connected block."""
 
     def diverges(k: int, why: str) -> AutomatonError:
         cycle = f" →{label} ".join(str(names[q]) for q in cycle_through(follows, part[k], part))
         what = "ε-arcs form" if label == "ε" else "arcs form"
         return AutomatonError(
-            f"{what} the cycle {cycle}, and going round it for ever has no weight in {ring.name}: "
-            f"its star exists only for {ring.star_domain}; {why}. Make the weights of the cycle smaller, or "
+            f"{what} the cycle {cycle}, and the sum over all ways round it does not exist in {ring.name}: "
+            f"a star exists only for {ring.star_domain}; {why}. Make the weights of the cycle smaller, or "
             "remove one of its arcs."
         )
 
@@ -199,7 +201,7 @@ def _star(
 
 
 class Transitions:
-    """The arcs of a machine, laid out for stepping. Differentiable in the weights."""
+    """Step over the arcs of a machine: as matrices, or arc by arc. Results are differentiable in the weights."""
 
     def __init__(self, machine: Automaton) -> None:
         self.machine, self.ring = machine, machine.semiring
@@ -216,7 +218,7 @@ class Transitions:
             empty = self.ring.zeros(*shape)
             self.matrices = Matrices(self.ring, empty.index_put(place, machine.arc_weight[consuming]))
         else:
-            # By symbol, then by source, so that of tied arcs the first source comes first.
+            # Sort by symbol, then by source, so that the first source wins if arcs tie.
             code = machine.arc_symbol[consuming] * machine.num_states + machine.arc_source[consuming]
             self.order = consuming[code.argsort(stable=True)]
             counts = torch.bincount(machine.arc_symbol[consuming], minlength=len(machine.alphabet))
@@ -224,13 +226,13 @@ class Transitions:
         self.close: Closure | None = epsilon_closure(machine)
 
     def initial(self, rows: int, *, closed: bool = True) -> Tensor:
-        """(rows, Q): λ, closed under ε."""
+        """Return λ for each of the rows, (rows, Q), closed under ε by default."""
         alpha = self.machine.initial_weight.unsqueeze(0)
         alpha = self.close(alpha) if closed and self.close else alpha
         return alpha.expand(rows, *alpha.shape[1:])
 
     def step(self, alpha: Tensor, groups: Groups) -> Tensor:
-        """(n, Q) after one more symbol each, before ε."""
+        """Return the rows (n, Q) after one more symbol each, before any ε-arcs."""
         return self.matrices.times(alpha, groups) if self.dense else self._walk(alpha, groups)
 
     def _walk(self, alpha: Tensor, groups: Groups) -> Tensor:
@@ -253,6 +255,7 @@ class Transitions:
 
 
 def epsilon_closure(machine: Automaton) -> Closure | None:
+    """Return the closure under the ε-arcs of a machine, or None if it has none."""
     arcs = (machine.arc_symbol < 0).nonzero().flatten()
     return closure_under(
         machine.semiring,
@@ -264,5 +267,5 @@ def epsilon_closure(machine: Automaton) -> Closure | None:
 
 
 def transitions(machine: Automaton) -> Transitions:
-    """The machine's transitions, laid out once."""
+    """Return the machine's transitions, cached."""
     return machine.cached("transitions", lambda: Transitions(machine))

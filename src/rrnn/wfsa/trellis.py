@@ -1,11 +1,11 @@
-"""An automaton unrolled over the steps of an input: Forward, backward, totals and masses, written once.
+"""An automaton unrolled over the steps of an input, with its forward and backward tables, totals and masses.
 
-A trellis has the same states at every position 0 … T. Step t leads over one of its edges from position t to t + 1; a
+A trellis has the same states at every position 0 … T. Step t follows one of its edges from position t to t + 1; a
 *silent* edge stays at its position. Weights are tensors of elements, (edges, *lanes): many units and sentences, the
-lanes, are computed together, and one string has no lanes. `rrnn.wfsa.strongest` finds a trellis's strongest paths.
+lanes, are computed together, and one string has no lanes. `rrnn.wfsa.strongest` finds the strongest paths of a trellis.
 
-Tables come closed, with the silent edges of their position, or open, without. One closed and one open table meet at
-every position: total = ⊕_q forward[t, q] ⊗ backward[t, q]. Two closed ones would count silent edges twice.
+A table is closed (it includes the silent edges at its position) or open (it does not). A closed and an open table give
+the total at every position: total = ⊕_q forward[t, q] ⊗ backward[t, q]. Two closed ones would count silent edges twice.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from torch import Tensor
 from rrnn.semirings import Semiring
 from rrnn.semirings.closure import Tensors, kleene
 
-_FAR = 2.0**128  # rows whose greatest entry leaves [1/_FAR, _FAR] are brought back by a power of two
+_FAR = 2.0**128  # rows whose greatest entry leaves [1/_FAR, _FAR] are rescaled by a power of two
 
 
 class Scale:
-    """Rows of plus-times numbers kept in range: α is stored as α·2⁻ᵏ, one k a row, so that a score is right
-    whenever it fits a float64, whatever the weights on the way to it. Powers of two lose no digit."""
+    """Keep rows of plus-times numbers in the range of floats.
+
+    α is stored as α·2⁻ᵏ, with one k for each row, so that a score is correct whenever it fits a float64, whatever the
+    weights on the way to it. Multiplying with powers of two does not round.
+    """
 
     def __init__(self, ring: Semiring) -> None:
         self.active = ring.scales
@@ -61,9 +64,9 @@ class Scale:
 
 
 def scale_by(values: Tensor, exponent: Tensor) -> Tensor:
-    """Return values · 2^exponent, one exponent for each of the first dimensions.
+    """Return values · 2^exponent, with one exponent for each of the first dimensions.
 
-    Multiply in two steps, since 2^exponent alone may be out of range.
+    The product is taken in two steps, since 2^exponent alone may be out of range.
     """
     exponent = exponent[(...,) + (None,) * (values.dim() - exponent.dim())]
     half = exponent // 2
@@ -72,7 +75,7 @@ def scale_by(values: Tensor, exponent: Tensor) -> Tensor:
 
 
 class Edges:
-    """Edges between numbered states. Of edges that tie, the first wins."""
+    """Hold edges between numbered states. If edges tie, the first one wins."""
 
     def __init__(self, states: int, source: Tensor, target: Tensor) -> None:
         self.states, self.source, self.target = states, source, target
@@ -82,7 +85,7 @@ class Edges:
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """(source, target) of each edge."""
+        """The (source, target) of each edge."""
         return list(zip(self.source.tolist(), self.target.tolist(), strict=True))
 
     @cached_property
@@ -93,36 +96,36 @@ class Edges:
 
 
 class Scaled(NamedTuple):
-    """Values to be multiplied with 2^exponent, so that those on the way to a score stay in the range of floats."""
+    """Hold values that stand for values · 2^exponent and thereby stay in the range of floats."""
 
     values: Tensor
     exponent: Tensor
-    """One for all states or edges: (…, *lanes); 0 wherever the semiring does not scale."""
+    """One exponent for all states or edges: (…, *lanes); 0 if the semiring does not scale."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trellis:
-    """T steps over S states. A subclass may step and close faster; the results are the same."""
+    """Unroll an automaton over T steps and S states. A subclass may step and close faster, with the same results."""
 
     ring: Semiring
     edges: Sequence[Edges]
-    """Of each step."""
+    """The edges of each step."""
     weights: Sequence[Tensor]
-    """Of each step: (edges, *lanes)."""
+    """The weights of each step: (edges, *lanes)."""
     initial: Tensor
     """(S, *lanes)"""
     ends: Tensor
     """The states in which paths end; a state may have several ends."""
     final: Tensor
-    """Of each end: (ends, *lanes)."""
+    """The weight of each end: (ends, *lanes)."""
     valid: Tensor | None = None
-    """(T, *lanes): whether the lane takes this step; None where all do. A lane that does not stays where it is."""
+    """(T, *lanes): whether the lane takes this step, or None if all do. A lane that does not stays in its state."""
     silent: tuple[Edges, Tensor] | None = None
     """Edges that stay at their position, and their weights (edges, *lanes)."""
 
     @property
     def states(self) -> int:
-        """How many there are."""
+        """The number of states."""
         return self.initial.shape[0]
 
     @property
@@ -132,12 +135,12 @@ class Trellis:
 
     @cached_property
     def last(self) -> Tensor:
-        """(S, *lanes): what it is worth to be in each state after the last step."""
+        """(S, *lanes): the total final weight of each state after the last step."""
         places = zip(self.ends.tolist(), self.final.unbind(0), strict=True)
         return _gathered(self.ring, self.states, places, self.initial[:1])
 
     def over(self, ring: Semiring, f: Callable[[Tensor], Tensor]) -> Trellis:
-        """Return the same trellis over another semiring, with `f` of every weight."""
+        """Return the trellis over another semiring, with `f` applied to every weight."""
         silent = None if self.silent is None else (self.silent[0], f(self.silent[1]))
         weights = [f(weight) for weight in self.weights]
         return Trellis(
@@ -147,25 +150,25 @@ class Trellis:
     # ---- steps ---------------------------------------------------------------------------------------------------
 
     def ahead(self, t: int, row: Tensor) -> Tensor:
-        """Return the row after step t, (S, …, *lanes), given the one before it. Inner dimensions are kept."""
+        """Return the forward row after step t, (S, …, *lanes), given the one before it. Inner dimensions are kept."""
         times, rows = self.ring.t_times, row.unbind(0)
         steps = zip(self.edges[t].pairs, self.weights[t].unbind(0), strict=True)
         return _gathered(self.ring, self.states, ((q, times(rows[p], w)) for (p, q), w in steps), row)
 
     def back(self, t: int, row: Tensor) -> Tensor:
-        """Return what each state is worth before step t, given what it is worth after it."""
+        """Return the backward row before step t, given the one after it."""
         times, rows = self.ring.t_times, row.unbind(0)
         steps = zip(self.edges[t].pairs, self.weights[t].unbind(0), strict=True)
         return _gathered(self.ring, self.states, ((p, times(w, rows[q])) for (p, q), w in steps), row)
 
     def close(self, row: Tensor) -> Tensor:
-        """Return the row with any silent edges after it."""
+        """Return the forward row followed by any number of silent edges."""
         if self.silent is None:
             return row
         return self.ring.t_sum(self.ring.t_times(row.unsqueeze(1), self._star), 0)
 
     def close_back(self, row: Tensor) -> Tensor:
-        """Return the row with any silent edges before it."""
+        """Return the backward row preceded by any number of silent edges."""
         if self.silent is None:
             return row
         return self.ring.t_sum(self.ring.t_times(self._star, row.unsqueeze(0)), 1)
@@ -178,7 +181,7 @@ class Trellis:
     # ---- tables --------------------------------------------------------------------------------------------------
 
     def forward(self, *, closed: bool = True) -> Scaled:
-        """Return (T + 1, S, *lanes): ⊕ of all beginnings that are in each state after t steps."""
+        """Return (T + 1, S, *lanes): the ⊕ of all path prefixes that end in each state after t steps."""
         return self.forward_tables()[closed]
 
     def forward_tables(self) -> tuple[Scaled, Scaled]:
@@ -186,7 +189,7 @@ class Trellis:
         return self._tables(self.initial, range(len(self.edges)), self.ahead, self.close)
 
     def backward(self, *, closed: bool = True) -> Scaled:
-        """Return (T + 1, S, *lanes): ⊕ of all ways from each state after t steps to the end."""
+        """Return (T + 1, S, *lanes): the ⊕ of all path suffixes from each state after t steps to the end."""
         steps = range(len(self.edges))[::-1]
         table, exponent = self._tables(self.last, steps, self.back, self.close_back)[closed]
         return Scaled(table.flip(0), exponent.flip(0))
@@ -226,7 +229,7 @@ class Trellis:
         return scale.exponents(self.lanes.numel()).view(self.lanes)
 
     def plain(self, scaled: Scaled, dim: int | None = None) -> Tensor:
-        """Return the values themselves; `dim` is the dimension of states or edges, if they have one."""
+        """Return the values without their scale; `dim` is the dimension of states or edges, if there is one."""
         values, exponent = scaled
         if not bool(exponent.any()):
             return values
@@ -236,22 +239,22 @@ class Trellis:
     # ---- sums over paths -----------------------------------------------------------------------------------------
 
     def total(self, before: Scaled | None = None) -> Scaled:
-        """Return the ⊕ of all paths, (*lanes), from the closed forward table, if it is known."""
+        """Return the ⊕ of all paths, (*lanes); `before` is the closed forward table, if it is known."""
         values, exponent = self.forward() if before is None else before
         return Scaled(self.ring.t_sum(self.ring.t_times(values[-1][self.ends], self.final), 0), exponent[-1])
 
     def masses(self, before: Scaled, after: Scaled) -> Iterator[Scaled]:
-        """Yield of each step, (edges, *lanes), the ⊕ of all paths that take the edge there; 0̄ where it does not count.
+        """Yield for each step the ⊕ of all paths that take each edge there, (edges, *lanes); 0̄ for invalid steps.
 
-        `before` and `after` are the two closed tables. Where ⊕ adds, such a mass is weight · ∂total/∂weight; where
-        weights are logarithms, it is total + log ∂total/∂weight.
+        `before` and `after` are the two closed tables. If ⊕ adds, such a mass is weight · ∂total/∂weight; if weights
+        are logarithms, it is total + log ∂total/∂weight.
         """
         for t, (edges, weight) in enumerate(zip(self.edges, self.weights, strict=True)):
             mass = self._through(before.values[t], edges, weight, after.values[t + 1])
             yield Scaled(self._valid_only(t, mass), before.exponent[t] + after.exponent[t + 1])
 
     def silent_masses(self, before: Scaled, after: Scaled) -> Iterator[Scaled]:
-        """Yield the same of the silent edges at each position. A path counts once for each time it takes the edge."""
+        """Yield the same for the silent edges at each position. A path counts once for each time it takes the edge."""
         assert self.silent is not None
         for t in range(len(self.edges) + 1):
             mass = self._through(before.values[t], *self.silent, after.values[t])
@@ -269,7 +272,7 @@ class Trellis:
 
 
 def _gathered(ring: Semiring, places: int, terms: Iterable[tuple[int, Tensor]], like: Tensor) -> Tensor:
-    """Return for each place the ⊕ of its terms, from left to right; `like` is a stack of such terms."""
+    """Return the ⊕ of the terms of each place, from left to right; `like` is a stack of such terms."""
     found: list[Tensor | None] = [None] * places
     for place, term in terms:
         total = found[place]
@@ -282,7 +285,8 @@ def _gathered(ring: Semiring, places: int, terms: Iterable[tuple[int, Tensor]], 
 
 
 def star_of(ring: Semiring, edges: Edges, weight: Tensor) -> Tensor:
-    """Return (S, S, *lanes): ⊕ of all ways from one state to another, the empty one too; NaN where there is no sum."""
+    """Return (S, S, *lanes): the ⊕ of all ways from one state to another, the empty way included; NaN if that sum
+    does not exist."""
     size = edges.states
     places = zip([p * size + q for p, q in edges.pairs], weight.unbind(0), strict=True)
     matrix = _gathered(ring, size * size, places, weight).unflatten(0, (size, size))
