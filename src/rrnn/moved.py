@@ -21,15 +21,18 @@ from typing import Any
 MODULES: dict[str, str] = {
     # wfsa
     "rrnn.wfsa.closure": "rrnn.wfsa.transitions",
+    "rrnn.wfsa.exact": "rrnn.wfsa.minimise.exact_algebra",
     "rrnn.wfsa.expectation": "rrnn.wfsa.distribution",
-    "rrnn.wfsa.kbest": "rrnn.wfsa.paths",
     "rrnn.wfsa.io.costs": "rrnn.wfsa.io.labels_and_costs rrnn.wfsa.io.files",
     "rrnn.wfsa.io.symbol_table": "rrnn.wfsa.io.labels_and_costs",
-    "rrnn.wfsa.paper": "rrnn.zoo.paper_automata",
+    "rrnn.wfsa.kbest": "rrnn.wfsa.paths",
+    "rrnn.wfsa.linear": "rrnn.wfsa.minimise.linear_algebra",
     "rrnn.wfsa.marginals": "rrnn.wfsa.tables",
+    "rrnn.wfsa.paper": "rrnn.zoo.paper_automata",
     "rrnn.wfsa.products": "rrnn.wfsa.transitions",
     "rrnn.wfsa.sampling": "rrnn.wfsa.distribution",
     "rrnn.wfsa.strings": "rrnn.wfsa.symbols",
+    "rrnn.wfsa.subsets": "rrnn.wfsa.minimise.determinise",
     "rrnn.wfsa.total": "rrnn.wfsa.distribution",
 }
 

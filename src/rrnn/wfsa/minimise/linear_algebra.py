@@ -27,7 +27,7 @@ Exponents = np.ndarray[Any, np.dtype[np.int64]]
 ROUNDING = 1e-13
 """Rounding error relative to the numbers it comes from: some hundred units in the last place."""
 DOUBT = 1e-5
-"""A weight is doubtful up to this multiple of the tolerance, relative to the greatest (see `minimise.equivalent`)."""
+"""A weight is doubtful up to this multiple of the tolerance, relative to the greatest: see `WFSA.equivalent`."""
 SPAN = 1e-3
 """A vector is in a span up to this multiple of the tolerance, relative to its length with absolute values."""
 _COORDINATE = 4e-15  # what rounding may leave in a coordinate of a unit vector
@@ -71,7 +71,7 @@ def to_dense(a: Automaton, alphabet: tuple[Any, ...] | None = None) -> Dense:
 def reduced(a: M, tolerance: float) -> M:
     """Return a machine with the scores of `a` (trimmed, without ε-arcs) and the least number of states.
 
-    The rules are those of `rrnn.wfsa.minimise.minimise`. A candidate is only returned once `first_difference` finds
+    The rules are those of `WFSA.minimise`. A candidate is only returned once `first_difference` finds
     its scores equal to those of `a`; otherwise the tolerance for dropping directions is tightened.
     """
     machine, (initial, steps, final) = _normalised(to_dense(a))
@@ -97,7 +97,7 @@ def first_difference(a: Dense, b: Dense, tolerance: float) -> tuple[int, ...] | 
 
     Tzeng's algorithm on λT_x of both machines side by side: a string is continued only if its vector is not in the
     span of the vectors of earlier strings. With each vector go the same sum with absolute values (`paths`), and the
-    part of it that belongs to paths with doubtful weights (`doubt`); the rule is that of `minimise.equivalent`.
+    part of it that belongs to paths with doubtful weights (`doubt`); the rule is that of `WFSA.equivalent`.
     """
     n = a.initial.size
     both = _normalised(_side_by_side(a, b))[0]
@@ -129,7 +129,7 @@ def first_difference(a: Dense, b: Dense, tolerance: float) -> tuple[int, ...] | 
 
 
 def _doubtful(machine: Dense, balanced: Dense, tolerance: float) -> Dense:
-    """Mark with 1 the weights that may be what rounding left in place of 0: see `minimise.equivalent`.
+    """Mark with 1 the weights that may be what rounding left in place of 0: see `WFSA.equivalent`.
 
     `balanced` holds the absolute weights of the machine when it is balanced.
     """

@@ -12,7 +12,7 @@ from rational_machines import Rational
 
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.wfsa import EPSILON, WFSA
-from rrnn.wfsa.linear import balance, to_dense
+from rrnn.wfsa.minimise.linear_algebra import balance, to_dense
 from rrnn.zoo.paper_automata import automaton_b, automaton_c, automaton_d, automaton_f, ngram_chain
 
 STRINGS = all_strings("ab", 6)

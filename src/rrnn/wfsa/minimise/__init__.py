@@ -4,9 +4,9 @@ The method depends on the semiring, which names it in `minimised_by`. Each metho
 
 | semiring | minimise | equivalent |
 |---|---|---|
-| real | `linear`: fewest states, up to a tolerance | `linear`: up to a tolerance |
-| counting | `exact`: exactly the same scores, not always fewest states | `exact`: exact |
-| boolean | `subsets`: the minimal deterministic machine | `subsets`: exact |
+| real | `linear_algebra`: the fewest states, up to a tolerance | `linear_algebra`: up to a tolerance |
+| counting | `exact_algebra`: the same scores, but not always the fewest states | `exact_algebra`: exact |
+| boolean | `determinise`: the minimal deterministic machine | `determinise`: exact |
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Self
 from rrnn import moved
 from rrnn.errors import SemiringError
 from rrnn.semirings import Semiring
-from rrnn.wfsa import exact, linear, subsets
 from rrnn.wfsa.algebra import Algebra, require_machine, require_one_semiring
+from rrnn.wfsa.minimise import determinise, exact_algebra, linear_algebra
 from rrnn.wfsa.symbols import Symbol
 
 
@@ -69,9 +69,9 @@ class Minimisation(Algebra):
         """
         method, a = _method(self.semiring, "minimisation"), self.detach()
         if method == "exact linear algebra":
-            return exact.reduced(exact.without_epsilon(a))
+            return exact_algebra.reduced(exact_algebra.without_epsilon(a))
         a = a.remove_epsilon().trim()
-        return subsets.reduced(a) if method == "determinisation" else linear.reduced(a, tolerance)
+        return determinise.reduced(a) if method == "determinisation" else linear_algebra.reduced(a, tolerance)
 
     def equivalent(self, other: Self, tolerance: float = 1e-9) -> Equivalence:
         """Decide whether two machines give every string the same score.
@@ -106,11 +106,13 @@ class Minimisation(Algebra):
         require_one_semiring(self, other, "equivalence")
         a, b = self.detach(), other.detach()
         if method == "exact linear algebra":
-            found = exact.first_difference(exact.without_epsilon(a), exact.without_epsilon(b))
+            found = exact_algebra.first_difference(
+                exact_algebra.without_epsilon(a), exact_algebra.without_epsilon(b)
+            )
             return Equivalence(True) if found is None else Equivalence(False, *found)
         a, b = (m.remove_epsilon().trim() for m in (a, b))
         find = (
-            subsets.first_difference
+            determinise.first_difference
             if method == "determinisation"
             else partial(_first_difference, tolerance=tolerance)
         )
@@ -134,7 +136,9 @@ def _method(semiring: Semiring, what: str) -> str:
 def _first_difference(a: Algebra, b: Algebra, tolerance: float) -> tuple[Symbol, ...] | None:
     """Return the first string whose scores over the reals differ, or None."""
     alphabet = tuple(dict.fromkeys((*a.alphabet, *b.alphabet)))
-    string = linear.first_difference(linear.to_dense(a, alphabet), linear.to_dense(b, alphabet), tolerance)
+    string = linear_algebra.first_difference(
+        linear_algebra.to_dense(a, alphabet), linear_algebra.to_dense(b, alphabet), tolerance
+    )
     return None if string is None else tuple(alphabet[s] for s in string)
 
 

@@ -17,7 +17,7 @@ import torch
 from rational_machines import Rational
 
 from rrnn.wfsa import WFSA
-from rrnn.wfsa.linear import Dense, to_dense
+from rrnn.wfsa.minimise.linear_algebra import Dense, to_dense
 
 Weight = Callable[[], float]
 EACH = 300  # machines of each of ten kinds
