@@ -27,12 +27,13 @@ MODULES: dict[str, str] = {
     "rrnn.wfsa.io.symbol_table": "rrnn.wfsa.io.labels_and_costs",
     "rrnn.wfsa.kbest": "rrnn.wfsa.paths",
     "rrnn.wfsa.linear": "rrnn.wfsa.minimise.linear_algebra",
-    "rrnn.wfsa.marginals": "rrnn.wfsa.tables",
+    "rrnn.wfsa.marginals": "rrnn.wfsa.forward_backward",
     "rrnn.wfsa.paper": "rrnn.zoo.paper_automata",
     "rrnn.wfsa.products": "rrnn.wfsa.transitions",
     "rrnn.wfsa.sampling": "rrnn.wfsa.distribution",
     "rrnn.wfsa.strings": "rrnn.wfsa.symbols",
     "rrnn.wfsa.subsets": "rrnn.wfsa.minimise.determinise",
+    "rrnn.wfsa.tables": "rrnn.wfsa.forward_backward",
     "rrnn.wfsa.total": "rrnn.wfsa.distribution",
 }
 

@@ -14,10 +14,10 @@ from typing import Any
 from rrnn import moved
 from rrnn.errors import AutomatonError
 from rrnn.wfsa.automaton import Automaton
+from rrnn.wfsa.forward_backward import trellis
 from rrnn.wfsa.graph import components, cycle_through, successors
 from rrnn.wfsa.strongest import ranks_of, strongest
 from rrnn.wfsa.symbols import EPSILON, Arc, is_batch
-from rrnn.wfsa.tables import trellis
 
 
 @dataclass(frozen=True)

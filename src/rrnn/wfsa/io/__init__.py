@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from inspect import signature
 from pathlib import PurePath
 from typing import Any
 
@@ -29,14 +31,6 @@ _ENDINGS = {
     ".dot": "dot",
     ".gv": "dot",
 }
-# The options that each format takes; any other option is an error.
-_LOAD_OPTIONS = {"json": set(), "openfst": {"isymbols", "costs", "acceptor"}, "pautomac": {"tolerance"}}
-_SAVE_OPTIONS = {
-    "json": set(),
-    "openfst": {"isymbols", "costs"},
-    "pautomac": {"tolerance"},
-    "dot": {"digits"},
-}
 
 
 def load(
@@ -58,7 +52,7 @@ def load(
     """
     name = _format(path, format, _LOADERS, "read")
     options = {"isymbols": isymbols, "costs": costs, "acceptor": acceptor, "tolerance": tolerance}
-    given = _options(options, _LOAD_OPTIONS[name], name)
+    given = _options(options, _LOADERS[name], name)
     if name == "openfst" and semiring is not None:
         given["semiring"] = semiring
     wfsa = _LOADERS[name](path, allow_empty=allow_empty, **given)
@@ -81,7 +75,7 @@ def save(
     """
     name = _format(path, format, _SAVERS, "written")
     options = {"isymbols": isymbols, "costs": costs, "tolerance": tolerance, "digits": digits}
-    _SAVERS[name](wfsa, path, **_options(options, _SAVE_OPTIONS[name], name))
+    _SAVERS[name](wfsa, path, **_options(options, _SAVERS[name], name))
 
 
 def guess_format(path: PathLike) -> str | None:
@@ -91,11 +85,12 @@ def guess_format(path: PathLike) -> str | None:
 
 
 def _format(path: PathLike, format: str | None, known: dict[str, Any], done: str) -> str:
+    """Return the given format, or that of the file's name, or raise unless it is known."""
     name = format or guess_format(path)
     if name is None:
         endings = (ending for ending, form in _ENDINGS.items() if form in known)
         raise FormatError(
-            f"the format cannot be told from the file's name, which has none of the known endings "
+            "the format cannot be derived from the file's name, which has none of the known endings "
             f"({', '.join(endings)}). Pass format= (--format): one of {', '.join(known)}.",
             source=os.fspath(path),
         )
@@ -106,7 +101,9 @@ def _format(path: PathLike, format: str | None, known: dict[str, Any], done: str
     return name
 
 
-def _options(options: dict[str, Any], allowed: set[str], name: str) -> dict[str, Any]:
+def _options(options: dict[str, Any], function: Callable[..., Any], name: str) -> dict[str, Any]:
+    """Return the options that are given, or raise unless the function of the format takes them."""
+    allowed = options.keys() & signature(function).parameters.keys()
     given = {key: value for key, value in options.items() if value is not None}
     for key in given:
         if key not in allowed:

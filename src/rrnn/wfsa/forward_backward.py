@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn import moved
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.wfsa.automaton import Automaton
 from rrnn.wfsa.scoring import checked_counts, require_probabilities
@@ -27,7 +26,7 @@ from rrnn.wfsa.transitions import Transitions, transitions
 from rrnn.wfsa.trellis import Edges, Scaled, Trellis
 
 
-class Tables(Automaton):
+class ForwardBackward(Automaton):
     """Methods of `WFSA` that return a table with one row for each position of a string."""
 
     def forward(self, string: Any, *, closed: bool = True) -> Tensor:
@@ -206,6 +205,3 @@ def _mass(machine: Automaton, ids: list[int], divided_for: Any = None) -> Tensor
     rows = torch.cat([torch.full_like(arcs, t) for t, arcs, _ in parts])
     columns = torch.cat([arcs for _, arcs, _ in parts])
     return found.index_put((rows, columns), torch.cat([values for _, _, values in parts]))
-
-
-__getattr__ = moved.attributes(__name__)
