@@ -128,11 +128,8 @@ def _expectation(
     total, sums = scores.unbind(-1)
     dead = (total.detach() == 0).nonzero().flatten().tolist()
     if dead:
-        which = (
-            ""
-            if strings is None
-            else f" that derives {(strings[dead[0]] if is_batch(strings) else strings)!r}"
-        )
+        string = strings[dead[0]] if is_batch(strings) else strings
+        which = "" if strings is None else f" that derives {string!r}"
         raise AutomatonError(
             f"expected values and entropies need a path of non-zero weight; this machine has none{which}. "
             "Pass a string that the machine accepts."
@@ -150,11 +147,9 @@ def _scaled(machine: Automaton, *, everything: bool) -> Weights:
     arc, initial, final = (_log_weights(machine, w.detach()) for w in machine.weights)
     if not everything:
         symbols = machine.arc_symbol
-        peak = arc.new_full(
-            (len(machine.alphabet) + 1,), -math.inf
-        )  # the last entry is that of ε, which is not scaled
+        peak = arc.new_full((len(machine.alphabet) + 1,), -math.inf)  # the last entry is that of ε
         peak = peak.scatter_reduce(0, symbols % len(peak), arc, "amax")
-        peak[-1] = 0.0
+        peak[-1] = 0.0  # ε is not scaled
         factors = (-_finite(peak)[symbols], -_peak(initial), -_peak(final))
     else:
         push = _log_suffix_weights(machine)
@@ -187,9 +182,8 @@ def _times_exp(machine: Automaton, weights: Tensor, factor: Tensor) -> Tensor:
         dead = ring.is_zero(weights.detach())
         logs = ring.on_tensors(ring.to_log, ring.where(dead, ring.ones(len(dead)), weights))
         return (logs + factor).exp().where(~dead, 0.0)
-    half = (
-        (factor / 2).clamp(-700.0, 700.0).exp()
-    )  # in two steps, since e^factor may be out of range where the product is not
+    # Multiply in two steps, since e^factor may be out of range where the product is not.
+    half = (factor / 2).clamp(-700.0, 700.0).exp()
     return ring.on_tensors(ring.to_real, weights.to(torch.float64)) * half * half
 
 

@@ -74,7 +74,7 @@ class Paths(Automaton):
         )
         steps = trellis(ranked, ids)
         traces = strongest(steps, k)
-        # By position: the arcs that consume its symbol, one a path, and the ε-arcs before, any number a path.
+        # At each position, every path has one arc that consumes the symbol and any number of ε-arcs before it.
         there = traces.rank > -math.inf
         consuming = [
             arcs[edge].tolist() for arcs, edge in zip(steps.arcs, traces.edges[:, there], strict=True)
@@ -91,9 +91,8 @@ class Paths(Automaton):
             return [arc for part in parts for arc in part]
 
         found = [(start, arcs_of(i)) for i, start in enumerate(traces.start[there].tolist())]
-        return sorted(
-            paths_of(self, found), key=lambda path: ring.strength(path.weight), reverse=True
-        )  # sorting is stable: tied paths keep their order
+        # Sorting is stable: tied paths keep their order.
+        return sorted(paths_of(self, found), key=lambda path: ring.strength(path.weight), reverse=True)
 
 
 def check_k(k: Any) -> None:

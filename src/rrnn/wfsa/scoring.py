@@ -51,9 +51,7 @@ class Scoring(Automaton):
 class _Plan:
     """Hold which string reads which symbol at which step."""
 
-    longest_first: (
-        np.ndarray
-    )  # the numbers of the strings, by decreasing length; a string's place here is its rank
+    longest_first: np.ndarray  # the numbers of the strings by decreasing length; the places here are *ranks*
     empty: int  # the number of empty strings
     steps: list[_Step]
 
@@ -99,7 +97,7 @@ def _plan(strings: list[list[int]], symbols: int) -> _Plan:
     return _Plan(longest_first, int((lengths == 0).sum()), steps)
 
 
-def run(machine: Automaton, plan: _Plan) -> Iterator[tuple[_Step | None, Tensor, Scale]]:
+def _forward(machine: Automaton, plan: _Plan) -> Iterator[tuple[_Step | None, Tensor, Scale]]:
     """Run Forward over a plan; yield each step, α after it (closed under ε, in the step's row order), and its scale."""
     arcs = transitions(machine)
     scale = Scale(machine.semiring)
@@ -130,7 +128,7 @@ def scaled_scores(machine: Automaton, strings: list[list[int]]) -> tuple[Tensor,
     parts: list[Tensor] = []
     exponents: list[Tensor] = []
     ranks: list[np.ndarray] = []
-    for step, alpha, scale in run(machine, plan):
+    for step, alpha, scale in _forward(machine, plan):
         if step is None:
             parts.append(finish(machine, alpha[len(strings) - plan.empty :]))
             exponents.append(scale.exponents(plan.empty))
@@ -153,7 +151,7 @@ def _prefix_scores(machine: Automaton, strings: list[list[int]]) -> Tensor:
     begin = (np.cumsum(lengths) - lengths)[plan.longest_first]
     parts: list[Tensor] = []
     places: list[np.ndarray] = []
-    for t, (step, alpha, scale) in enumerate(run(machine, plan)):
+    for t, (step, alpha, scale) in enumerate(_forward(machine, plan)):
         parts.append(scale.undo(finish(machine, alpha)))
         places.append(begin if step is None else begin[step.rows] + t)
     where = np.empty(int(lengths.sum()), dtype=np.int64)

@@ -73,12 +73,12 @@ def strongest(ranked: Trellis, k: int) -> Traces:
     lanes, steps = ranked.lanes, len(ranked.edges)
     width = lanes.numel()
     if not ranked.ends.numel() or not width:
-        return _none(ranked)
+        return _no_paths(ranked)
     opened, closed = (table.values.reshape(steps + 1, -1, width) for table in ranked.forward_tables())
     final = ranked.final.reshape(-1, width)
     end = _first_best(closed[-1][ranked.ends] + final, k)
     now = _Suffixes(ranked.ends[end.which], end.alive(final))
-    silent = None if ranked.silent is None else _Silent(*ranked.silent, k)
+    silent = None if ranked.silent is None else _SilentSearch(*ranked.silent, k)
     links: list[_Link | _SilentLink] = []
     for t in reversed(range(steps + 1)):
         if t < steps:
@@ -87,7 +87,10 @@ def strongest(ranked: Trellis, k: int) -> Traces:
                 going = ranked.valid[t].expand(lanes).reshape(1, width)
                 new = _Suffixes(*(torch.where(going, a, b) for a, b in zip(new, now, strict=True)))
                 link = _Link(
-                    *(torch.where(going, a, b) for a, b in zip(link, (_own(now.state), -1), strict=False))
+                    *(
+                        torch.where(going, a, b)
+                        for a, b in zip(link, (_row_numbers(now.state), -1), strict=False)
+                    )
                 )
             now = new
             links.append(link)
@@ -126,11 +129,11 @@ def _first_best(values: Tensor, k: int) -> _Chosen:
         chosen = above | (tied & (tied.cumsum(0) <= k - above.sum(0)))
         index = chosen.t().nonzero()[:, 1].view(width, k).t()
     else:
-        index = _own(values)
+        index = _row_numbers(values)
     return _Chosen(index.clamp_max(n - 1), values.gather(0, index) > -math.inf)
 
 
-def _own(values: Tensor) -> Tensor:
+def _row_numbers(values: Tensor) -> Tensor:
     return torch.arange(len(values)).unsqueeze(1).expand(values.shape)
 
 
@@ -142,7 +145,7 @@ def _extended(edges: Edges, weight: Tensor, before: Tensor, now: _Suffixes) -> t
     most = int(count.max())
     if not most:
         dead = torch.full_like(now.rank, -math.inf)
-        return _Suffixes(now.state, dead), _Link(_own(now.state), torch.full_like(now.state, -1))
+        return _Suffixes(now.state, dead), _Link(_row_numbers(now.state), torch.full_like(now.state, -1))
     nth = torch.arange(most).view(1, -1, 1)
     edge = order[(first.unsqueeze(1) + nth).clamp_max(len(edges) - 1)].reshape(-1, width)  # (k · most, L)
     rank = (weight.gather(0, edge).view(k, most, width) + now.rank.unsqueeze(1)).reshape(-1, width)
@@ -153,7 +156,7 @@ def _extended(edges: Edges, weight: Tensor, before: Tensor, now: _Suffixes) -> t
     return _Suffixes(edges.source[edge], best.alive(rank)), _Link(best.which // most, edge)
 
 
-class _Silent:
+class _SilentSearch:
     """Search the silent edges at one position.
 
     Any number of them may follow one another, also round cycles, so the search is best-first, lane by lane.
@@ -246,7 +249,7 @@ def _unwound(
     )
 
 
-def _none(ranked: Trellis) -> Traces:
+def _no_paths(ranked: Trellis) -> Traces:
     """Return the traces of a trellis without paths or lanes."""
     nothing = torch.empty(0, *ranked.lanes, dtype=torch.int64)
     edges = nothing.new_empty(len(ranked.edges), 0, *ranked.lanes)

@@ -49,7 +49,7 @@ class Matrices:
         """Return the rows (n, sources), each times the matrix of its group: (n, targets)."""
         per_row = self.columns[0].numel()
         if rows.shape[0] * per_row < self.ring.products.gather * (len(groups) - 1):
-            return self._each_its_own(rows, groups, per_row)
+            return self._one_matrix_per_row(rows, groups, per_row)
         if self._split is None:  # one node of the graph: the gradient of each slice would be a whole stack
             self._split = self.columns.unbind(0)
         if len(groups) == 1:
@@ -62,9 +62,9 @@ class Matrices:
         prepared = None if self._prepared is None else self._prepared[s]
         return self.ring.products.product(self.ring, rows, self._split[s], prepared)
 
-    def _each_its_own(self, rows: Tensor, groups: Groups, per_row: int) -> Tensor:
+    def _one_matrix_per_row(self, rows: Tensor, groups: Groups, per_row: int) -> Tensor:
         """Copy a matrix for every row and take all products at once, which is faster for many small groups."""
-        symbols = symbol_of_each(groups)
+        symbols = symbol_of_each_row(groups)
         step = max(1, 8 * BLOCK // per_row)
         parts = []
         for block, which in zip(rows.split(step), symbols.split(step), strict=True):
@@ -72,7 +72,7 @@ class Matrices:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def symbol_of_each(groups: Groups) -> Tensor:
+def symbol_of_each_row(groups: Groups) -> Tensor:
     """Return the symbol of each row."""
     return torch.from_numpy(np.repeat(*np.array(groups, dtype=np.int64).T))
 
@@ -237,7 +237,7 @@ class Transitions:
 
     def _walk(self, alpha: Tensor, groups: Groups) -> Tensor:
         machine, states = self.machine, self.machine.num_states
-        symbols = symbol_of_each(groups)
+        symbols = symbol_of_each_row(groups)
         most = max(1, max(int(self.counts[s]) for s, _ in groups))
         parts = []
         for block, which in zip(

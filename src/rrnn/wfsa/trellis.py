@@ -45,9 +45,7 @@ class Scale:
     def bring_back(self, alpha: Tensor) -> Tensor:
         if not self.active or not alpha.numel():
             return alpha
-        peak = (
-            alpha.detach().abs().flatten(1).amax(1)
-        )  # of all components: one power of two scales them together
+        peak = alpha.detach().abs().flatten(1).amax(1)  # one power of two scales all components of a row
         low, high = peak.aminmax()
         if float(low) >= 1 / _FAR and float(high) <= _FAR:
             return alpha

@@ -108,7 +108,7 @@ def test_different_alphabets_and_empty_languages() -> None:
 def test_blowing_up_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nth_from_the_end(8).minimise().num_states == 2**8
     assert nth_from_the_end(8).equivalent(nth_from_the_end(8).minimise())
-    monkeypatch.setattr(determinise, "LARGEST", 1000)
+    monkeypatch.setattr(determinise, "MOST_SETS", 1000)
     with pytest.raises(AutomatonError, match="at most 1,000 sets of states; a machine of 13 states"):
         nth_from_the_end(12).minimise()
     with pytest.raises(AutomatonError, match="equivalence over boolean follows at most 1,000"):

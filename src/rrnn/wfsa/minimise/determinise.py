@@ -16,7 +16,7 @@ from rrnn.wfsa.automaton import Automaton
 from rrnn.wfsa.symbols import Symbol
 
 M = TypeVar("M", bound=Automaton)
-LARGEST = 100_000
+MOST_SETS = 100_000
 """The most sets of states that are followed."""
 
 
@@ -143,9 +143,9 @@ def _determinised(a: _Nondeterministic, states: int) -> _Deterministic:
 
 
 def _bounded(sets: int, what: str, states: int) -> None:
-    if sets > LARGEST:
+    if sets > MOST_SETS:
         raise AutomatonError(
-            f"{what} over boolean follows at most {LARGEST:,} sets of states; this machine of {states} states needs "
+            f"{what} over boolean follows at most {MOST_SETS:,} sets of states; this machine of {states} states needs "
             "more. Make it more deterministic: fewer arcs of one symbol that leave one state, or fewer states."
         )
 

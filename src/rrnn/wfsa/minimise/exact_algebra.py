@@ -19,14 +19,14 @@ from rrnn.errors import AutomatonError
 from rrnn.wfsa.algebra import Algebra
 from rrnn.wfsa.symbols import Symbol
 
-LARGEST = 2**63 - 1
+LARGEST_WEIGHT = 2**63 - 1
 """The greatest weight that a machine's tensors can hold."""
 Vector = list[int]
 M = TypeVar("M", bound=Algebra)
 
 
 @dataclass
-class Counts:
+class IntegerMachine:
     """Hold a machine without ε-arcs in Python integers."""
 
     initial: Vector
@@ -34,14 +34,14 @@ class Counts:
     """`steps[symbol][source][target]` is the weight of an arc."""
     final: Vector
 
-    def transposed(self) -> Counts:
+    def transposed(self) -> IntegerMachine:
         """Return the machine that reads strings from right to left."""
         back: list[list[dict[int, int]]] = [[{} for _ in self.initial] for _ in self.steps]
         for symbol, rows in enumerate(self.steps):
             for source, row in enumerate(rows):
                 for target, weight in row.items():
                     back[symbol][target][source] = weight
-        return Counts(self.final, back, self.initial)
+        return IntegerMachine(self.final, back, self.initial)
 
     def step(self, vector: Vector, symbol: int) -> Vector:
         """Return the vector times the matrix of a symbol."""
@@ -59,7 +59,7 @@ def without_epsilon(a: M) -> M:
         return a
     rough = a.with_semiring("real").remove_epsilon()  # cannot wrap around
     greatest = float(torch.cat(rough.weights).max())
-    if not greatest < LARGEST * (1 - 1e-6):
+    if not greatest < LARGEST_WEIGHT * (1 - 1e-6):
         raise AutomatonError(
             f"removing ε-arcs adds weights, and the sums must stay below 2⁶³, the range of counting's int64; "
             f"here one becomes about {greatest:.3g}. Make the weights smaller, or use the real semiring."
@@ -84,7 +84,7 @@ def reduced(a: M) -> M:
             kept = [kept[q] for q in left]
             machine = machine.transposed()
     if not kept:  # all scores are 0, but a machine needs a state
-        kept, machine = [0], Counts([0], [[{}] for _ in a.alphabet], [0])
+        kept, machine = [0], IntegerMachine([0], [[{}] for _ in a.alphabet], [0])
     return _write(a, kept, machine)
 
 
@@ -98,7 +98,7 @@ def first_difference(a: Algebra, b: Algebra) -> tuple[tuple[Symbol, ...], int] |
     one, two = _read(a, index), _read(b, index)
     n = len(one.initial)
     shifted = [[{p + n: w for p, w in row.items()} for row in rows] for rows in two.steps]
-    both = Counts(
+    both = IntegerMachine(
         one.initial + two.initial,
         [[*left, *right] for left, right in zip(one.steps, shifted, strict=True)],
         one.final + [-w for w in two.final],
@@ -110,7 +110,7 @@ def first_difference(a: Algebra, b: Algebra) -> tuple[tuple[Symbol, ...], int] |
     return None
 
 
-def _shortlex(machine: Counts) -> Iterator[tuple[tuple[int, ...], Vector, bool]]:
+def _shortlex(machine: IntegerMachine) -> Iterator[tuple[tuple[int, ...], Vector, bool]]:
     """Yield strings x in order, with λT_x and whether it is linearly independent of all vectors before it.
 
     Only independent ones are extended: extensions of the others depend on extensions of earlier strings.
@@ -143,7 +143,7 @@ def _insert(echelon: list[tuple[int, Vector]], vector: Vector) -> bool:
     return True
 
 
-def _without_sums(machine: Counts) -> tuple[Counts, list[int]]:
+def _without_sums(machine: IntegerMachine) -> tuple[IntegerMachine, list[int]]:
     """Remove states whose future is a natural sum of others' futures; return the machine and the states left."""
     futures = [vector for _, vector, new in _shortlex(machine.transposed()) if new]
     sums = _natural_sums([[vector[q] for vector in futures] for q in range(len(machine.initial))])
@@ -151,7 +151,7 @@ def _without_sums(machine: Counts) -> tuple[Counts, list[int]]:
     gone = {q for q, parts in sums.items() if _redirect(initial, steps, q, parts)}
     left = [q for q in range(len(initial)) if q not in gone]
     place = {q: i for i, q in enumerate(left)}
-    small = Counts(
+    small = IntegerMachine(
         [initial[q] for q in left],
         [[{place[p]: w for p, w in rows[q].items()} for q in left] for rows in steps],
         [machine.final[q] for q in left],
@@ -187,7 +187,7 @@ def _redirect(initial: Vector, steps: list[list[dict[int, int]]], q: int, parts:
     rows = [row for matrix in steps for p, row in enumerate(matrix) if p != q and q in row]
     changed = [{p: row.get(p, 0) + row[q] * share for p, share in parts.items()} for row in rows]
     start = {p: initial[p] + initial[q] * share for p, share in parts.items()}
-    if any(weight > LARGEST for values in (start, *changed) for weight in values.values()):
+    if any(weight > LARGEST_WEIGHT for values in (start, *changed) for weight in values.values()):
         return False
     for row, values in zip(rows, changed, strict=True):
         row.update(values)
@@ -199,7 +199,7 @@ def _redirect(initial: Vector, steps: list[list[dict[int, int]]], q: int, parts:
     return True
 
 
-def _read(a: Algebra, symbol_index: dict[Symbol, int]) -> Counts:
+def _read(a: Algebra, symbol_index: dict[Symbol, int]) -> IntegerMachine:
     """Return a machine without ε-arcs in Python integers, with its symbols numbered by `symbol_index`."""
     steps: list[list[dict[int, int]]] = [[{} for _ in a.states] for _ in symbol_index]
     place = [symbol_index[s] for s in a.alphabet]
@@ -207,10 +207,10 @@ def _read(a: Algebra, symbol_index: dict[Symbol, int]) -> Counts:
     for source, symbol, target, weight in zip(*(c.tolist() for c in columns), strict=True):
         if weight:
             steps[place[symbol]][source][target] = weight
-    return Counts(a.initial_weight.tolist(), steps, a.final_weight.tolist())
+    return IntegerMachine(a.initial_weight.tolist(), steps, a.final_weight.tolist())
 
 
-def _write(a: M, kept: list[int], machine: Counts) -> M:
+def _write(a: M, kept: list[int], machine: IntegerMachine) -> M:
     """Return a machine with the semiring, the alphabet and the kept states of `a`."""
     arcs = [
         (source, symbol, target, weight)
