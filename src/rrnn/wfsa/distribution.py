@@ -128,8 +128,8 @@ def _expectation(
     total, sums = scores.unbind(-1)
     dead = (total.detach() == 0).nonzero().flatten().tolist()
     if dead:
-        string = strings[dead[0]] if is_batch(strings) else strings
-        which = "" if strings is None else f" that derives {string!r}"
+        string = strings[dead[0]] if strings is not None and is_batch(strings) else strings
+        which = "" if string is None else f" that derives {string!r}"
         raise AutomatonError(
             f"expected values and entropies need a path of non-zero weight; this machine has none{which}. "
             "Pass a string that the machine accepts."
