@@ -8,6 +8,11 @@ from rrnn.zoo.rrnn import gates, output
 def ngram(n: int = 4, gate: bool = False) -> Cell:
     if not isinstance(n, int) or not 1 <= n <= 64:
         raise CellError(f"an n-gram chain has n from 1 to 64; got {n!r}")
+    return chain(n, gate)
+
+
+def chain(n: int, gate: bool = False) -> Cell:
+    """Return the n-gram chain of any length n ≥ 1."""
     cell = Cell(f"ngram{n}").initial("q0").loop("q0", one)
     for j in range(1, n + 1):
         f, u = gates(str(j))

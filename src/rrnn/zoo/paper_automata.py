@@ -19,7 +19,7 @@ from rrnn.errors import AutomatonError, ShapeError
 from rrnn.semirings import Semiring, get_semiring
 from rrnn.wfsa import WFSA, checks
 from rrnn.wfsa.instantiate import with_weights
-from rrnn.zoo.ngram import ngram
+from rrnn.zoo.ngram import chain
 from rrnn.zoo.rrnn import b as cell_b
 from rrnn.zoo.rrnn import c as cell_c
 from rrnn.zoo.rrnn import f as cell_f
@@ -67,7 +67,7 @@ def ngram_chain(
             f"an n-gram chain has n ≥ 1 functions μ and as many φ (or one φ for all); "
             f"got {len(mus)} μ and {len(loops)} φ"
         )
-    return _with_functions(ngram(len(mus)), alphabet, _gate_functions(mus, loops), semiring)
+    return _with_functions(chain(len(mus)), alphabet, _gate_functions(mus, loops), semiring)
 
 
 def automaton_f(

@@ -109,7 +109,7 @@ def test_blowing_up_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nth_from_the_end(8).minimise().num_states == 2**8
     assert nth_from_the_end(8).equivalent(nth_from_the_end(8).minimise())
     monkeypatch.setattr(determinise, "MOST_SETS", 1000)
-    with pytest.raises(AutomatonError, match="at most 1,000 sets of states; a machine of 13 states"):
+    with pytest.raises(AutomatonError, match="at most 1,000 sets of states; this machine of 13 states"):
         nth_from_the_end(12).minimise()
     with pytest.raises(AutomatonError, match="equivalence over boolean follows at most 1,000"):
         nth_from_the_end(12).equivalent(nth_from_the_end(12).union(nth_from_the_end(12)))
