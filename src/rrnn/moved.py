@@ -69,7 +69,6 @@ NAMES: dict[str, str] = {
     "rrnn.wfsa.scoring.prefix_scores": "rrnn.wfsa.machine.WFSA.prefix_scores",
     "rrnn.wfsa.scoring.score": "rrnn.wfsa.machine.WFSA.score",
     "rrnn.wfsa.strings.encode": "rrnn.wfsa.machine.WFSA.encode",
-    "rrnn.wfsa.strings.encode_batch": "rrnn.wfsa.machine.WFSA.encode_batch",
     "rrnn.wfsa.tables.backward": "rrnn.wfsa.machine.WFSA.backward",
     "rrnn.wfsa.tables.forward": "rrnn.wfsa.machine.WFSA.forward",
     "rrnn.wfsa.total.total_weight": "rrnn.wfsa.machine.WFSA.total_weight",

@@ -25,7 +25,7 @@ from rrnn.automata import Cell
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.semirings import BOOLEAN
 from rrnn.wfsa import checks
-from rrnn.wfsa.automaton import Automaton
+from rrnn.wfsa.automaton import Automaton, merged_alphabet, nonzero_weights, useful_states
 from rrnn.wfsa.scoring import Scoring
 from rrnn.wfsa.symbols import State, Symbol
 from rrnn.wfsa.transitions import Closure, closure_under, epsilon_closure, segment_plus
@@ -55,7 +55,7 @@ class Algebra(Scoring):
         """
         alphabet, relabel = _merged(self, other, "concatenation")
         a, b, ring, join = self, other, self.semiring, self.num_states + other.num_states
-        out, into = a.present(a.final_weight), b.present(b.initial_weight)
+        out, into = nonzero_weights(a, a.final_weight), nonzero_weights(b, b.initial_weight)
         to_join, from_join = torch.full_like(out, join), torch.full_like(into, join)
         return self.replace(
             alphabet=alphabet,
@@ -81,7 +81,7 @@ class Algebra(Scoring):
                 f"{ring.name} for {ring.star_domain}; got {ring.numbers(empty)!r}. "
                 "Scale the machine, or give it no path that consumes nothing."
             )
-        into, out = self.present(self.initial_weight), self.present(self.final_weight)
+        into, out = nonzero_weights(self, self.initial_weight), nonzero_weights(self, self.final_weight)
         start = torch.cat([ring.ones(1), ring.zeros(self.num_states)])
         return self.replace(
             states=["start", *((0, q) for q in self.states)],
@@ -147,10 +147,10 @@ class Algebra(Scoring):
         An arc whose weight is exactly 0̄ leads nowhere, unless it may get a gradient. Of a machine in which no path
         leads to a final state, the first state remains, without arcs: all scores are 0̄.
         """
-        useful = self.useful_states()
+        useful = useful_states(self)
         alive = torch.zeros(self.num_states, dtype=torch.bool)
         alive[useful or [0]] = True
-        arcs = self.present(self.arc_weight) if useful else self.arc_source[:0]
+        arcs = nonzero_weights(self, self.arc_weight) if useful else self.arc_source[:0]
         arcs = arcs[alive[self.arc_source[arcs]] & alive[self.arc_target[arcs]]]
         place = alive.cumsum(0) - 1
         return self.replace(
@@ -210,7 +210,7 @@ def _merged(a: Automaton, b: Automaton, what: str) -> tuple[list[Symbol], Tensor
     """Return the merged alphabet, and b's symbol indices in it; ε, index −1, stays −1."""
     require_machine(b, what)
     require_one_semiring(a, b, what)
-    index = {symbol: i for i, symbol in enumerate(dict.fromkeys((*a.alphabet, *b.alphabet)))}
+    index = merged_alphabet(a, b)
     return list(index), torch.tensor([*(index[s] for s in b.alphabet), -1])  # index −1 reads the last entry
 
 

@@ -6,7 +6,7 @@ The operations on a machine are methods of subclasses in the other modules, one 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 import torch
@@ -17,7 +17,7 @@ from rrnn.errors import AutomatonError, SemiringError, ShapeError
 from rrnn.semirings import Semiring, get_semiring
 from rrnn.wfsa import checks
 from rrnn.wfsa.graph import reachable, successors
-from rrnn.wfsa.symbols import EPSILON, Arc, State, Symbol, encode, encode_batch
+from rrnn.wfsa.symbols import EPSILON, Arc, State, Symbol, encode
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class Automaton:
     @property
     def requires_grad(self) -> bool:
         """Whether any weight requires a gradient."""
-        return any(w.requires_grad for w in (self.arc_weight, self.initial_weight, self.final_weight))
+        return any(w.requires_grad for w in self.weights)
 
     @property
     def has_epsilon(self) -> bool:
@@ -158,14 +158,7 @@ class Automaton:
     def arcs(self) -> list[Arc]:
         """The arcs, with the names of their states and symbols and with Python numbers as weights."""
         symbols = (*self.alphabet, EPSILON)  # index −1 is ε
-        columns = zip(
-            self.arc_source.tolist(),
-            self.arc_symbol.tolist(),
-            self.arc_target.tolist(),
-            self.semiring.numbers(self.arc_weight),
-            strict=True,
-        )
-        return [Arc(self.states[q], symbols[a], self.states[p], w) for q, a, p, w in columns]
+        return [Arc(self.states[q], symbols[a], self.states[p], w) for q, a, p, w in indexed_arcs(self)]
 
     @property
     def initial(self) -> dict[State, Any]:
@@ -283,34 +276,44 @@ class Automaton:
             self._cache[key] = (version, build())
         return self._cache[key][1]
 
-    # ---- what operations need ----------------------------------------------------------------------------------
-
     def encode(self, string: Any) -> list[int]:
         """Return a string as indices into `alphabet`; an error names the first unknown symbol."""
         return encode(self.symbol_index, string)
 
-    def encode_batch(self, strings: Any) -> list[list[int]]:
-        """Return a list of strings as indices into `alphabet`; one string becomes a batch of one."""
-        return encode_batch(self.symbol_index, strings)
 
-    def present(self, weights: Tensor) -> Tensor:
-        """Return the places of the weights that count: those that are not 0̄, and finite 0̄s that may get a gradient."""
-        if weights.requires_grad and not self.semiring.infinities:
-            return torch.arange(weights.shape[0], device=weights.device)
-        return (~self.semiring.is_zero(weights.detach())).nonzero().flatten()
+# ---- what operations share ---------------------------------------------------------------------------------
 
-    def useful_states(self) -> list[int]:
-        """Return the states that lie on some path from an initial to a final state, in order."""
 
-        def build() -> list[int]:
-            arcs = self.present(self.arc_weight)
-            edges = list(zip(self.arc_source[arcs].tolist(), self.arc_target[arcs].tolist(), strict=True))
-            ahead = reachable(successors(self.num_states, edges), self.present(self.initial_weight).tolist())
-            edges = [(p, q) for q, p in edges]
-            back = reachable(successors(self.num_states, edges), self.present(self.final_weight).tolist())
-            return sorted(ahead & back)
+def indexed_arcs(machine: Automaton) -> Iterator[tuple[int, int, int, Any]]:
+    """Return arcs as (source, symbol, target, weight), with indices (−1 for ε) and a Python number as weight."""
+    columns = (machine.arc_source.tolist(), machine.arc_symbol.tolist(), machine.arc_target.tolist())
+    return zip(*columns, machine.semiring.numbers(machine.arc_weight), strict=True)
 
-        return self.cached("useful states", build)
+
+def merged_alphabet(a: Automaton, b: Automaton) -> dict[Symbol, int]:
+    """Return the indices of the symbols of `a`, followed by those of symbols that only `b` has."""
+    return {symbol: i for i, symbol in enumerate(dict.fromkeys((*a.alphabet, *b.alphabet)))}
+
+
+def nonzero_weights(machine: Automaton, weights: Tensor) -> Tensor:
+    """Return the places of the weights that are not 0̄, or that are a finite 0̄ and may get a gradient."""
+    if weights.requires_grad and not machine.semiring.infinities:
+        return torch.arange(weights.shape[0])
+    return (~machine.semiring.is_zero(weights.detach())).nonzero().flatten()
+
+
+def useful_states(machine: Automaton) -> list[int]:
+    """Return the states that lie on some path from an initial to a final state, in order."""
+
+    def build() -> list[int]:
+        arcs = nonzero_weights(machine, machine.arc_weight)
+        edges = list(zip(machine.arc_source[arcs].tolist(), machine.arc_target[arcs].tolist(), strict=True))
+        starts, ends = (nonzero_weights(machine, weights).tolist() for weights in machine.weights[1:])
+        ahead = reachable(successors(machine.num_states, edges), starts)
+        back = reachable(successors(machine.num_states, ((p, q) for q, p in edges)), ends)
+        return sorted(ahead & back)
+
+    return machine.cached("useful states", build)
 
 
 # ---- weights over another semiring -------------------------------------------------------------------------

@@ -26,10 +26,10 @@ from torch import Tensor
 from rrnn.errors import AutomatonError
 from rrnn.semirings import get_semiring
 from rrnn.wfsa import checks
-from rrnn.wfsa.automaton import Automaton
+from rrnn.wfsa.automaton import Automaton, nonzero_weights, useful_states
 from rrnn.wfsa.paths import Path, paths_of
 from rrnn.wfsa.scoring import checked_counts, finish, require_probabilities, scaled_scores
-from rrnn.wfsa.symbols import Arc, Symbol, is_batch
+from rrnn.wfsa.symbols import Arc, Symbol, encode_batch, is_batch
 from rrnn.wfsa.transitions import closure_under, segment_plus
 
 Feature = Mapping[Any, Any] | Callable[[Arc], Any]
@@ -96,8 +96,8 @@ def suffix_weights(machine: Automaton, *, prefixes: bool = False) -> Tensor:
     """
     ring, states = machine.semiring, machine.num_states
     useful = torch.zeros(states, dtype=torch.bool)
-    useful[machine.useful_states()] = True
-    arcs = machine.present(machine.arc_weight)
+    useful[useful_states(machine)] = True
+    arcs = nonzero_weights(machine, machine.arc_weight)
     arcs = arcs[useful[machine.arc_source[arcs]] & useful[machine.arc_target[arcs]]]
     # One arc for all symbols (and ε) from one state to another: here it does not matter what is consumed.
     code, place = (machine.arc_source[arcs] * states + machine.arc_target[arcs]).unique(return_inverse=True)
@@ -124,7 +124,7 @@ def _expectation(
         scores = finish(pairs, suffix_weights(pairs, prefixes=True)).unsqueeze(0)
         exponent = torch.zeros(1)
     else:
-        scores, exponent = scaled_scores(pairs, machine.encode_batch(strings))
+        scores, exponent = scaled_scores(pairs, encode_batch(machine.symbol_index, strings))
     total, sums = scores.unbind(-1)
     dead = (total.detach() == 0).nonzero().flatten().tolist()
     if dead:

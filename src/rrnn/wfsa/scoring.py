@@ -17,7 +17,7 @@ from torch import Tensor
 from rrnn import moved
 from rrnn.errors import SemiringError
 from rrnn.wfsa.automaton import Automaton
-from rrnn.wfsa.symbols import is_batch
+from rrnn.wfsa.symbols import encode_batch, is_batch
 from rrnn.wfsa.transitions import Groups, transitions
 from rrnn.wfsa.trellis import Scale, scale_by
 
@@ -32,7 +32,7 @@ class Scoring(Automaton):
 
         With C components, the shapes are (C,) and (N, C).
         """
-        encoded = self.encode_batch(strings)
+        encoded = encode_batch(self.symbol_index, strings)
         scores = checked_counts(self, lambda m: _scores(m, encoded))
         return scores if is_batch(strings) else scores[0]
 
@@ -41,7 +41,7 @@ class Scoring(Automaton):
 
         A list of strings gives a list of such tensors.
         """
-        encoded = self.encode_batch(strings)
+        encoded = encode_batch(self.symbol_index, strings)
         flat = checked_counts(self, lambda m: _prefix_scores(m, encoded))
         scores = list(flat.split([len(s) + 1 for s in encoded])) if encoded else []
         return scores if is_batch(strings) else scores[0]

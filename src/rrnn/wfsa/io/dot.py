@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rrnn.wfsa.io.files import PathLike, indexed_arcs, write_text
+from rrnn.wfsa.automaton import indexed_arcs
+from rrnn.wfsa.io.files import PathLike, write_text
 from rrnn.wfsa.machine import WFSA
 
 

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, NoReturn
 
 from rrnn.errors import FormatError, SemiringError
 from rrnn.semirings import Semiring
-from rrnn.wfsa.automaton import Automaton
 
 PathLike = str | os.PathLike[str]
 
@@ -129,12 +128,6 @@ def number(token: str) -> float | None:
         return None
     value = float(token)
     return value if math.isfinite(value) else None
-
-
-def indexed_arcs(wfsa: Automaton) -> Iterator[tuple[int, int, int, Any]]:
-    """Return arcs as (source, symbol, target, weight), with indices (−1 for ε) and a Python element as weight."""
-    columns = (wfsa.arc_source, wfsa.arc_symbol, wfsa.arc_target)
-    return zip(*(column.tolist() for column in columns), wfsa.semiring.numbers(wfsa.arc_weight), strict=True)
 
 
 def require_plain_numbers(semiring: Semiring, format: str, source: str | None = None) -> None:

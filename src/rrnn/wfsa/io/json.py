@@ -33,12 +33,12 @@ from typing import Any, NoReturn
 
 from rrnn.errors import FormatError, RRNNError
 from rrnn.semirings import Semiring, get_semiring
+from rrnn.wfsa.automaton import indexed_arcs
 from rrnn.wfsa.io.files import (
     PathLike,
     Source,
     brief,
     checked_weight,
-    indexed_arcs,
     read_text,
     shown,
     write_text,

@@ -23,13 +23,13 @@ from typing import NamedTuple
 
 from rrnn.errors import FormatError, RRNNError
 from rrnn.semirings import Semiring, get_semiring
+from rrnn.wfsa.automaton import indexed_arcs
 from rrnn.wfsa.io.files import (
     PathLike,
     Source,
     brief,
     checked_weight,
     fields_of,
-    indexed_arcs,
     lines_of,
     natural,
     number,

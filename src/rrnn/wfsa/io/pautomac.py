@@ -32,11 +32,11 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from rrnn.errors import FormatError, RRNNError
+from rrnn.wfsa.automaton import indexed_arcs
 from rrnn.wfsa.io.files import (
     PathLike,
     Source,
     brief,
-    indexed_arcs,
     lines_of,
     natural,
     number,

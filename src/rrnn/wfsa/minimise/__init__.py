@@ -19,6 +19,7 @@ from rrnn import moved
 from rrnn.errors import SemiringError
 from rrnn.semirings import Semiring
 from rrnn.wfsa.algebra import Algebra, require_machine, require_one_semiring
+from rrnn.wfsa.automaton import merged_alphabet
 from rrnn.wfsa.minimise import determinise, exact_algebra, linear_algebra
 from rrnn.wfsa.symbols import Symbol
 
@@ -135,7 +136,7 @@ def _method(semiring: Semiring, what: str) -> str:
 
 def _first_difference(a: Algebra, b: Algebra, tolerance: float) -> tuple[Symbol, ...] | None:
     """Return the first string whose scores over the reals differ, or None."""
-    alphabet = tuple(dict.fromkeys((*a.alphabet, *b.alphabet)))
+    alphabet = tuple(merged_alphabet(a, b))
     string = linear_algebra.first_difference(
         linear_algebra.to_dense(a, alphabet), linear_algebra.to_dense(b, alphabet), tolerance
     )

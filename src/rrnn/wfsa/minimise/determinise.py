@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 
 from rrnn.errors import AutomatonError
-from rrnn.wfsa.automaton import Automaton
+from rrnn.wfsa.automaton import Automaton, indexed_arcs, merged_alphabet
 from rrnn.wfsa.symbols import Symbol
 
 M = TypeVar("M", bound=Automaton)
@@ -55,7 +55,7 @@ def reduced(a: M) -> M:
     that reaches each (shortest first, then in alphabet order), so machines over one alphabet that accept the same
     strings give the same result. Hopcroft's algorithm merges states.
     """
-    machine = _determinised(_read(a, {s: i for i, s in enumerate(a.alphabet)}), a.num_states)
+    machine = _determinised(_read(a, a.symbol_index), a.num_states)
     blocks = sorted(_blocks(machine), key=min)
     place = {q: i for i, block in enumerate(blocks) for q in block}
     arcs = [
@@ -87,9 +87,8 @@ def first_difference(a: Automaton, b: Automaton) -> tuple[Symbol, ...] | None:
     then in alphabet order. Pairs of sets that earlier pairs make equivalent are skipped (Hopcroft and Karp): any
     difference behind them also appears behind an earlier pair.
     """
-    alphabet = list(dict.fromkeys((*a.alphabet, *b.alphabet)))
-    index = {symbol: i for i, symbol in enumerate(alphabet)}
-    one, two = _read(a, index), _read(b, index)
+    index = merged_alphabet(a, b)
+    alphabet, one, two = list(index), _read(a, index), _read(b, index)
     parent: dict[tuple[int, int], tuple[int, int]] = {}
 
     def root(node: tuple[int, int]) -> tuple[int, int]:
@@ -186,8 +185,7 @@ def _read(a: Automaton, symbol_index: dict[Symbol, int]) -> _Nondeterministic:
     """Return a machine without ε-arcs as sets of states, with its symbols numbered by `symbol_index`."""
     steps: list[dict[int, int]] = [{} for _ in symbol_index]
     place = [symbol_index[s] for s in a.alphabet]
-    columns = (a.arc_source, a.arc_symbol, a.arc_target, a.arc_weight)
-    for source, symbol, target, weight in zip(*(c.tolist() for c in columns), strict=True):
+    for source, symbol, target, weight in indexed_arcs(a):
         if weight:
             row = steps[place[symbol]]
             row[source] = row.get(source, 0) | 1 << target

@@ -17,6 +17,7 @@ import torch
 
 from rrnn.errors import AutomatonError
 from rrnn.wfsa.algebra import Algebra
+from rrnn.wfsa.automaton import indexed_arcs, merged_alphabet
 from rrnn.wfsa.symbols import Symbol
 
 LARGEST_WEIGHT = 2**63 - 1
@@ -75,7 +76,7 @@ def reduced(a: M) -> M:
     repeated until no state is removed. Only sums over a basis of the smallest futures are considered, and those that
     would make a weight exceed int64 are not used.
     """
-    kept, machine = list(range(a.num_states)), _read(a, {s: i for i, s in enumerate(a.alphabet)})
+    kept, machine = list(range(a.num_states)), _read(a, a.symbol_index)
     before = None
     while before != len(kept):
         before = len(kept)
@@ -93,9 +94,8 @@ def first_difference(a: Algebra, b: Algebra) -> tuple[tuple[Symbol, ...], int] |
 
     This is Tzeng's algorithm over ℚ on machines without ε-arcs: exact and complete.
     """
-    alphabet = list(dict.fromkeys((*a.alphabet, *b.alphabet)))
-    index = {symbol: i for i, symbol in enumerate(alphabet)}
-    one, two = _read(a, index), _read(b, index)
+    index = merged_alphabet(a, b)
+    alphabet, one, two = list(index), _read(a, index), _read(b, index)
     n = len(one.initial)
     shifted = [[{p + n: w for p, w in row.items()} for row in rows] for rows in two.steps]
     both = IntegerMachine(
@@ -203,8 +203,7 @@ def _read(a: Algebra, symbol_index: dict[Symbol, int]) -> IntegerMachine:
     """Return a machine without ε-arcs in Python integers, with its symbols numbered by `symbol_index`."""
     steps: list[list[dict[int, int]]] = [[{} for _ in a.states] for _ in symbol_index]
     place = [symbol_index[s] for s in a.alphabet]
-    columns = (a.arc_source, a.arc_symbol, a.arc_target, a.arc_weight)
-    for source, symbol, target, weight in zip(*(c.tolist() for c in columns), strict=True):
+    for source, symbol, target, weight in indexed_arcs(a):
         if weight:
             steps[place[symbol]][source][target] = weight
     return IntegerMachine(a.initial_weight.tolist(), steps, a.final_weight.tolist())
