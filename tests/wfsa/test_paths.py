@@ -28,6 +28,8 @@ def goodness(semiring: str, weight: Any) -> float:
 def ranked(machine: WFSA, string: str, max_epsilon: int | None = None) -> list[Path]:
     name = machine.semiring.name
     listed = [path for path in paths(machine, string, max_epsilon) if path.weight != machine.semiring.zero]
+    if name == "expectation":  # which leaves out paths of probability 0, whatever their other component
+        listed = [path for path in listed if path.weight[0] != 0.0]
     return sorted(listed, key=lambda path: goodness(name, path.weight), reverse=True)
 
 
@@ -45,6 +47,15 @@ def test_the_k_best_of_all_paths(data: tuple[WFSA, list[str]], k: int) -> None:
     values = [goodness(name, path.weight) for path in found]
     assert values == sorted(values, reverse=True)
     assert machine.best_path(string) == (found[0] if found else None)
+
+
+def test_a_path_of_probability_zero_is_not_listed() -> None:
+    one = (1.0, 0.0)
+    machine = WFSA(
+        "expectation", alphabet="a", arcs=[(0, "a", 1, (0.0, 1.0))], initial={0: one}, final={1: one}
+    )
+    assert [path.weight for path in paths(machine, "a")] == [(0.0, 1.0)]
+    assert machine.k_best("a", 20) == []
 
 
 @pytest.mark.parametrize("semiring", ["real", "log", "max-plus", "min-plus", "max-times", "boolean"])

@@ -64,8 +64,9 @@ class Paths(Automaton):
         """Return the k best distinct paths that derive the string, best first; fewer if there are fewer.
 
         Best is what ⊕ picks (least cost in min-plus); over real, log and counting, the greatest weight; over signed
-        reals, the greatest magnitude, whatever the sign. Paths of weight 0̄ are left out. Of tied paths the first
-        wins: the one whose final state, then (from the end) whose arcs' sources come first in `states`.
+        reals, the greatest magnitude, whatever the sign. Paths of weight 0̄ are left out, and over expectation those
+        of probability 0. Of tied paths the first wins: the one whose final state, then (from the end) whose arcs'
+        sources come first in `states`.
         """
         check_k(k)
         ids, ring = self.encode(string), self.semiring
