@@ -5,15 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib import import_module
+from pkgutil import resolve_name
 
 import pytest
 
 from rrnn import moved
-
-
-def resolve(dotted: str) -> object:
-    owner, _, name = dotted.rpartition(".")
-    return getattr(import_module(owner), name)
 
 
 @pytest.mark.parametrize("old", moved.MODULES)
@@ -30,7 +26,7 @@ def test_an_old_module_is_importable_and_warns(old: str) -> None:
 @pytest.mark.parametrize("old", moved.NAMES)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_an_old_name_is_what_replaced_it(old: str) -> None:
-    assert resolve(old) is resolve(moved.NAMES[old])
+    assert resolve_name(old) is resolve_name(moved.NAMES[old])
 
 
 def test_old_modules_and_names_in_a_process_of_their_own() -> None:

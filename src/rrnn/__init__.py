@@ -14,10 +14,10 @@ __version__ = "0.1.0"
 
 # name → module (inside rrnn) that owns it
 _EXPORTS: dict[str, str] = {
-    "automaton_b": "wfsa",
-    "automaton_c": "wfsa",
-    "automaton_d": "wfsa",
-    "automaton_f": "wfsa",
+    "automaton_b": "zoo.paper_automata",
+    "automaton_c": "zoo.paper_automata",
+    "automaton_d": "zoo.paper_automata",
+    "automaton_f": "zoo.paper_automata",
     "AutomatonError": "errors",
     "BackendError": "errors",
     "Cell": "automata",
@@ -45,7 +45,7 @@ _EXPORTS: dict[str, str] = {
     "load": "tasks.load",
     "log": "automata",
     "log_sigmoid": "automata",
-    "ngram_chain": "wfsa",
+    "ngram_chain": "zoo.paper_automata",
     "one": "automata",
     "pair": "automata",
     "parameter": "automata",
@@ -137,16 +137,16 @@ if TYPE_CHECKING:
     from rrnn.wfsa import EPSILON as EPSILON
     from rrnn.wfsa import WFSA as WFSA
     from rrnn.wfsa import Equivalence as Equivalence
-    from rrnn.wfsa import automaton_b as automaton_b
-    from rrnn.wfsa import automaton_c as automaton_c
-    from rrnn.wfsa import automaton_d as automaton_d
-    from rrnn.wfsa import automaton_f as automaton_f
     from rrnn.wfsa import instantiate as instantiate
-    from rrnn.wfsa import ngram_chain as ngram_chain
     from rrnn.zoo import get_cell as get_cell
     from rrnn.zoo import read_cell as read_cell
     from rrnn.zoo.mixing import ISAN as ISAN
     from rrnn.zoo.mixing import LinearElman as LinearElman
+    from rrnn.zoo.paper_automata import automaton_b as automaton_b
+    from rrnn.zoo.paper_automata import automaton_c as automaton_c
+    from rrnn.zoo.paper_automata import automaton_d as automaton_d
+    from rrnn.zoo.paper_automata import automaton_f as automaton_f
+    from rrnn.zoo.paper_automata import ngram_chain as ngram_chain
 
 # All but `input` and `complex`: `from rrnn import *` should not hide the built-in ones.
 __all__ = ["__version__", *(name for name in _EXPORTS if name not in ("input", "complex"))]  # pyright: ignore[reportUnsupportedDunderAll]

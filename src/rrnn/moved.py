@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
@@ -77,9 +78,25 @@ MODULES: dict[str, str] = {
     "rrnn.report.page_parts": "rrnn.report.pages",
     "rrnn.report.page_runs": "rrnn.report.run_summaries",
     "rrnn.report.phrases": "rrnn.tasks.classify.examples",
+    # wfsa
+    "rrnn.wfsa.closure": "rrnn.wfsa.transitions",
+    "rrnn.wfsa.exact": "rrnn.wfsa.minimise.exact_algebra",
+    "rrnn.wfsa.expectation": "rrnn.wfsa.distribution",
+    "rrnn.wfsa.io.costs": "rrnn.wfsa.io.labels_and_costs rrnn.wfsa.io.files",
+    "rrnn.wfsa.io.symbol_table": "rrnn.wfsa.io.labels_and_costs",
+    "rrnn.wfsa.kbest": "rrnn.wfsa.paths",
+    "rrnn.wfsa.linear": "rrnn.wfsa.minimise.linear_algebra",
+    "rrnn.wfsa.marginals": "rrnn.wfsa.forward_backward",
+    "rrnn.wfsa.paper": "rrnn.zoo.paper_automata",
+    "rrnn.wfsa.products": "rrnn.wfsa.transitions",
+    "rrnn.wfsa.sampling": "rrnn.wfsa.distribution",
+    "rrnn.wfsa.strings": "rrnn.wfsa.symbols",
+    "rrnn.wfsa.subsets": "rrnn.wfsa.minimise.determinise",
+    "rrnn.wfsa.tables": "rrnn.wfsa.forward_backward",
+    "rrnn.wfsa.total": "rrnn.wfsa.distribution",
 }
 
-# A name that moved or was renamed, with its module: the same for the new one.
+# A name that moved or was renamed, with its module: the same for the new one (perhaps a method, with its class).
 NAMES: dict[str, str] = {
     # interpret
     "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
@@ -91,6 +108,37 @@ NAMES: dict[str, str] = {
     "rrnn.report.page_curves.Curve": "rrnn.draw.charts.Series",
     "rrnn.report.page_runs.Kind": "rrnn.report.run_summaries.RunKind",
     "rrnn.report.page_runs.Reported": "rrnn.report.run_summaries.RunSummary",
+    # wfsa: the paper's automata are made of the zoo's cells
+    "rrnn.wfsa.automaton_b": "rrnn.zoo.paper_automata.automaton_b",
+    "rrnn.wfsa.automaton_c": "rrnn.zoo.paper_automata.automaton_c",
+    "rrnn.wfsa.automaton_d": "rrnn.zoo.paper_automata.automaton_d",
+    "rrnn.wfsa.automaton_f": "rrnn.zoo.paper_automata.automaton_f",
+    "rrnn.wfsa.ngram_chain": "rrnn.zoo.paper_automata.ngram_chain",
+    # wfsa: functions of machines are methods
+    "rrnn.wfsa.algebra.closure": "rrnn.wfsa.machine.WFSA.closure",
+    "rrnn.wfsa.algebra.concatenation": "rrnn.wfsa.machine.WFSA.concatenate",
+    "rrnn.wfsa.algebra.intersection": "rrnn.wfsa.machine.WFSA.intersect",
+    "rrnn.wfsa.algebra.remove_epsilon": "rrnn.wfsa.machine.WFSA.remove_epsilon",
+    "rrnn.wfsa.algebra.reverse": "rrnn.wfsa.machine.WFSA.reverse",
+    "rrnn.wfsa.algebra.scale": "rrnn.wfsa.machine.WFSA.scale",
+    "rrnn.wfsa.algebra.trim": "rrnn.wfsa.machine.WFSA.trim",
+    "rrnn.wfsa.algebra.union": "rrnn.wfsa.machine.WFSA.union",
+    "rrnn.wfsa.closure.closure": "rrnn.wfsa.transitions.closure_under",
+    "rrnn.wfsa.expectation.entropy": "rrnn.wfsa.machine.WFSA.entropy",
+    "rrnn.wfsa.expectation.expected": "rrnn.wfsa.machine.WFSA.expected",
+    "rrnn.wfsa.kbest.k_best": "rrnn.wfsa.machine.WFSA.k_best",
+    "rrnn.wfsa.marginals.arc_marginals": "rrnn.wfsa.machine.WFSA.arc_marginals",
+    "rrnn.wfsa.minimise.equivalent": "rrnn.wfsa.machine.WFSA.equivalent",
+    "rrnn.wfsa.minimise.minimise": "rrnn.wfsa.machine.WFSA.minimise",
+    "rrnn.wfsa.paths.score_by_paths": "rrnn.wfsa.machine.WFSA.score_by_paths",
+    "rrnn.wfsa.sampling.sample": "rrnn.wfsa.machine.WFSA.sample",
+    "rrnn.wfsa.sampling.sample_paths": "rrnn.wfsa.machine.WFSA.sample_paths",
+    "rrnn.wfsa.scoring.prefix_scores": "rrnn.wfsa.machine.WFSA.prefix_scores",
+    "rrnn.wfsa.scoring.score": "rrnn.wfsa.machine.WFSA.score",
+    "rrnn.wfsa.strings.encode": "rrnn.wfsa.machine.WFSA.encode",
+    "rrnn.wfsa.tables.backward": "rrnn.wfsa.machine.WFSA.backward",
+    "rrnn.wfsa.tables.forward": "rrnn.wfsa.machine.WFSA.forward",
+    "rrnn.wfsa.total.total_weight": "rrnn.wfsa.machine.WFSA.total_weight",
 }
 
 
@@ -101,8 +149,7 @@ def attributes(module: str) -> Callable[[str], Any]:
         old = f"{module}.{name}"
         if old in NAMES:
             warnings.warn(f"{old} is now {NAMES[old]}", DeprecationWarning, stacklevel=2)
-            owner, _, new = NAMES[old].rpartition(".")
-            return getattr(import_module(owner), new)
+            return resolve_name(NAMES[old])
         for owner in MODULES.get(module, "").split():
             if not name.startswith("__") and hasattr(import_module(owner), name):
                 return getattr(import_module(owner), name)

@@ -207,12 +207,15 @@ def test_batches_change_nothing(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("m.txt", "--strings", "s.txt"), "give format="),
+        (("m.txt", "--strings", "s.txt"), "Pass format="),
         (("no.json", "--strings", "s.txt"), "no.json: No such file"),
         (("m.txt", "--format", "pautomac", "--strings", "no"), "no: No such file"),
         (("m.txt", "--format", "json", "--strings", "s.txt"), "m.txt:1: this is not JSON"),
-        (("m.txt", "--format", "openfst", "--strings", "s.txt"), "m.txt:1: a state is an integer"),
-        (("m.txt", "--format", "pautomac", "--strings", "m.txt"), "m.txt:1: a string starts with its length"),
+        (("m.txt", "--format", "openfst", "--strings", "s.txt"), "m.txt:1: a state must be an integer"),
+        (
+            ("m.txt", "--format", "pautomac", "--strings", "m.txt"),
+            "m.txt:1: a string must start with its length",
+        ),
         (("m.txt", "--format", "pautomac", "--isymbols", "s.txt", "--strings", "s.txt"), "got isymbols"),
         ((".", "--format", "json", "--strings", "s.txt"), "Is a directory"),
     ],

@@ -18,8 +18,9 @@ from rrnn.draw import SVG, Diagram, Edge, Node, to_dot, to_svg
 from rrnn.draw.paper_figures import FIGURES
 from rrnn.draw.richtext import roman
 from rrnn.errors import AutomatonError, FormatError
-from rrnn.wfsa import WFSA, automaton_f
+from rrnn.wfsa import WFSA
 from rrnn.zoo import CELLS, get_cell
+from rrnn.zoo.paper_automata import automaton_f
 
 NS = "{http://www.w3.org/2000/svg}"
 

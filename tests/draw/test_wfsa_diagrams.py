@@ -7,7 +7,8 @@ from itertools import pairwise
 from rrnn.draw import diagram_of, to_svg
 from rrnn.draw.automaton_diagrams import LINES
 from rrnn.draw.richtext import plain
-from rrnn.wfsa import EPSILON, WFSA, automaton_f
+from rrnn.wfsa import EPSILON, WFSA
+from rrnn.zoo.paper_automata import automaton_f
 
 
 def labels(machine: WFSA) -> dict[tuple[object, object], list[str]]:

@@ -162,5 +162,5 @@ def test_a_cycle_of_epsilon_is_one_bridge_over_the_reals() -> None:
 @pytest.mark.parametrize("k", [0, -1, 1.5, True])
 def test_k_is_a_number_of_paths(k: Any) -> None:
     layer, x = bigram()
-    with pytest.raises(AutomatonError, match="lists at least one path"):
+    with pytest.raises(AutomatonError, match="the number of paths k must be"):
         k_best(read(layer, x), k)

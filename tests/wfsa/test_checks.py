@@ -18,12 +18,12 @@ GOOD: dict[str, Any] = {"alphabet": "ab", "arcs": [(0, "a", 1, 0.5)], "initial":
     ("changes", "error", "message"),
     [
         ({"alphabet": ""}, AutomatonError, "at least one symbol"),
-        ({"alphabet": "aa"}, AutomatonError, "listed once; 'a' comes twice"),
-        ({"alphabet": ["a", EPSILON]}, AutomatonError, "ε is not a member"),
+        ({"alphabet": "aa"}, AutomatonError, "listed once; 'a' is listed twice"),
+        ({"alphabet": ["a", EPSILON]}, AutomatonError, "ε cannot be a member"),
         ({"alphabet": [["a"]]}, AutomatonError, "hashable"),
         ({"alphabet": 3}, AutomatonError, "sequence of names"),
         ({"states": [0]}, AutomatonError, "an arc's target must be one of the states 0; got 1"),
-        ({"states": [0, 1, 0]}, AutomatonError, "each state is listed once"),
+        ({"states": [0, 1, 0]}, AutomatonError, "each state must be listed once"),
         ({"states": ["start", 0, 1], "initial": {"strat": 1}}, AutomatonError, "Did you mean 'start'"),
         (
             {"states": [0, 1], "final": {2: 1.0}},
@@ -36,8 +36,12 @@ GOOD: dict[str, Any] = {"alphabet": "ab", "arcs": [(0, "a", 1, 0.5)], "initial":
         ({"arcs": [([0], "a", 1, 1.0)]}, AutomatonError, "hashable"),
         ({"arcs": [(0, "a", 1)]}, AutomatonError, r"arc number 0 is \(0, 'a', 1\)"),
         ({"arcs": {0: 1}}, AutomatonError, "got dict"),
-        ({"arcs": [(0, "a", 1, 1), (0, "a", 1, 2)]}, AutomatonError, r"0 --a--> 1 comes twice.*merge='plus'"),
-        ({"merge": "min"}, AutomatonError, "merge is None"),
+        (
+            {"arcs": [(0, "a", 1, 1), (0, "a", 1, 2)]},
+            AutomatonError,
+            r"0 --a--> 1 is given twice.*merge='plus'",
+        ),
+        ({"merge": "min"}, AutomatonError, "merge must be None"),
         ({"initial": {}}, AutomatonError, "needs an initial state"),
         ({"initial": {0: 0.0}}, AutomatonError, "needs an initial state"),
         ({"initial": [0]}, AutomatonError, "mapping from state to weight"),
@@ -94,7 +98,7 @@ def tensors(**changes: Any) -> WFSA:
         ),
         ({"source": torch.tensor([0.0, 1.0])}, ShapeError, "1-d int64"),
         ({"source": [0, 1]}, ShapeError, "got list"),
-        ({"target": torch.tensor([1])}, ShapeError, "one entry an arc"),
+        ({"target": torch.tensor([1])}, ShapeError, "one entry for each arc"),
         ({"weight": torch.tensor([0.5])}, ShapeError, r"shape \(2,\)"),
         ({"weight": [0.5, 0.25]}, ShapeError, "got list"),
         ({"weight": torch.tensor([0.5, math.nan])}, SemiringError, "nan"),
@@ -103,7 +107,7 @@ def tensors(**changes: Any) -> WFSA:
         (
             {"source": torch.tensor([0, 0]), "symbol": torch.tensor([1, 1]), "target": torch.tensor([1, 1])},
             AutomatonError,
-            "'p' --b--> 'q' comes twice",
+            "'p' --b--> 'q' is given twice",
         ),
     ],
 )
@@ -141,7 +145,7 @@ def test_one_string_where_one_is_needed() -> None:
     ):
         with pytest.raises(AutomatonError, match="batch"):
             call(["a"])
-    with pytest.raises(AutomatonError, match="at least one path, a whole number of them; got k = 0"):
+    with pytest.raises(AutomatonError, match="a whole number of at least 1; got k = 0"):
         machine.k_best("a", 0)
 
 

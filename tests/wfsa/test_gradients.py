@@ -8,7 +8,7 @@ from machines import all_strings, random_machine
 from torch import Tensor
 from wfsa_strategies import DIFFERENTIABLE
 
-from rrnn.wfsa import EPSILON, WFSA, closure, transitions
+from rrnn.wfsa import EPSILON, WFSA, transitions
 
 STRINGS: list[object] = ["", "a", "ab", "bbab", "aabba"]
 
@@ -18,7 +18,8 @@ def rebuilt(machine: WFSA, *weights: Tensor) -> WFSA:
     if machine.semiring.name == "signed-log":
         signs = [signs_of(w) for w in machine.weights]
         weights = tuple(torch.stack((s, w), -1) for s, w in zip(signs, weights, strict=True))
-    return machine._replace(machine.semiring, *weights)
+    arc, initial, final = weights
+    return machine.replace(weight=arc, initial=initial, final=final)
 
 
 def signs_of(weights: Tensor) -> Tensor:
@@ -46,7 +47,7 @@ def test_gradcheck(semiring: str, epsilon: str, layout: str, monkeypatch: pytest
     if layout == "arcs":
         monkeypatch.setattr(transitions, "_DENSE", -1)
         monkeypatch.setattr(transitions, "_CROWDED", 2.0)
-        monkeypatch.setattr(closure, "_LARGEST_MATRIX", 0)
+        monkeypatch.setattr(transitions, "_LARGEST_MATRIX", 0)
     machine = random_machine(7, semiring, states=3, density=0.6, epsilon=epsilon)
     weights = loose(machine)
     assert torch.autograd.gradcheck(lambda *w: scores(machine, *w), weights)
@@ -58,7 +59,8 @@ def test_zero_weights_give_no_nan(semiring: str) -> None:
     weights = [w.clone().requires_grad_() for w in machine.weights]
     with torch.no_grad():
         weights[0][::3] = machine.semiring.zeros(1)
-    found = machine._replace(machine.semiring, *weights).score(STRINGS)
+    arc, initial, final = weights
+    found = machine.replace(weight=arc, initial=initial, final=final).score(STRINGS)
     found = found[found.detach().isfinite()]
     for gradient in torch.autograd.grad(found.sum(), weights):
         assert gradient.isfinite().all()
@@ -77,7 +79,7 @@ def test_the_gradient_of_a_best_score_is_its_path(semiring: str) -> None:
     for seed in range(15):
         machine = random_machine(seed, semiring, density=0.7).map_weights(torch.round)
         weight = machine.arc_weight.clone().requires_grad_()
-        there = machine._replace(machine.semiring, weight, machine.initial_weight, machine.final_weight)
+        there = machine.replace(weight=weight)
         for string in all_strings("ab", 4):
             path = machine.best_path(string)
             if path is None or not string:

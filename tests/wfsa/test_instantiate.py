@@ -37,8 +37,8 @@ from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, CellError, RRNNError, SemiringError
 from rrnn.semirings import SEMIRINGS
 from rrnn.wfsa import WFSA, instantiate
-from rrnn.wfsa.paper import automaton_b, automaton_c, automaton_f
 from rrnn.zoo import get_cell
+from rrnn.zoo.paper_automata import automaton_b, automaton_c, automaton_f
 
 pytestmark = pytest.mark.filterwarnings("ignore::rrnn.errors.GrowthWarning")  # random loops may grow
 
@@ -329,7 +329,7 @@ def test_input_and_output() -> None:
         (b(), {"a": {"f": 10**400, "u": 1}}, {}, AutomatonError, "must be a finite number"),
         (b(), {"a": 3}, {}, AutomatonError, "a mapping from name to number; got int"),
         (b(), {"a": {"f": 0, "u": 1}}, [1], AutomatonError, "a mapping from name to number; got list"),
-        (b(), ["a"], {}, AutomatonError, "symbols are a mapping .*; got list"),
+        (b(), ["a"], {}, AutomatonError, "symbols must be a mapping .*; got list"),
         (b(), {}, {}, AutomatonError, "at least one symbol"),
         (
             get_cell("F"),
@@ -344,7 +344,7 @@ def test_input_and_output() -> None:
             {"a": {"u": 1.0}},
             {},
             CellError,
-            "weighs one symbol, but the projection 'u' of cell 'X' sees a window of 3. Use window=1",
+            "depends on one symbol, but the projection 'u' of cell 'X' sees a window of 3. Use window=1",
         ),
         (
             Cell("X").initial("q").loop("q", ex.exp(linear("u"))).final("q"),

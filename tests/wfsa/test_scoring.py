@@ -13,7 +13,7 @@ from wfsa_strategies import machines_and_strings
 
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.semirings import SEMIRINGS
-from rrnn.wfsa import EPSILON, WFSA, closure, transitions
+from rrnn.wfsa import EPSILON, WFSA, transitions
 
 
 def same(machine: WFSA, a: float, b: float, tolerance: float = 1e-9) -> bool:
@@ -72,7 +72,7 @@ def test_both_layouts(semiring: str, epsilon: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(transitions, "_DENSE", -1)
     monkeypatch.setattr(transitions, "_CROWDED", 2.0)
     monkeypatch.setattr(transitions, "_PAIRS", 8)
-    monkeypatch.setattr(closure, "_LARGEST_MATRIX", 0)
+    monkeypatch.setattr(transitions, "_LARGEST_MATRIX", 0)
     machine._cache.clear()
     assert not transitions.Transitions(machine).dense
     torch.testing.assert_close(machine.score(strings), dense, rtol=1e-12, atol=1e-12)

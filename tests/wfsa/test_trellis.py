@@ -15,8 +15,8 @@ from wfsa_strategies import machines_and_strings
 from rrnn.arithmetic import TENSORS
 from rrnn.semirings import SEMIRINGS, Semiring, get_semiring
 from rrnn.wfsa import WFSA
+from rrnn.wfsa.forward_backward import trellis
 from rrnn.wfsa.strongest import ranks_of, strongest
-from rrnn.wfsa.tables import trellis
 from rrnn.wfsa.trellis import Edges, Trellis
 
 SEVERAL = sorted(name for name, ring in SEMIRINGS.items() if ring.reads_reals and not ring.integers)

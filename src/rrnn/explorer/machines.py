@@ -1,4 +1,4 @@
-"""The automata of *Score*: the paper's B, C, D and F with numbers, or a WFSA's text."""
+"""The automata of the page *Score*: the paper's B, C, D and F with given weights, or the text of a WFSA."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rrnn.errors import AutomatonError, FormatError
-from rrnn.wfsa import WFSA, automaton_b, automaton_c, automaton_d, automaton_f
+from rrnn.wfsa import WFSA
 from rrnn.wfsa.io import from_json, from_openfst, from_pautomac
 from rrnn.wfsa.io.strings import symbol_reader
+from rrnn.zoo.paper_automata import automaton_b, automaton_c, automaton_d, automaton_f
 
 MAX_TEXT, MAX_STATES, MAX_ARCS, MAX_ALPHABET, MAX_STRING = 50_000, 40, 1000, 24, 60
-"""What the page takes: its table and its picture show no more."""
+"""The limits of the page, whose table and picture show no more."""
 
 Functions = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Template:
-    """An automaton of the paper: how it is made of weight functions and constants, and numbers to begin with."""
+    """An automaton of the paper: how to make it, and the weight functions and constants that the page shows first."""
 
     says: str
-    make: Callable[[list[str], Functions, dict[str, float], str], WFSA]
-    functions: dict[str, dict[str, float]]
-    """Name → {symbol: weight}; `""` is the weight of every other symbol."""
+    make: Callable[..., WFSA]
+    """Called with the alphabet, the functions and constants by name, and `semiring=`."""
+    functions: Functions
+    """Weight functions by name, as {symbol: weight}; `""` stands for every other symbol."""
     constants: dict[str, float] = field(default_factory=dict)
 
 
-def _d(symbols: list[str], f: Functions, constants: dict[str, float], semiring: str) -> WFSA:
+def _first_of_d(symbols: list[str], *, semiring: str, **f: dict[str, float]) -> WFSA:
     matrices = {s: [[f["mu_1_1"][s], f["mu_1_2"][s]], [f["mu_2_1"][s], f["mu_2_2"][s]]] for s in symbols}
     vectors = {s: [f["eta_1"][s], f["eta_2"][s]] for s in symbols}
     return automaton_d(symbols, matrices, vectors, semiring, units=[0])[0]
@@ -43,18 +45,16 @@ _PAIR = {
 
 TEMPLATES: dict[str, Template] = {
     "B": Template(
-        "one word, remembered: μ opens, φ lets fade",
-        lambda symbols, f, _, ring: automaton_b(symbols, f["mu"], f["phi"], ring),
+        "one word, remembered: μ matches it, φ lets it fade",
+        automaton_b,
         {"mu": {"": 0.0, "good": 1.0, "not": -0.5}, "phi": {"": 0.8, "is": 0.9}},
     ),
     "C": Template(
-        "two words with a gap between them: μ₁ opens, φ₁ skips, μ₂ closes",
-        lambda symbols, f, _, ring: automaton_c(symbols, f["mu1"], f["phi1"], f["mu2"], f["phi2"], ring),
-        _PAIR,
+        "two words with a gap: μ₁ matches the first, φ₁ skips, μ₂ matches the second", automaton_c, _PAIR
     ),
     "D": Template(
         "the first dimension of a two-dimensional ISAN: a matrix μ and a vector η for every word",
-        _d,
+        _first_of_d,
         {
             "mu_1_1": {"": 0.6},
             "mu_1_2": {"": 0.2, "good": 0.5},
@@ -65,16 +65,8 @@ TEMPLATES: dict[str, Template] = {
         },
     ),
     "F": Template(
-        "one word or two: q₁ ends too, and ε skips the first word",
-        lambda symbols, f, c, ring: automaton_f(
-            symbols,
-            f["mu1"],
-            f["phi1"],
-            f["mu2"],
-            f["phi2"],
-            *(c["gamma"], c["rho1"], c["rho2"]),
-            ring,
-        ),
+        "one word or two: q₁ is final, too, and the ε-arc skips the first word",
+        automaton_f,
         _PAIR,
         {"gamma": 0.25, "rho1": 0.5, "rho2": 1.0},
     ),
@@ -100,11 +92,11 @@ EXAMPLE: dict[str, Any] = {
 """,
     "text_string": "abbabab",
 }
-"""What the page shows first. The text counts how often a string has "ab"."""
+"""What the page shows first. The text is a machine that counts how often "ab" occurs in a string."""
 
 
 def machine_of(asked: dict[str, Any]) -> WFSA:
-    """The machine that a request describes: {"text": …}, or a template's name with alphabet, functions, constants."""
+    """Return the machine that a request describes: {"text": …}, or a template with alphabet, functions, constants."""
     machine = read_text(asked["text"]) if isinstance(asked.get("text"), str) else _from_template(asked)
     if (
         machine.num_states > MAX_STATES
@@ -120,7 +112,7 @@ def machine_of(asked: dict[str, Any]) -> WFSA:
 
 
 def read_text(text: str) -> WFSA:
-    """A WFSA's text in any format that can be read: JSON, a PAutomaC model, or else OpenFst's."""
+    """Return the WFSA that a text describes: JSON, a PAutomaC model, or else OpenFst's format."""
     if len(text) > MAX_TEXT:
         raise FormatError(f"this page reads WFSAs of up to {MAX_TEXT} characters; got {len(text)}")
     beginning = text.lstrip()[:2]
@@ -129,7 +121,7 @@ def read_text(text: str) -> WFSA:
 
 
 def read_string(machine: WFSA, text: str) -> tuple[Hashable, ...]:
-    """Symbols, separated by blanks; where every symbol is one character, the blanks may be left out."""
+    """Return a text as symbols, separated by blanks; if every symbol is one character, blanks are optional."""
     letters = all(isinstance(symbol, str) and len(symbol) == 1 for symbol in machine.alphabet)
     tokens = list("".join(text.split())) if letters else text.split()
     if len(tokens) > MAX_STRING:
@@ -139,7 +131,7 @@ def read_string(machine: WFSA, text: str) -> tuple[Hashable, ...]:
     if unknown:
         known = ", ".join(str(symbol) for symbol in machine.alphabet)[:200]
         raise FormatError(
-            f"a string is made of symbols of the alphabet ({known}); it has no {unknown[0][:40]!r}"
+            f"a string must be made of symbols of the alphabet ({known}), which lacks {unknown[0][:40]!r}"
         )
     return tuple(reader(token) for token in tokens)
 
@@ -147,20 +139,20 @@ def read_string(machine: WFSA, text: str) -> tuple[Hashable, ...]:
 def _from_template(asked: dict[str, Any]) -> WFSA:
     name, semiring, alphabet = (asked.get(key) for key in ("automaton", "semiring", "alphabet"))
     if not isinstance(name, str) or name not in TEMPLATES:
-        raise FormatError(f"automaton is one of {', '.join(TEMPLATES)}; got {str(name)[:40]!r}")
+        raise FormatError(f"automaton must be one of {', '.join(TEMPLATES)}; got {str(name)[:40]!r}")
     if not isinstance(semiring, str) or len(semiring) > 40:
-        raise FormatError("semiring is the name of one")
+        raise FormatError("semiring must be the name of a semiring, of at most 40 characters")
     if not isinstance(alphabet, list) or not all(isinstance(s, str) and 0 < len(s) <= 40 for s in alphabet):
-        raise FormatError("alphabet is a list of symbols, each a string of 1 to 40 characters")
+        raise FormatError("alphabet must be a list of symbols, each a string of 1 to 40 characters")
     if not 0 < len(alphabet) <= MAX_ALPHABET:
-        raise FormatError(f"an alphabet has 1 to {MAX_ALPHABET} symbols; got {len(alphabet)}")
+        raise FormatError(f"an alphabet must have 1 to {MAX_ALPHABET} symbols; got {len(alphabet)}")
     if twice := [symbol for i, symbol in enumerate(alphabet) if symbol in alphabet[:i]]:
-        raise FormatError(f"an alphabet has each symbol once; {twice[0]!r} is there again")
+        raise FormatError(f"an alphabet must have each symbol once; {twice[0]!r} occurs twice")
     template = TEMPLATES[name]
     given = _table(asked.get("functions"), template.functions, "functions")
     functions = {key: _numbers(given[key], alphabet, f"the function {key}") for key in template.functions}
     constants = _numbers(asked.get("constants"), list(template.constants), "the constants")
-    return template.make(alphabet, functions, constants, semiring)
+    return template.make(alphabet, **functions, **constants, semiring=semiring)
 
 
 def _table(value: Any, keys: Any, what: str) -> dict[str, Any]:

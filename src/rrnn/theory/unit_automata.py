@@ -27,8 +27,9 @@ from rrnn.ir import Program
 from rrnn.nn import RationalRNN
 from rrnn.nn.dense import AffineRNN
 from rrnn.nn.layer import RationalLayer
-from rrnn.wfsa import EPSILON, WFSA, Arc, automaton_d, instantiate
+from rrnn.wfsa import EPSILON, WFSA, Arc, instantiate
 from rrnn.zoo.mixing import ISAN, LinearElman
+from rrnn.zoo.paper_automata import automaton_d
 
 History = tuple[Any, ...]
 Values = Callable[[History, Hashable], Mapping[str, float]]

@@ -1,10 +1,9 @@
-"""What makes a machine a machine: every rule a `WFSA` must keep, and the message for breaking it."""
+"""The rules that the parts of a machine must keep, and the messages for breaking them."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,34 +11,18 @@ from torch import Tensor
 from rrnn.arithmetic import TENSORS
 from rrnn.errors import AutomatonError, SemiringError, ShapeError
 from rrnn.semirings import Semiring
-from rrnn.wfsa.symbols import EPSILON
-
-if TYPE_CHECKING:
-    from rrnn.wfsa.machine import WFSA
+from rrnn.wfsa.symbols import EPSILON, nearest, preview
 
 Index = tuple[Tensor, Tensor, Tensor]
 
 
-def preview(values: Iterable[Any], limit: int = 8) -> str:
-    """The first few of many, for messages."""
-    shown = [repr(v) for v in values]
-    return ", ".join(shown[:limit]) + (f", … ({len(shown)} in all)" if len(shown) > limit else "")
-
-
-def nearest(name: Any, names: Iterable[Any]) -> str:
-    """' Did you mean …?' when something of that spelling exists."""
-    texts = {str(n): n for n in names}
-    close = difflib.get_close_matches(str(name), texts, 1)
-    return f" Did you mean {texts[close[0]]!r}?" if close else ""
-
-
 def distinct(names: Iterable[Any], what: str) -> tuple[Any, ...]:
-    """The names as a tuple, hashable and each once."""
+    """Return the names as a tuple, or raise unless they are hashable and distinct."""
     try:
         listed = tuple(names)
     except TypeError:
         raise AutomatonError(
-            f"{what}s are given as a sequence of names; got {type(names).__name__}"
+            f"{what}s must be given as a sequence of names; got {type(names).__name__}"
         ) from None
     seen: set[Hashable] = set()
     for name in listed:
@@ -48,45 +31,48 @@ def distinct(names: Iterable[Any], what: str) -> tuple[Any, ...]:
             seen.add(name)
         except TypeError:
             raise AutomatonError(
-                f"a {what} is named by a hashable value (a string, a number, a tuple); "
+                f"the name of a {what} must be hashable (a string, a number, a tuple); "
                 f"got {name!r} of type {type(name).__name__}"
             ) from None
         if repeated:
-            raise AutomatonError(f"each {what} is listed once; {name!r} comes twice. Remove one of the two.")
+            raise AutomatonError(f"each {what} must be listed once; {name!r} is listed twice. Remove one.")
     return listed
 
 
 def alphabet(symbols: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the symbols as a tuple, or raise unless they make an alphabet."""
     listed = distinct(symbols, "symbol")
     if not listed:
-        raise AutomatonError("an alphabet has at least one symbol; got none. Pass alphabet=('a', …).")
+        raise AutomatonError("an alphabet needs at least one symbol; got none. Pass alphabet=('a', …).")
     if EPSILON in listed:
         raise AutomatonError(
-            "ε is not a member of an alphabet: it labels arcs that consume nothing. "
-            "Leave EPSILON out of alphabet=; arcs may use it all the same."
+            "ε cannot be a member of an alphabet: it labels arcs that consume nothing. "
+            "Leave EPSILON out of alphabet=; arcs may use it anyway."
         )
     return listed
 
 
 def arc_tuples(arcs: Iterable[Any]) -> list[tuple[Any, Any, Any, Any]]:
+    """Return the arcs as tuples of four, or raise."""
     if isinstance(arcs, str | Mapping) or not isinstance(arcs, Iterable):
         raise AutomatonError(
-            f"arcs are given as (source, symbol, target, weight) tuples; got {type(arcs).__name__}"
+            f"arcs must be given as (source, symbol, target, weight) tuples; got {type(arcs).__name__}"
         )
     listed: list[tuple[Any, Any, Any, Any]] = []
     for number, arc in enumerate(arcs):
         if not isinstance(arc, tuple | list) or len(arc) != 4:
             raise AutomatonError(
-                f"an arc is (source, symbol, target, weight); arc number {number} is {arc!r}"
+                f"an arc must be (source, symbol, target, weight); arc number {number} is {arc!r}"
             )
         listed.append((arc[0], arc[1], arc[2], arc[3]))
     return listed
 
 
 def weights_by_state(weights: Any, what: str) -> dict[Any, Any]:
+    """Return initial or final weights as a dictionary, or raise."""
     if not isinstance(weights, Mapping):
         raise AutomatonError(
-            f"{what} weights are a mapping from state to weight, such as {{'q0': 1.0}}; "
+            f"{what} weights must be a mapping from state to weight, such as {{'q0': 1.0}}; "
             f"got {type(weights).__name__}"
         )
     return dict(weights)
@@ -98,13 +84,13 @@ def state_names(
     initial: Mapping[Any, Any],
     final: Mapping[Any, Any],
 ) -> tuple[Any, ...]:
-    """The states as given, or else in order of first appearance."""
+    """Return the states as given or, if they are not given, in the order of their first appearance."""
     if states is not None:
         return distinct(states, "state")
     appearing = [*initial, *(q for arc in arcs for q in (arc[0], arc[2])), *final]
     try:
         return tuple(dict.fromkeys(appearing))
-    except TypeError:  # one of them cannot be hashed: say which
+    except TypeError:  # one of them is not hashable: name it
         for name in appearing:
             distinct((name,), "state")
         raise
@@ -117,9 +103,11 @@ def index_arcs(
     symbol_index: Mapping[Any, int],
     merge: str | None,
 ) -> tuple[list[tuple[int, int, int]], list[Any]]:
-    """Arcs as (source, symbol, target) indices and checked weights, repeated ones merged or refused."""
+    """Return arcs as (source, symbol, target) indices, and their checked weights; merge repeated arcs, or raise."""
     if merge not in (None, "plus"):
-        raise AutomatonError(f"merge is None (an arc given twice is an error) or 'plus' (⊕); got {merge!r}")
+        raise AutomatonError(
+            f"merge must be None (an arc given twice is an error) or 'plus' (its weights are added by ⊕); got {merge!r}"
+        )
     place: dict[tuple[int, int, int], int] = {}
     weights: list[Any] = []
     for source, symbol, target, weight in arcs:
@@ -136,13 +124,14 @@ def index_arcs(
             weights[place[row]] = add(ring, weights[place[row]], checked)
         else:
             raise AutomatonError(
-                f"an arc is given once; {source!r} --{symbol}--> {target!r} comes twice, with weights "
-                f"{weights[place[row]]!r} and {weight!r}. Remove one, or pass merge='plus' to ⊕ them."
+                f"each arc must be given once; {source!r} --{symbol}--> {target!r} is given twice, with weights "
+                f"{weights[place[row]]!r} and {weight!r}. Remove one, or pass merge='plus' to add them by ⊕."
             )
     return list(place), weights
 
 
 def state_of(name: Any, state_index: Mapping[Any, int], what: str) -> int:
+    """Return the index of a state, or raise if it is unknown."""
     try:
         return state_index[name]
     except (KeyError, TypeError):
@@ -153,6 +142,7 @@ def state_of(name: Any, state_index: Mapping[Any, int], what: str) -> int:
 
 
 def symbol_of(symbol: Any, symbol_index: Mapping[Any, int], source: Any, target: Any) -> int:
+    """Return the index of an arc's symbol (−1 for ε), or raise if it is unknown."""
     if symbol is EPSILON:
         return -1
     try:
@@ -165,11 +155,11 @@ def symbol_of(symbol: Any, symbol_index: Mapping[Any, int], source: Any, target:
 
 
 def check_weight(ring: Semiring, weight: Any, what: str, *names: Any) -> Any:
-    """Return a weight as an element of the semiring, or as a tensor of one (kept with its graph).
+    """Return a weight as an element of the semiring, or as a tensor of one if it requires a gradient.
 
-    An element of several components may come as numbers or 0-d tensors in a tuple, as a tensor of them, as a complex
-    number where there are two, and as a number where the semiring reads real numbers. `what.format(*names)` says which
-    weight it is; machines have many arcs, so it is put together for messages only.
+    An element of several components may be given as a tuple of numbers or 0-d tensors, as a tensor of them, as a
+    complex number if there are two, and as a number if the semiring reads real numbers. `what.format(*names)` describes
+    the weight in messages; it is formatted only when it is needed, because machines have many arcs.
     """
     if ring.components and isinstance(weight, tuple | list) and any(isinstance(x, Tensor) for x in weight):
         weight = torch.stack([torch.as_tensor(x, dtype=ring.dtype) for x in weight])
@@ -195,7 +185,7 @@ def check_weight(ring: Semiring, weight: Any, what: str, *names: Any) -> Any:
 
 
 def _one_element(ring: Semiring, weight: Tensor) -> Tensor | None:
-    """Return a tensor as one element, or None where its shape is another."""
+    """Return a tensor as one element, or None if it has another shape."""
     if weight.is_complex() and ring.size == 2 and not weight.dim():
         return torch.view_as_real(weight)
     if ring.components and not weight.dim() and ring.reads_reals:
@@ -204,13 +194,14 @@ def _one_element(ring: Semiring, weight: Tensor) -> Tensor | None:
 
 
 def add(ring: Semiring, a: Any, b: Any) -> Any:
+    """Return a ⊕ b of two checked weights, numbers or tensors."""
     if isinstance(a, Tensor) or isinstance(b, Tensor):
         return ring.t_plus(*(torch.as_tensor(w, dtype=ring.dtype) for w in (a, b)))
     return ring.plus(a, b)
 
 
 def stack(ring: Semiring, weights: list[Any]) -> Tensor:
-    """Return elements and tensors of one as one tensor of the semiring's dtype."""
+    """Return checked weights as one tensor of the semiring's dtype."""
     try:
         if any(isinstance(w, Tensor) for w in weights):
             return torch.stack([torch.as_tensor(w, dtype=ring.dtype, device="cpu") for w in weights])
@@ -222,7 +213,7 @@ def stack(ring: Semiring, weights: list[Any]) -> Tensor:
 
 
 def spread(ring: Semiring, weights: Mapping[Any, Any], state_index: Mapping[Any, int], what: str) -> Tensor:
-    """Return a mapping of state → weight as a tensor of Q elements."""
+    """Return initial or final weights by state as a tensor of Q elements."""
     places = [
         state_of(q, state_index, f"an {what} state" if what == "initial" else f"a {what} state")
         for q in weights
@@ -235,15 +226,15 @@ def spread(ring: Semiring, weights: Mapping[Any, Any], state_index: Mapping[Any,
 
 
 def index_tensors(source: Tensor, symbol: Tensor, target: Tensor, states: int, symbols: int) -> Index:
-    """Index tensors of one length, in range."""
+    """Return index tensors on the CPU, or raise unless they have one length and are in range."""
     named = {"source": (source, 0, states), "symbol": (symbol, -1, symbols), "target": (target, 0, states)}
     for name, (tensor, low, high) in named.items():
         if not isinstance(tensor, Tensor) or tensor.dim() != 1 or tensor.is_floating_point():
             shape = tuple(tensor.shape) if isinstance(tensor, Tensor) else type(tensor).__name__
-            raise ShapeError(f"{name} must be a 1-d int64 tensor, one entry an arc; got {shape}")
+            raise ShapeError(f"{name} must be a 1-d int64 tensor with one entry for each arc; got {shape}")
         if tensor.numel() != source.numel():
             raise ShapeError(
-                f"source, symbol and target have one entry an arc; {name} has {tensor.numel()}, "
+                f"source, symbol and target must have one entry for each arc; {name} has {tensor.numel()}, "
                 f"source {source.numel()}"
             )
         if tensor.numel() and not (low <= int(tensor.min()) and int(tensor.max()) < high):
@@ -254,6 +245,7 @@ def index_tensors(source: Tensor, symbol: Tensor, target: Tensor, states: int, s
 
 
 def no_repeats(index: Index, names: tuple[Any, ...], symbols: tuple[Any, ...]) -> None:
+    """Raise if an arc is given twice."""
     source, symbol, target = index
     code = (source * (len(symbols) + 1) + symbol + 1) * len(names) + target
     order = code.argsort(stable=True)
@@ -262,47 +254,45 @@ def no_repeats(index: Index, names: tuple[Any, ...], symbols: tuple[Any, ...]) -
         arc = int(order[int(repeat[0]) + 1])
         label = (*symbols, EPSILON)[int(symbol[arc])]
         raise AutomatonError(
-            f"an arc is given once; {names[int(source[arc])]!r} --{label}--> {names[int(target[arc])]!r} "
-            "comes twice. ⊕ the weights first, or build with WFSA(…, merge='plus')."
+            f"each arc must be given once; {names[int(source[arc])]!r} --{label}--> {names[int(target[arc])]!r} "
+            "is given twice. Add the weights by ⊕ first, or build the machine with WFSA(…, merge='plus')."
         )
 
 
 def weight_tensor(ring: Semiring, weight: Tensor, length: int, what: str) -> Tensor:
+    """Return a tensor of weights on the CPU in the semiring's dtype, or raise."""
     if isinstance(weight, Tensor) and weight.is_complex() and ring.size == 2:
         weight = torch.view_as_real(weight)
     if not isinstance(weight, Tensor) or tuple(weight.shape) != (length, *ring.shape):
         got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
         raise ShapeError(f"{what}s must be a tensor of shape {(length, *ring.shape)}; got {got}")
-    ring.tensor(weight.detach())  # before the conversion, which would truncate a fraction in counting
+    ring.tensor(weight.detach())  # check before the conversion, which would truncate a fraction in counting
     return weight.to("cpu", ring.dtype)
 
 
-def not_empty(machine: WFSA) -> None:
-    """Some initial state, and a final one that can be reached from it along the listed arcs."""
-    ring, zero = machine.semiring, machine.semiring.zero
-    frontier = (~ring.is_zero(machine.initial_weight.detach())).nonzero().flatten().tolist()
-    if not frontier:
-        raise AutomatonError(
-            "a machine needs an initial state: one whose initial weight is not 0̄ "
-            f"({zero!r} in {machine.semiring.name}); there is none. Pass initial={{state: weight}}."
-        )
-    final = set((~ring.is_zero(machine.final_weight.detach())).nonzero().flatten().tolist())
-    if not final:
-        raise AutomatonError(
-            "a machine needs a final state: one whose final weight is not 0̄ "
-            f"({zero!r} in {machine.semiring.name}); there is none. Pass final={{state: weight}}."
-        )
+def not_empty(ring: Semiring, names: tuple[Any, ...], index: Index, initial: Tensor, final: Tensor) -> None:
+    """Raise unless some final state can be reached from an initial one along the listed arcs."""
+    ends: list[list[int]] = []
+    for what, weights in (("initial", initial), ("final", final)):
+        ends.append((~ring.is_zero(weights.detach())).nonzero().flatten().tolist())
+        if not ends[-1]:
+            kind = "an initial" if what == "initial" else "a final"
+            raise AutomatonError(
+                f"a machine needs {kind} state: one whose {what} weight is not 0̄ ({ring.zero!r} in {ring.name}); "
+                f"there is none. Pass {what}={{state: weight}}."
+            )
     follows: dict[int, list[int]] = {}
-    for q, p in zip(machine.arc_source.tolist(), machine.arc_target.tolist(), strict=True):
+    for q, p in zip(index[0].tolist(), index[2].tolist(), strict=True):
         follows.setdefault(q, []).append(p)
+    frontier, last = ends[0], set(ends[1])
     reached = set(frontier)
     while frontier:
-        if reached & final:
+        if reached & last:
             return
         frontier = [p for p in {p for q in frontier for p in follows.get(q, ())} if p not in reached]
         reached.update(frontier)
+    starts, stops = (preview(names[q] for q in states) for states in ends)
     raise AutomatonError(
-        f"a final state must be reachable from an initial one; from {preview(machine.initial)} none of "
-        f"{preview(machine.final)} is. Add the missing arcs, or pass allow_empty=True "
-        "if every score is to be 0̄."
+        f"a final state must be reachable from an initial one; from {starts} none of {stops} is. "
+        "Add the missing arcs, or pass allow_empty=True if every score should be 0̄."
     )

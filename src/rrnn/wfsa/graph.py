@@ -1,4 +1,4 @@
-"""Plain graph algorithms on state indices: components, levels, a cycle to name in a message."""
+"""Graph algorithms on state indices: reachability, strongly connected components, shortest cycles."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 def successors(n: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Return the targets of the edges that leave each of n nodes."""
     follows: list[list[int]] = [[] for _ in range(n)]
     for source, target in edges:
         follows[source].append(target)
@@ -14,7 +15,7 @@ def successors(n: int, edges: Iterable[tuple[int, int]]) -> list[list[int]]:
 
 
 def reachable(follows: Sequence[Sequence[int]], start: Iterable[int]) -> set[int]:
-    """Everything that can be reached, the start included."""
+    """Return the nodes that can be reached from the nodes `start`, these included."""
     seen = set(start)
     stack = list(seen)
     while stack:
@@ -26,8 +27,10 @@ def reachable(follows: Sequence[Sequence[int]], start: Iterable[int]) -> set[int
 
 
 def components(follows: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Strongly connected components in topological order (edges lead to later ones), each sorted. Tarjan's
-    algorithm with a stack of its own, since a long chain of states would exhaust Python's."""
+    """Return the strongly connected components in topological order (edges lead to later ones), each sorted.
+
+    This is Tarjan's algorithm with its own stack, since a long chain of states would exhaust Python's.
+    """
     n = len(follows)
     number, low, on_stack = [-1] * n, [0] * n, [False] * n
     stack: list[int] = []
@@ -65,7 +68,7 @@ def components(follows: Sequence[Sequence[int]]) -> list[list[int]]:
 
 
 def cycle_through(follows: Sequence[Sequence[int]], start: int, inside: Iterable[int]) -> list[int]:
-    """A shortest cycle start → … → start among the states `inside` (which is strongly connected)."""
+    """Return a shortest cycle start → … → start among the nodes `inside`, which must be strongly connected."""
     allowed = set(inside)
     came_from: dict[int, int] = {}
     queue = deque([start])

@@ -1,17 +1,18 @@
-"""From template to machine: one hidden unit of a cell, with numbers in the place of its weight functions."""
+"""Turn a cell into a WFSA: the states and arcs of the cell, with weights for each symbol of a finite alphabet."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rrnn.automata import Cell, evaluate
 from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, CellError
-from rrnn.wfsa.checks import nearest
+from rrnn.semirings import Semiring
+from rrnn.wfsa import checks
 from rrnn.wfsa.machine import WFSA
-from rrnn.wfsa.symbols import EPSILON
+from rrnn.wfsa.symbols import EPSILON, State, Symbol, nearest
 
 
 def instantiate(
@@ -21,7 +22,7 @@ def instantiate(
     *,
     whole_windows: bool = False,
 ) -> WFSA:
-    """The WFSA of one hidden unit of a cell.
+    """Return the WFSA of one hidden unit of a cell.
 
     `symbols[a]["f1"]` is the pre-activation W·v + b of the projection f1 at the symbol a, `symbols[a]["input"]`
     the value of `input()` there, and `parameters["r"]` the number the unit has learned for r. What only the
@@ -34,44 +35,62 @@ def instantiate(
     given = {} if parameters is None else parameters
     constants, at = _values(cell.check(), symbols, given, whole_windows)
 
-    def weight(expr: ex.Expr, values: Mapping[str, float] = constants) -> float:
-        return evaluate(expr, values, cell.semiring)
+    def weight(expr: ex.Expr, symbol: Symbol) -> Any:
+        return evaluate(expr, constants if symbol is EPSILON else at[symbol], cell.semiring)
 
-    limit = cell.epsilon_limit
-    copies = _copies(cell)
-    arcs: list[tuple[Hashable, Any, Hashable, float]] = []
+    return with_weights(cell, at, weight, allow_empty=True)  # numbers that happen to be 0̄ are no mistake
+
+
+def with_weights(
+    cell: Cell,
+    alphabet: Iterable[Symbol],
+    weight: Callable[[ex.Expr, Symbol], Any],
+    semiring: str | Semiring | None = None,
+    *,
+    allow_empty: bool = False,
+) -> WFSA:
+    """Return the WFSA that has the states and arcs of a cell, with other weights and perhaps over another semiring.
+
+    `weight(expression, symbol)` gives the weight of an arc by the cell's expression for it. The symbol of an ε-arc, of
+    an initial and of a final weight is `EPSILON`.
+    """
+    symbols, limit, copies = checks.alphabet(alphabet), cell.epsilon_limit, _copies(cell)
+    arcs: list[tuple[State, Symbol, State, Any]] = []
     for source, target, expr, epsilon in cell.arcs:
         counts = [j for q, j in copies if q == source]
-        if epsilon:
-            counts = counts if limit is None else [j for j in counts if j < limit]
-            w = weight(expr)
-            arcs += [(_name(cell, source, j), EPSILON, _name(cell, target, j + 1), w) for j in counts]
-        for symbol, values in at.items() if not epsilon else ():
-            w = weight(expr, values)
-            arcs += [(_name(cell, source, j), symbol, _name(cell, target, 0), w) for j in counts]
+        if epsilon and limit is not None:
+            counts = [j for j in counts if j < limit]
+        for symbol in (EPSILON,) if epsilon else symbols:
+            w = weight(expr, symbol)
+            for j in counts:
+                end = _name(cell, target, j + 1 if epsilon else 0)
+                arcs.append((_name(cell, source, j), symbol, end, w))
     return WFSA(
-        cell.semiring,
-        alphabet=at,
+        cell.semiring if semiring is None else semiring,
+        alphabet=symbols,
         states=[_name(cell, q, j) for q, j in copies],
         arcs=arcs,
-        initial={_name(cell, q, 0): weight(w) for q, w in cell.initials},
+        initial={_name(cell, q, 0): weight(w, EPSILON) for q, w in cell.initials},
         final={
-            _name(cell, q, j): weight(w)
+            _name(cell, q, j): weight(w, EPSILON)
             for q, w in cell.finals
             for p, j in copies
             if p == q and (j == 0 or cell.epsilon_after_last)
         },
         merge="plus",
-        allow_empty=True,  # the cell was checked; numbers that happen to be 0̄ are no mistake
+        allow_empty=allow_empty,
     )
 
 
-def _name(cell: Cell, state: str, count: int) -> Hashable:
+def _name(cell: Cell, state: str, count: int) -> State:
     return state if cell.epsilon_limit is None else (state, count)
 
 
 def _copies(cell: Cell) -> list[tuple[str, int]]:
-    """(state, ε-arcs since the last symbol): with a limit, each state as often as ε-arcs lead to it."""
+    """Return the states of the machine as (state, number of ε-arcs since the last symbol).
+
+    Without a limit of ε-arcs, that number is always 0.
+    """
     layer, copies = list(cell.states), [(q, 0) for q in cell.states]
     for j in range(1, (cell.epsilon_limit or 0) + 1):
         into = {arc.target for arc in cell.arcs if arc.epsilon and arc.source in layer}
@@ -83,19 +102,19 @@ def _copies(cell: Cell) -> list[tuple[str, int]]:
 def _values(
     cell: Cell, symbols: Any, parameters: Any, whole_windows: bool
 ) -> tuple[dict[str, float], dict[Any, dict[str, float]]]:
-    """The values of the parameters, and for each symbol those of the parameters and projections."""
+    """Return the values of the parameters, and for each symbol those of the parameters and projections."""
     nodes = [node for expr in cell.expressions() for node in ex.walk(expr)]
     needed = [node for _, expr in cell.weights() for node in ex.walk(expr)]
     for node in needed:
         if isinstance(node, ex.Linear) and node.window > 1 and not whole_windows:
             raise CellError(
-                f"an arc of a WFSA weighs one symbol, but the projection {node.name!r} of cell {cell.name!r} sees "
-                f"a window of {node.window}. Use window=1, or symbols that stand for whole windows "
+                f"the weight of an arc depends on one symbol, but the projection {node.name!r} of cell {cell.name!r} "
+                f"sees a window of {node.window}. Use window=1, or symbols that stand for whole windows "
                 "(and whole_windows=True)."
             )
     if not isinstance(symbols, Mapping):
         raise AutomatonError(
-            "symbols are a mapping from symbol to the values of the cell's projections there, such as "
+            "symbols must be a mapping from symbol to the values of the cell's projections there, such as "
             f"{{'a': {{'u': 0.5}}}}; got {type(symbols).__name__}"
         )
     constants = _numbers(parameters, *_leaves(needed, nodes, ex.Parameter), "the parameters")
@@ -107,7 +126,7 @@ def _values(
 
 
 def _leaves(needed: list[ex.Expr], nodes: list[ex.Expr], kind: Any) -> tuple[list[str], list[str]]:
-    """The names of leaves of a kind: (those that weights use, all)."""
+    """Return the names of leaves of a kind: those that weights use, and all of them."""
     first, second = (
         list(dict.fromkeys(getattr(node, "name", "input") for node in some if isinstance(node, kind)))
         for some in (needed, nodes)
@@ -116,10 +135,10 @@ def _leaves(needed: list[ex.Expr], nodes: list[ex.Expr], kind: Any) -> tuple[lis
 
 
 def _numbers(values: Any, needed: list[str], known: list[str], what: str) -> dict[str, float]:
-    """The values as floats: each needed name has one, and no other name is there."""
+    """Return the values as floats, or raise unless all needed names, and only known ones, have a value."""
     if not isinstance(values, Mapping):
         raise AutomatonError(
-            f"values of {what} are a mapping from name to number; got {type(values).__name__}"
+            f"values of {what} must be a mapping from name to number; got {type(values).__name__}"
         )
     missing = [name for name in needed if name not in values]
     if missing:

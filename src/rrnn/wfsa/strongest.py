@@ -1,13 +1,13 @@
 """The k strongest paths of a trellis, exactly and without listing them all.
 
 Paths are built from their end to their beginning, k suffixes at a time in each lane. Forward over ranks has already
-told how good the best way from the beginning to any state is, so every suffix is worth what its best completion is.
-Keeping the k best suffixes at each position is therefore exact: k better suffixes stand for k better paths. A step
-costs k times the edges into a state, and all lanes take it together.
+computed the best way from the beginning to any state, so the value of a suffix is that of its best completion. Keeping
+the k best suffixes at each position is therefore exact: k better suffixes mean k better paths. A step costs k times the
+edges into a state, and all lanes take it together.
 
-Weights are compared by their ranks (`Semiring.rank`): log₂ of their magnitude (exact for powers of two), or themselves
-where the semiring is one of logarithms or costs. Suffixes stay in lexicographic order, by their end and then, from the
-end, by their edges: of tied paths the first wins.
+Weights are compared by their ranks (`Semiring.rank`): log₂ of their magnitude (exact for powers of two), or the weights
+themselves if the semiring is one of logarithms or costs. Suffixes stay in lexicographic order, by their end and then,
+from the end, by their edges: if paths tie, the first one wins.
 """
 
 from __future__ import annotations
@@ -23,46 +23,46 @@ from torch import Tensor
 from rrnn.semirings import Semiring
 from rrnn.wfsa.trellis import Edges, Trellis
 
-_HUGE = 1e300  # stands for +∞: sums of it with −∞ are numbers
+_HUGE = 1e300  # stands for +∞, since its sum with −∞ is a number
 
 
 def ranks_of(ring: Semiring, weights: Tensor) -> Tensor:
-    """Return the ranks of weights, which add up along a path: −∞ for 0̄ and for what is no number, none +∞."""
+    """Return the ranks of weights, which add up along a path: −∞ for 0̄ and NaN, and never +∞."""
     ranks = ring.on_tensors(ring.rank, weights.detach().to(torch.float64))
     return ranks.nan_to_num(nan=-math.inf, posinf=_HUGE, neginf=-math.inf)
 
 
 class Traces(NamedTuple):
-    """k paths of each lane, strongest first."""
+    """Hold k paths of each lane, strongest first."""
 
     rank: Tensor
-    """(k, *lanes): −∞ where there is no such path."""
+    """(k, *lanes): −∞ if there is no such path."""
     start: Tensor
     """(k, *lanes): the first state."""
     end: Tensor
-    """(k, *lanes): which of the ends."""
+    """(k, *lanes): the number of the end."""
     edges: Tensor
-    """(T, k, *lanes): which edge of each step, −1 where the lane does not take it."""
+    """(T, k, *lanes): the number of the edge of each step, −1 if the lane does not take the step."""
     silent: list[list[list[tuple[int, ...]]]] | None
-    """The silent edges at each position, in each lane (in one row) and path; None where the trellis has none."""
+    """The silent edges by position, lane (flattened) and path; None if the trellis has none."""
 
 
 class _Link(NamedTuple):
-    """How suffixes came about: which one each extends, and by which edge of a step, (k, L) both."""
+    """Hold which suffix each new suffix extends, and by which edge of a step, both (k, L)."""
 
     parent: Tensor
     edge: Tensor
 
 
 class _SilentLink(NamedTuple):
-    """How suffixes came about at one position: which one each extends, (k, L), and by which silent edges."""
+    """Hold which suffix each new suffix extends, (k, L), and by which silent edges of one position."""
 
     parent: Tensor
     silent: list[list[tuple[int, ...]]]
 
 
 class _Suffixes(NamedTuple):
-    """k suffixes of each lane: the state in which each begins, and its rank, both (k, L)."""
+    """Hold k suffixes of each lane: the state in which each begins, and its rank, both (k, L)."""
 
     state: Tensor
     rank: Tensor
@@ -73,12 +73,12 @@ def strongest(ranked: Trellis, k: int) -> Traces:
     lanes, steps = ranked.lanes, len(ranked.edges)
     width = lanes.numel()
     if not ranked.ends.numel() or not width:
-        return _none(ranked)
+        return _no_paths(ranked)
     opened, closed = (table.values.reshape(steps + 1, -1, width) for table in ranked.forward_tables())
     final = ranked.final.reshape(-1, width)
     end = _first_best(closed[-1][ranked.ends] + final, k)
     now = _Suffixes(ranked.ends[end.which], end.alive(final))
-    silent = None if ranked.silent is None else _Silent(*ranked.silent, k)
+    silent = None if ranked.silent is None else _SilentSearch(*ranked.silent, k)
     links: list[_Link | _SilentLink] = []
     for t in reversed(range(steps + 1)):
         if t < steps:
@@ -87,7 +87,10 @@ def strongest(ranked: Trellis, k: int) -> Traces:
                 going = ranked.valid[t].expand(lanes).reshape(1, width)
                 new = _Suffixes(*(torch.where(going, a, b) for a, b in zip(new, now, strict=True)))
                 link = _Link(
-                    *(torch.where(going, a, b) for a, b in zip(link, (_own(now.state), -1), strict=False))
+                    *(
+                        torch.where(going, a, b)
+                        for a, b in zip(link, (_row_numbers(now.state), -1), strict=False)
+                    )
                 )
             now = new
             links.append(link)
@@ -105,18 +108,18 @@ def strongest(ranked: Trellis, k: int) -> Traces:
 
 
 class _Chosen(NamedTuple):
-    """Which k of some values (n, L) are the best, and whether there are so many."""
+    """Hold which k of some values (n, L) are the best, and whether there are that many."""
 
     which: Tensor
     there: Tensor
 
     def alive(self, ranks: Tensor) -> Tensor:
-        """Return the ranks of the chosen; −∞ where there is none."""
+        """Return the ranks of the chosen values; −∞ if there are fewer."""
         return ranks.gather(0, self.which).where(self.there, ranks.new_full((), -math.inf))
 
 
 def _first_best(values: Tensor, k: int) -> _Chosen:
-    """Choose the k greatest of the values (n, L), n > 0, of equal ones the first; they stay in their order."""
+    """Choose the k greatest of the values (n, L), n > 0, in their order; of equal values, the first ones."""
     n, width = values.shape
     if n < k:
         values = torch.cat((values, values.new_full((k - n, width), -math.inf)))
@@ -126,23 +129,23 @@ def _first_best(values: Tensor, k: int) -> _Chosen:
         chosen = above | (tied & (tied.cumsum(0) <= k - above.sum(0)))
         index = chosen.t().nonzero()[:, 1].view(width, k).t()
     else:
-        index = _own(values)
+        index = _row_numbers(values)
     return _Chosen(index.clamp_max(n - 1), values.gather(0, index) > -math.inf)
 
 
-def _own(values: Tensor) -> Tensor:
+def _row_numbers(values: Tensor) -> Tensor:
     return torch.arange(len(values)).unsqueeze(1).expand(values.shape)
 
 
 def _extended(edges: Edges, weight: Tensor, before: Tensor, now: _Suffixes) -> tuple[_Suffixes, _Link]:
-    """Put the edges of one step before the suffixes, given what states are worth before the step (S, L)."""
+    """Extend the suffixes by the edges of one step; `before` is the forward row before that step, (S, L)."""
     (order, begin), (k, width) = edges.by_target, now.state.shape
     first = begin[now.state]
     count = begin[now.state + 1] - first
     most = int(count.max())
     if not most:
         dead = torch.full_like(now.rank, -math.inf)
-        return _Suffixes(now.state, dead), _Link(_own(now.state), torch.full_like(now.state, -1))
+        return _Suffixes(now.state, dead), _Link(_row_numbers(now.state), torch.full_like(now.state, -1))
     nth = torch.arange(most).view(1, -1, 1)
     edge = order[(first.unsqueeze(1) + nth).clamp_max(len(edges) - 1)].reshape(-1, width)  # (k · most, L)
     rank = (weight.gather(0, edge).view(k, most, width) + now.rank.unsqueeze(1)).reshape(-1, width)
@@ -153,10 +156,10 @@ def _extended(edges: Edges, weight: Tensor, before: Tensor, now: _Suffixes) -> t
     return _Suffixes(edges.source[edge], best.alive(rank)), _Link(best.which // most, edge)
 
 
-class _Silent:
-    """The silent edges into each state, for the part of the search that stays at one position.
+class _SilentSearch:
+    """Search the silent edges at one position.
 
-    Any number of them may follow one another, round cycles too, so it goes on with the best suffix first, lane by lane.
+    Any number of them may follow one another, also round cycles, so the search is best-first, lane by lane.
     """
 
     def __init__(self, edges: Edges, weight: Tensor, k: int) -> None:
@@ -168,9 +171,9 @@ class _Silent:
     def before(
         self, now: _Suffixes, closed: Tensor, opened: Tensor, arrived: list[bool] | None
     ) -> tuple[_Suffixes, _SilentLink]:
-        """Put any silent edges before the suffixes, at a position where states are worth so much (S, L).
+        """Extend the suffixes by any silent edges at a position; `closed` and `opened` are its forward rows, (S, L).
 
-        `arrived`: whether each lane has taken the step before; one that has not is still at its last position.
+        `arrived[i]`: whether lane i has taken the step before; if not, it is still at its last position.
         """
         found = []
         columns = (now.state, now.rank, closed, opened)
@@ -194,8 +197,8 @@ class _Silent:
         opened: list[float],
     ) -> list[tuple[int, float, int, tuple[int, ...]]]:
         """Return k suffixes in lexicographic order: (state, rank, suffix that it extends, silent edges before it)."""
-        # An entry is (−value, choices made, state, rank, silent edges): the suffix, then which edge each time, and −1
-        # for taking no more. Of equal values the lexicographically first comes first.
+        # An entry is (−value, choices, state, rank, silent edges). The choices are the suffix, then the edge taken each
+        # time, and −1 to stop. Of equal values the lexicographically first comes first.
         heap: list[tuple[float, tuple[int, ...], int, float, tuple[int, ...]]] = []
         visits = [0] * len(self.into)
 
@@ -212,7 +215,7 @@ class _Silent:
                 found.append((choices, q, r, taken))
                 continue
             visits[q] += 1
-            if visits[q] > self.k:  # k better suffixes begin here: this one cannot be among the k best
+            if visits[q] > self.k:  # k better suffixes begin here, so this one cannot be among the k best
                 continue
             push(opened[q] + r, (*choices, -1), q, r, taken)
             for n, e in enumerate(self.into[q]):
@@ -225,7 +228,7 @@ class _Silent:
 def _unwound(
     ranked: Trellis, links: list[_Link | _SilentLink], rank: Tensor, start: Tensor, end: Tensor, which: Tensor
 ) -> Traces:
-    """Follow the links from the beginnings of the suffixes number `which` (k, L) to their ends."""
+    """Return the paths that follow the links from the suffixes `which` (k, L) to their ends."""
     lanes, k = ranked.lanes, len(which)
     taken: list[Tensor] = []
     silent: list[list[list[tuple[int, ...]]]] = []
@@ -246,7 +249,8 @@ def _unwound(
     )
 
 
-def _none(ranked: Trellis) -> Traces:
+def _no_paths(ranked: Trellis) -> Traces:
+    """Return the traces of a trellis without paths or lanes."""
     nothing = torch.empty(0, *ranked.lanes, dtype=torch.int64)
     edges = nothing.new_empty(len(ranked.edges), 0, *ranked.lanes)
     return Traces(nothing.double(), nothing, nothing, edges, None)

@@ -1,11 +1,11 @@
-"""An automaton unrolled over the steps of an input: Forward, backward, totals and masses, written once.
+"""An automaton unrolled over the steps of an input, with its forward and backward tables, totals and masses.
 
-A trellis has the same states at every position 0 … T. Step t leads over one of its edges from position t to t + 1; a
+A trellis has the same states at every position 0 … T. Step t follows one of its edges from position t to t + 1; a
 *silent* edge stays at its position. Weights are tensors of elements, (edges, *lanes): many units and sentences, the
-lanes, are computed together, and one string has no lanes. `rrnn.wfsa.strongest` finds a trellis's strongest paths.
+lanes, are computed together, and one string has no lanes. `rrnn.wfsa.strongest` finds the strongest paths of a trellis.
 
-Tables come closed, with the silent edges of their position, or open, without. One closed and one open table meet at
-every position: total = ⊕_q forward[t, q] ⊗ backward[t, q]. Two closed ones would count silent edges twice.
+A table is closed (it includes the silent edges at its position) or open (it does not). A closed and an open table give
+the total at every position: total = ⊕_q forward[t, q] ⊗ backward[t, q]. Two closed ones would count silent edges twice.
 """
 
 from __future__ import annotations
@@ -20,11 +20,60 @@ from torch import Tensor
 
 from rrnn.semirings import Semiring
 from rrnn.semirings.closure import Tensors, kleene
-from rrnn.wfsa.scoring import Scale, scale_by
+
+_FAR = 2.0**128  # rows whose greatest entry leaves [1/_FAR, _FAR] are rescaled by a power of two
+
+
+class Scale:
+    """Keep rows of plus-times numbers in the range of floats.
+
+    α is stored as α·2⁻ᵏ, with one k for each row, so that a score is correct whenever it fits a float64, whatever the
+    weights on the way to it. Multiplying with powers of two does not round.
+    """
+
+    def __init__(self, ring: Semiring) -> None:
+        self.active = ring.scales
+        self.exponent: Tensor | None = None
+
+    def exponents(self, rows: int) -> Tensor:
+        return torch.zeros(rows, dtype=torch.int32) if self.exponent is None else self.exponent
+
+    def take(self, rows: Tensor) -> None:
+        if self.exponent is not None:
+            self.exponent = self.exponent[rows]
+
+    def bring_back(self, alpha: Tensor) -> Tensor:
+        if not self.active or not alpha.numel():
+            return alpha
+        peak = alpha.detach().abs().flatten(1).amax(1)  # one power of two scales all components of a row
+        low, high = peak.aminmax()
+        if float(low) >= 1 / _FAR and float(high) <= _FAR:
+            return alpha
+        shift = torch.frexp(peak).exponent
+        keep = ((peak >= 1 / _FAR) & (peak <= _FAR)) | (peak == 0) | ~peak.isfinite()
+        shift = shift.masked_fill(keep, 0)
+        if self.exponent is None:
+            self.exponent = torch.zeros_like(shift)
+        self.exponent = self.exponent + shift
+        return scale_by(alpha, -shift)
+
+    def undo(self, scores: Tensor) -> Tensor:
+        return scores if self.exponent is None else scale_by(scores, self.exponent)
+
+
+def scale_by(values: Tensor, exponent: Tensor) -> Tensor:
+    """Return values · 2^exponent, with one exponent for each of the first dimensions.
+
+    The product is taken in two steps, since 2^exponent alone may be out of range.
+    """
+    exponent = exponent[(...,) + (None,) * (values.dim() - exponent.dim())]
+    half = exponent // 2
+    two = values.new_tensor(2.0)
+    return values * two.pow(half) * two.pow(exponent - half)
 
 
 class Edges:
-    """Edges between numbered states. Of edges that tie, the first wins."""
+    """Hold edges between numbered states. If edges tie, the first one wins."""
 
     def __init__(self, states: int, source: Tensor, target: Tensor) -> None:
         self.states, self.source, self.target = states, source, target
@@ -34,7 +83,7 @@ class Edges:
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """(source, target) of each edge."""
+        """The (source, target) of each edge."""
         return list(zip(self.source.tolist(), self.target.tolist(), strict=True))
 
     @cached_property
@@ -45,36 +94,36 @@ class Edges:
 
 
 class Scaled(NamedTuple):
-    """Values to be multiplied with 2^exponent, so that those on the way to a score stay in the range of floats."""
+    """Hold values that stand for values · 2^exponent and thereby stay in the range of floats."""
 
     values: Tensor
     exponent: Tensor
-    """One for all states or edges: (…, *lanes); 0 wherever the semiring does not scale."""
+    """One exponent for all states or edges: (…, *lanes); 0 if the semiring does not scale."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trellis:
-    """T steps over S states. A subclass may step and close faster; the results are the same."""
+    """Unroll an automaton over T steps and S states. A subclass may step and close faster, with the same results."""
 
     ring: Semiring
     edges: Sequence[Edges]
-    """Of each step."""
+    """The edges of each step."""
     weights: Sequence[Tensor]
-    """Of each step: (edges, *lanes)."""
+    """The weights of each step: (edges, *lanes)."""
     initial: Tensor
     """(S, *lanes)"""
     ends: Tensor
     """The states in which paths end; a state may have several ends."""
     final: Tensor
-    """Of each end: (ends, *lanes)."""
+    """The weight of each end: (ends, *lanes)."""
     valid: Tensor | None = None
-    """(T, *lanes): whether the lane takes this step; None where all do. A lane that does not stays where it is."""
+    """(T, *lanes): whether the lane takes this step, or None if all do. A lane that does not stays in its state."""
     silent: tuple[Edges, Tensor] | None = None
     """Edges that stay at their position, and their weights (edges, *lanes)."""
 
     @property
     def states(self) -> int:
-        """How many there are."""
+        """The number of states."""
         return self.initial.shape[0]
 
     @property
@@ -84,12 +133,12 @@ class Trellis:
 
     @cached_property
     def last(self) -> Tensor:
-        """(S, *lanes): what it is worth to be in each state after the last step."""
+        """(S, *lanes): the total final weight of each state after the last step."""
         places = zip(self.ends.tolist(), self.final.unbind(0), strict=True)
         return _gathered(self.ring, self.states, places, self.initial[:1])
 
     def over(self, ring: Semiring, f: Callable[[Tensor], Tensor]) -> Trellis:
-        """Return the same trellis over another semiring, with `f` of every weight."""
+        """Return the trellis over another semiring, with `f` applied to every weight."""
         silent = None if self.silent is None else (self.silent[0], f(self.silent[1]))
         weights = [f(weight) for weight in self.weights]
         return Trellis(
@@ -99,25 +148,25 @@ class Trellis:
     # ---- steps ---------------------------------------------------------------------------------------------------
 
     def ahead(self, t: int, row: Tensor) -> Tensor:
-        """Return the row after step t, (S, …, *lanes), given the one before it. Inner dimensions are kept."""
+        """Return the forward row after step t, (S, …, *lanes), given the one before it. Inner dimensions are kept."""
         times, rows = self.ring.t_times, row.unbind(0)
         steps = zip(self.edges[t].pairs, self.weights[t].unbind(0), strict=True)
         return _gathered(self.ring, self.states, ((q, times(rows[p], w)) for (p, q), w in steps), row)
 
     def back(self, t: int, row: Tensor) -> Tensor:
-        """Return what each state is worth before step t, given what it is worth after it."""
+        """Return the backward row before step t, given the one after it."""
         times, rows = self.ring.t_times, row.unbind(0)
         steps = zip(self.edges[t].pairs, self.weights[t].unbind(0), strict=True)
         return _gathered(self.ring, self.states, ((p, times(w, rows[q])) for (p, q), w in steps), row)
 
     def close(self, row: Tensor) -> Tensor:
-        """Return the row with any silent edges after it."""
+        """Return the forward row followed by any number of silent edges."""
         if self.silent is None:
             return row
         return self.ring.t_sum(self.ring.t_times(row.unsqueeze(1), self._star), 0)
 
     def close_back(self, row: Tensor) -> Tensor:
-        """Return the row with any silent edges before it."""
+        """Return the backward row preceded by any number of silent edges."""
         if self.silent is None:
             return row
         return self.ring.t_sum(self.ring.t_times(self._star, row.unsqueeze(0)), 1)
@@ -130,7 +179,7 @@ class Trellis:
     # ---- tables --------------------------------------------------------------------------------------------------
 
     def forward(self, *, closed: bool = True) -> Scaled:
-        """Return (T + 1, S, *lanes): ⊕ of all beginnings that are in each state after t steps."""
+        """Return (T + 1, S, *lanes): the ⊕ of all path prefixes that end in each state after t steps."""
         return self.forward_tables()[closed]
 
     def forward_tables(self) -> tuple[Scaled, Scaled]:
@@ -138,7 +187,7 @@ class Trellis:
         return self._tables(self.initial, range(len(self.edges)), self.ahead, self.close)
 
     def backward(self, *, closed: bool = True) -> Scaled:
-        """Return (T + 1, S, *lanes): ⊕ of all ways from each state after t steps to the end."""
+        """Return (T + 1, S, *lanes): the ⊕ of all path suffixes from each state after t steps to the end."""
         steps = range(len(self.edges))[::-1]
         table, exponent = self._tables(self.last, steps, self.back, self.close_back)[closed]
         return Scaled(table.flip(0), exponent.flip(0))
@@ -178,7 +227,7 @@ class Trellis:
         return scale.exponents(self.lanes.numel()).view(self.lanes)
 
     def plain(self, scaled: Scaled, dim: int | None = None) -> Tensor:
-        """Return the values themselves; `dim` is the dimension of states or edges, if they have one."""
+        """Return the values without their scale; `dim` is the dimension of states or edges, if there is one."""
         values, exponent = scaled
         if not bool(exponent.any()):
             return values
@@ -188,22 +237,22 @@ class Trellis:
     # ---- sums over paths -----------------------------------------------------------------------------------------
 
     def total(self, before: Scaled | None = None) -> Scaled:
-        """Return the ⊕ of all paths, (*lanes), from the closed forward table, if it is known."""
+        """Return the ⊕ of all paths, (*lanes); `before` is the closed forward table, if it is known."""
         values, exponent = self.forward() if before is None else before
         return Scaled(self.ring.t_sum(self.ring.t_times(values[-1][self.ends], self.final), 0), exponent[-1])
 
     def masses(self, before: Scaled, after: Scaled) -> Iterator[Scaled]:
-        """Yield of each step, (edges, *lanes), the ⊕ of all paths that take the edge there; 0̄ where it does not count.
+        """Yield for each step the ⊕ of all paths that take each edge there, (edges, *lanes); 0̄ for invalid steps.
 
-        `before` and `after` are the two closed tables. Where ⊕ adds, such a mass is weight · ∂total/∂weight; where
-        weights are logarithms, it is total + log ∂total/∂weight.
+        `before` and `after` are the two closed tables. If ⊕ adds, such a mass is weight · ∂total/∂weight; if weights
+        are logarithms, it is total + log ∂total/∂weight.
         """
         for t, (edges, weight) in enumerate(zip(self.edges, self.weights, strict=True)):
             mass = self._through(before.values[t], edges, weight, after.values[t + 1])
             yield Scaled(self._valid_only(t, mass), before.exponent[t] + after.exponent[t + 1])
 
     def silent_masses(self, before: Scaled, after: Scaled) -> Iterator[Scaled]:
-        """Yield the same of the silent edges at each position. A path counts once for each time it takes the edge."""
+        """Yield the same for the silent edges at each position. A path counts once for each time it takes the edge."""
         assert self.silent is not None
         for t in range(len(self.edges) + 1):
             mass = self._through(before.values[t], *self.silent, after.values[t])
@@ -221,7 +270,7 @@ class Trellis:
 
 
 def _gathered(ring: Semiring, places: int, terms: Iterable[tuple[int, Tensor]], like: Tensor) -> Tensor:
-    """Return for each place the ⊕ of its terms, from left to right; `like` is a stack of such terms."""
+    """Return the ⊕ of the terms of each place, from left to right; `like` is a stack of such terms."""
     found: list[Tensor | None] = [None] * places
     for place, term in terms:
         total = found[place]
@@ -234,7 +283,8 @@ def _gathered(ring: Semiring, places: int, terms: Iterable[tuple[int, Tensor]], 
 
 
 def star_of(ring: Semiring, edges: Edges, weight: Tensor) -> Tensor:
-    """Return (S, S, *lanes): ⊕ of all ways from one state to another, the empty one too; NaN where there is no sum."""
+    """Return (S, S, *lanes): the ⊕ of all ways from one state to another, the empty way included; NaN if that sum
+    does not exist."""
     size = edges.states
     places = zip([p * size + q for p, q in edges.pairs], weight.unbind(0), strict=True)
     matrix = _gathered(ring, size * size, places, weight).unflatten(0, (size, size))

@@ -105,6 +105,11 @@ def f(gate: bool = False) -> Cell:
 def ngram(n: int = 4, gate: bool = False) -> Cell:
     """Build the n-gram chain of n + 1 states: cʲ = fʲ ⊙ cʲ' + cʲ⁻¹' ⊙ uʲ with c⁰ = 1. n = 1 is B, n = 2 is C."""
     check_length("an n-gram chain", "n", n)
+    return chain(n, gate)
+
+
+def chain(n: int, gate: bool = False) -> Cell:
+    """Build the n-gram chain of any length n ≥ 1."""
     cell = Cell(f"ngram{n}").initial("q0").loop("q0", one)
     for j in range(1, n + 1):
         f, u = gates(str(j))

@@ -47,9 +47,11 @@ def test_a_given_format_wins(tmp_path: Path, format: str) -> None:
 
 def test_formats_and_options_are_checked(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("")
-    with pytest.raises(FormatError, match="give format="):
+    with pytest.raises(FormatError, match="Pass format="):
         load(tmp_path / "x")
-    with pytest.raises(FormatError, match="WFSAs are read as json, openfst, pautomac; got the format 'dot'"):
+    with pytest.raises(
+        FormatError, match="WFSAs can be read as json, openfst, pautomac; got the format 'dot'"
+    ):
         load(tmp_path / "x.dot")
     with pytest.raises(FormatError, match=r"written as .* got the format 'svg'"):
         save(machine(), tmp_path / "x", "svg")

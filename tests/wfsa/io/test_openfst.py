@@ -231,19 +231,19 @@ def test_transducer_lines_with_equal_labels(text: str, table: dict[str, int] | N
     [
         ("", None, None, "empty"),
         ("\n \n", None, None, "empty"),
-        ("x 1 1\n", None, 1, "a state is an integer"),
-        ("0 1 1\n-1 0.5\n", None, 2, "a state is an integer"),
-        ("0 1 1\n" + "9" * 10000 + "\n", None, 2, "a state is an integer"),
+        ("x 1 1\n", None, 1, "a state must be an integer"),
+        ("0 1 1\n-1 0.5\n", None, 2, "a state must be an integer"),
+        ("0 1 1\n" + "9" * 10000 + "\n", None, 2, "a state must be an integer"),
         ("0 1 a\n", None, 1, "isymbols"),
-        ("0 1 -1\n", None, 1, "a label is an integer"),
+        ("0 1 -1\n", None, 1, "a label must be an integer"),
         ("0 1 a\n1 1 c\n", TABLE, 2, "not in the symbol table"),
-        ("0 1 1 x\n", None, 1, "a cost is a number"),
-        ("0 1 1 nan\n1\n", None, 1, "a cost is a number"),
-        ("0 1 1 BadNumber\n1\n", None, 1, "a cost is a number"),
-        ("0 1 1 1e999\n1\n", None, 1, "a cost is a number"),
-        ("0 1 1 1_0\n1\n", None, 1, "a cost is a number"),
-        ("0 1 1\n1 x\n", None, 2, "a cost is a number"),
-        ("0 1 1\n1\n1 0.5\n", None, 3, "two final costs"),
+        ("0 1 1 x\n", None, 1, "a cost must be a number"),
+        ("0 1 1 nan\n1\n", None, 1, "a cost must be a number"),
+        ("0 1 1 BadNumber\n1\n", None, 1, "a cost must be a number"),
+        ("0 1 1 1e999\n1\n", None, 1, "a cost must be a number"),
+        ("0 1 1 1_0\n1\n", None, 1, "a cost must be a number"),
+        ("0 1 1\n1 x\n", None, 2, "a cost must be a number"),
+        ("0 1 1\n1\n1 0.5\n", None, 3, "one final cost; state 1 has two"),
         ("0 1 1 1 0.5 7\n", None, 1, "got 6 fields"),
         ("0 1 1\n0 1 2 2 0.5\n", None, 2, "got 5 fields"),
         ("0 1 1 2 0.5\n1\n", None, 1, "the input label '1' and the output label '2' differ"),
@@ -279,8 +279,8 @@ def test_binary_files_are_recognised(tmp_path: Path) -> None:
         ("<eps> 0\na 1 2\n", 2, "`name id`"),
         ("<eps> 0\na x\n", 2, "`name id`"),
         ("<eps> 0\na -1\n", 2, "`name id`"),
-        ("a 1\na 2\n", 2, "must differ"),
-        ("a 1\nb 1\n", 2, "must differ"),
+        ("a 1\na 2\n", 2, "must be distinct"),
+        ("a 1\nb 1\n", 2, "must be distinct"),
     ],
 )
 def test_a_wrong_table_is_named(text: str, line: int, message: str, tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_weights_of_several_components_need_json(machines: Any, semiring: str, t
     machine = machines(semiring)
     for name in ("m.fst", "m.pautomac"):
         with pytest.raises(
-            FormatError, match=rf"stores a weight as one number; one over {semiring} has 2 .* Use JSON"
+            FormatError, match=rf"stores a weight as one number; a weight over {semiring} has 2 .* Use JSON"
         ):
             save(machine, tmp_path / name)
         assert not (tmp_path / name).exists()

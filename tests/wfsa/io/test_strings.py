@@ -49,12 +49,12 @@ def test_the_header_can_be_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("x\n", 1, "starts with its length"),
-        ("-1\n", 1, "starts with its length"),
-        ("1.0 3\n", 1, "starts with its length"),
-        ("99999999999999999999999 3\n", 1, "starts with its length"),
-        ("3 1 2\n", 1, "says 3 symbols, but 2 follow"),
-        ("0\n1 1 2\n", 2, "says 1 symbols, but 2 follow"),
+        ("x\n", 1, "must start with its length"),
+        ("-1\n", 1, "must start with its length"),
+        ("1.0 3\n", 1, "must start with its length"),
+        ("99999999999999999999999 3\n", 1, "must start with its length"),
+        ("3 1 2\n", 1, "is 3, but 2 symbols follow"),
+        ("0\n1 1 2\n", 2, "is 1, but 2 symbols follow"),
         ("0\n\n0\n", 2, "blank line between"),
         ("3 9\n0\n0\n", 3, "promises 3 strings, but the file has 2"),
         ("2 9\n0\n0\n0\n", 4, "promises 2 strings, but the file has 3"),

@@ -1,8 +1,8 @@
-"""WFSAs as Graphviz dot, for pictures. Written only: dot carries no exact weights, so it is not read back.
+"""Write WFSAs as Graphviz dot, for pictures. Dot files have rounded weights, so they are not read back.
 
-Start states are bold and have their initial weight beside their name when it is not one; final states are
-double circles, with their final weight. An arc reads `symbol / weight`, a weight of one is left out. A weight of
-several components is written ⟨0.5, −0.25⟩.
+Initial states are bold, with their initial weight beside their name if it is not one; final states are double circles,
+with their final weight. The label of an arc is `symbol / weight`; a weight of one is left out. A weight of several
+components is written ⟨0.5, −0.25⟩.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rrnn.wfsa.io.files import PathLike, indexed_arcs, write_text
+from rrnn.wfsa.automaton import indexed_arcs
+from rrnn.wfsa.io.files import PathLike, write_text
 from rrnn.wfsa.machine import WFSA
 
 
 def save_dot(wfsa: WFSA, path: PathLike, *, digits: int = 4) -> None:
-    """Write a WFSA as dot, with this many significant digits."""
+    """Write a WFSA as dot, with the given number of significant digits."""
     write_text(path, to_dot(wfsa, digits=digits))
 
 
 def to_dot(wfsa: WFSA, *, digits: int = 4) -> str:
-    """The dot text."""
+    """Return the dot text of a WFSA."""
     ring, one, zero = wfsa.semiring, wfsa.semiring.one, wfsa.semiring.zero
 
     def with_weight(text: str, weight: Any) -> str:
@@ -53,11 +54,11 @@ def _number(weight: Any, digits: int) -> str:
 
 
 def _printable(name: object) -> str:
-    """A name as text; the empty string and what would hide in a picture are shown as Python writes them."""
+    """Return a name as text; the empty string and invisible characters are written as in Python."""
     text = str(name)
     return text if text.isprintable() and text.strip() else repr(name)
 
 
 def _quoted(text: str) -> str:
-    """A dot string. In labels a backslash starts an escape (\\n, \\l), so it is doubled like the quote."""
+    """Return a quoted dot string. In labels a backslash starts an escape (\\n, \\l), so it is escaped, too."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,4 +1,4 @@
-"""What every format shares: strict text in, whole files out, numbers without surprises."""
+"""What all formats share: reading text strictly, writing files atomically, and parsing numbers and names."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ import reprlib
 import sys
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
-from rrnn.errors import FormatError
-
-if TYPE_CHECKING:
-    from rrnn.semirings import Semiring
-    from rrnn.wfsa.machine import WFSA
+from rrnn.errors import FormatError, SemiringError
+from rrnn.semirings import Semiring
 
 PathLike = str | os.PathLike[str]
 
-# Nineteen digits hold every int64 and parse in no time; `int` also takes "1_000" and a megabyte of nines.
+# Nineteen digits hold every int64 and are parsed quickly; `int` would also take "1_000" and a megabyte of nines.
 _NATURAL = re.compile(r"[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE)
@@ -32,8 +29,19 @@ _BRIEF.maxstring = _BRIEF.maxlong = _BRIEF.maxother = 60
 _BRIEF.maxlevel = 3
 
 
+class Source:
+    """Name the file in errors; `name` is None for a text that is not from a file."""
+
+    def __init__(self, name: str | None) -> None:
+        self.name = name
+
+    def fail(self, message: str, line: int | None = None) -> NoReturn:
+        """Raise a `FormatError` that names the file and perhaps the line."""
+        raise FormatError(message, source=self.name, line=line)
+
+
 def read_text(path: PathLike) -> str:
-    """The file as UTF-8 text, without a byte order mark; undecodable bytes are an error with their line."""
+    """Read a UTF-8 file without its byte order mark; raise an error with the line of the first undecodable byte."""
     data = Path(path).read_bytes()
     try:
         return data.decode("utf-8-sig")
@@ -43,12 +51,12 @@ def read_text(path: PathLike) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines as editors and OpenFst count them. `splitlines` would also break at \\f, \\x1c, U+2028, ..."""
+    """Return the lines as editors and OpenFst count them. `splitlines` would also split at \\f, \\x1c, U+2028, …"""
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def stream_lines(path: PathLike) -> Iterator[str]:
-    """The lines one by one, so that a file of any length can be read; `-` is the standard input."""
+    """Yield the lines one by one, so that a file of any length can be read; `-` is the standard input."""
     source = os.fspath(path)
     with contextlib.ExitStack() as stack:
         file: BinaryIO = sys.stdin.buffer if source == "-" else stack.enter_context(open(path, "rb"))
@@ -62,7 +70,7 @@ def stream_lines(path: PathLike) -> Iterator[str]:
 
 def _not_utf8(error: UnicodeDecodeError) -> str:
     if error.object.startswith(_OPENFST_BINARY):
-        return "this is a binary OpenFst file; print it as text first: `fstprint --acceptor`"
+        return "this is a binary OpenFst file. Convert it to text first: `fstprint --acceptor`"
     return (
         f"a text file must be UTF-8, but it has the byte {error.object[error.start]:#04x}. "
         "Is it a binary file, or in another encoding?"
@@ -70,7 +78,7 @@ def _not_utf8(error: UnicodeDecodeError) -> str:
 
 
 def write_text(path: PathLike, text: str) -> None:
-    """All of the text or nothing: it is written beside the target and then renamed onto it."""
+    """Write a file atomically: write the text to a temporary file beside the target, then rename it."""
     target = Path(os.path.realpath(path))  # a link keeps pointing where it did
     try:
         data = text.encode("utf-8")
@@ -98,19 +106,19 @@ def write_text(path: PathLike, text: str) -> None:
 
 
 def fields_of(line: str) -> list[str]:
-    """Fields between blanks and tabs only: other white space may be part of a symbol's name."""
+    """Return the fields between blanks and tabs. Other white space may be part of a symbol's name."""
     return [field for field in line.replace("\t", " ").split(" ") if field]
 
 
 def natural(token: str) -> int | None:
-    """A non-negative integer of at most 19 digits, or None."""
+    """Parse a non-negative integer of at most 19 digits; return None for anything else."""
     return int(token) if _NATURAL.fullmatch(token) else None
 
 
 def number(token: str) -> float | None:
-    """A decimal number or a written infinity, or None; a finite text that overflows float64 is None too.
+    """Parse a decimal number or an infinity; return None for anything else, and for a number beyond float64.
 
-    Integers stay integers: a count above 2⁵³ is no float64.
+    Integers stay integers, since a count above 2⁵³ may not be a float64.
     """
     if _NATURAL.fullmatch(token):
         return int(token)
@@ -122,41 +130,46 @@ def number(token: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def indexed_arcs(wfsa: WFSA) -> Iterator[tuple[int, int, int, Any]]:
-    """Arcs as (source, symbol, target, weight) with indices, −1 for ε, and the weight as a Python element."""
-    columns = (wfsa.arc_source, wfsa.arc_symbol, wfsa.arc_target)
-    return zip(*(column.tolist() for column in columns), wfsa.semiring.numbers(wfsa.arc_weight), strict=True)
-
-
 def require_plain_numbers(semiring: Semiring, format: str, source: str | None = None) -> None:
-    """Raise where a format, which stores a weight as one number, cannot hold the weights of a semiring."""
+    """Raise if weights of the semiring have several numbers: the format stores a weight as one number."""
     if semiring.components:
         raise FormatError(
-            f"{format} stores a weight as one number; one over {semiring.name} has {semiring.size} "
+            f"{format} stores a weight as one number; a weight over {semiring.name} has {semiring.size} "
             f"({', '.join(semiring.components)}). Use JSON, which stores them all: a file name that ends in .json.",
             source=source,
         )
 
 
+def checked_weight(weight: Any, semiring: Semiring, what: str = "weight") -> Any:
+    """Return a weight as an element of the semiring, or raise unless it also fits the semiring's tensors."""
+    value = semiring.check(weight, what)
+    if semiring.integers and value >= 2**63:
+        size = len(str(int(value)))  # perhaps more than a float can hold
+        raise SemiringError(
+            f"a {semiring.name} {what} must be below 2⁶³ to fit an int64; got one of {size} digits"
+        )
+    return value
+
+
 def plain_name(symbol: Hashable) -> str:
-    """A symbol as one field of a line: a string as it is, an integer as its digits; others have none."""
+    """Return a symbol as one field of a line: a string itself, or the digits of an integer; raise for others."""
     name = symbol if isinstance(symbol, str) else str(symbol) if type(symbol) is int else ""
     if fields_of(name) != [name] or "\n" in name or "\r" in name:
         raise FormatError(
-            "in this format a symbol is an integer or a non-empty string without blanks, tabs and line ends; "
-            f"got {shown(symbol)}. JSON carries the others."
+            "in this format a symbol must be an integer or a non-empty string without blanks, tabs and line ends; "
+            f"got {shown(symbol)}. Use JSON for other symbols."
         )
     return name
 
 
 def brief(error: Exception) -> str:
-    """An error's message, without its middle when a file's own names make it a page long."""
+    """Return an error's message, without its middle if names from a file make it very long."""
     text = str(error)
     return text if len(text) <= 1000 else f"{text[:600]} … {text[-300:]}"
 
 
 def shown(token: object) -> str:
-    """A token for a message: quoted, and cut when it is long, whatever a file or a user put there."""
+    """Return a token for a message: quoted, and shortened if it is long."""
     try:
         return _BRIEF.repr(token)
     except ValueError:  # an integer with more digits than Python prints

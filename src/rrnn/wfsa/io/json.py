@@ -1,4 +1,4 @@
-"""WFSAs as JSON that round-trips exactly: weights, order and names come back as they were.
+"""Read and write WFSAs as JSON, exactly: weights, order and names are read back unchanged.
 
     {
       "format": "rrnn-wfsa", "version": 1,
@@ -10,17 +10,17 @@
       "arcs": [[0, 0, 1, 0.25], [1, null, 2, 1.0]]
     }
 
-Numbers in `initial`, `final` and `arcs` count in the lists `states` and `alphabet` (from 0), so an arc is
-`[source, symbol, target, weight]`, with `null` in the place of the symbol for ε: no name is mistaken for it.
+`initial`, `final` and `arcs` refer to states and symbols by their indices in the lists `states` and `alphabet`. An arc
+is `[source, symbol, target, weight]`, with `null` in the place of the symbol for ε, so that no name is mistaken for it.
 A state without an initial or final weight has the semiring's zero.
 
-Weights are written with all the digits that they need to come back bit by bit; infinities are the strings
+Weights are written with all the digits that are needed to restore them bit by bit; infinities are the strings
 `"Infinity"` and `"-Infinity"`. States and symbols may be strings, integers, floats, true, false, null and
 tuples of these, written `{"tuple": [...]}`; an infinite float is `{"float": "Infinity"}`.
 
 Over a semiring of several components (complex, expectation, signed-log) a weight is the list of its numbers, in the
-order of the components: `[0, 0, 1, [0.5, -0.25]]`. Such a file has version 2, since older readers know no such weights;
-all others keep version 1. A semiring of your own must be registered before a file of it is read.
+order of the components: `[0, 0, 1, [0.5, -0.25]]`. Such a file has version 2, since version 1 has no such weights;
+all others have version 1. A semiring of your own must be registered before its files are read.
 """
 
 from __future__ import annotations
@@ -28,13 +28,21 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from rrnn.errors import FormatError, RRNNError
 from rrnn.semirings import Semiring, get_semiring
-from rrnn.wfsa.io.costs import checked
-from rrnn.wfsa.io.files import PathLike, brief, indexed_arcs, read_text, shown, write_text
+from rrnn.wfsa.automaton import indexed_arcs
+from rrnn.wfsa.io.files import (
+    PathLike,
+    Source,
+    brief,
+    checked_weight,
+    read_text,
+    shown,
+    write_text,
+)
 from rrnn.wfsa.machine import WFSA
 from rrnn.wfsa.symbols import EPSILON
 
@@ -42,11 +50,11 @@ FORMAT = "rrnn-wfsa"
 VERSION, COMPONENTS_VERSION = 1, 2  # the second where a weight has several components
 _KEYS = {"format", "version", "semiring", "states", "alphabet", "initial", "final", "arcs"}
 _INFINITIES = {"Infinity": math.inf, "-Infinity": -math.inf}
-_DEEPEST = 50  # nested tuples: far below Python's own limit, which would end in a RecursionError
+_DEEPEST = 50  # the deepest nesting of tuples, far below Python's recursion limit
 
 
 def save_json(wfsa: WFSA, path: PathLike) -> None:
-    """Write a WFSA as JSON. Gradients are not kept."""
+    """Write a WFSA as JSON. Gradients are not stored."""
     write_text(path, to_json(wfsa))
 
 
@@ -59,7 +67,7 @@ def load_json(path: PathLike, *, allow_empty: bool = False) -> WFSA:
 
 
 def to_json(wfsa: WFSA) -> str:
-    """The JSON text: one state, symbol or arc a line, so that files can be compared line by line."""
+    """Return the JSON text, with one state, symbol or arc on a line, so that files can be compared by line."""
     ring = wfsa.semiring
     vectors = {"initial": ring.numbers(wfsa.initial_weight), "final": ring.numbers(wfsa.final_weight)}
     parts = {
@@ -97,7 +105,7 @@ def _weight(weight: Any) -> Any:
 def _label(label: Any, what: str, depth: int = 0) -> Any:
     if label is None or label is True or label is False:
         return label
-    kind = type(label)  # not isinstance: an enum or a NumPy number would not come back as what it was
+    kind = type(label)  # not isinstance: an enum or a NumPy number would be read back as another type
     if kind is str and _is_unicode(label):
         return label
     if kind is int and abs(label) < 10**4000:  # Python parses no longer numbers
@@ -109,8 +117,8 @@ def _label(label: Any, what: str, depth: int = 0) -> Any:
     if kind is tuple and depth < _DEEPEST:
         return {"tuple": [_label(item, what, depth + 1) for item in label]}
     raise FormatError(
-        "in JSON a state or symbol is a str, int, float (not NaN), bool, None or a tuple of these, nested "
-        f"{_DEEPEST} deep at most; got the {what} {shown(label)} ({kind.__name__}). Rename it before saving."
+        "in JSON a state or symbol must be a str, int, float (not NaN), bool, None or a tuple of these, nested "
+        f"at most {_DEEPEST} deep; got the {what} {shown(label)} ({kind.__name__}). Rename it before saving."
     )
 
 
@@ -126,153 +134,146 @@ def _is_unicode(text: str) -> bool:
 
 
 def from_json(text: str, *, source: str | None = None, allow_empty: bool = False) -> WFSA:
-    """The WFSA that a JSON text describes."""
-
-    def fail(message: str, line: int | None = None) -> NoReturn:
-        raise FormatError(message, source=source, line=line)
-
-    data = _parse(text, fail)
+    """Return the WFSA that a JSON text describes."""
+    reader = _Reader(source)
+    data = reader.parse(text)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        fail(f'a WFSA in JSON is an object with "format": "{FORMAT}"; this is something else')
+        reader.fail(f'a WFSA in JSON must be an object with "format": "{FORMAT}"; this is something else')
     if type(data.get("version")) is not int or data["version"] not in (VERSION, COMPONENTS_VERSION):
-        fail(
+        reader.fail(
             f"this rrnn reads versions {VERSION} and {COMPONENTS_VERSION} of the format; the file has "
             f"{shown(data.get('version'))}"
         )
     if set(data) != _KEYS:
         odd = sorted(set(data) ^ _KEYS)[0]
         keys = ", ".join(sorted(_KEYS))
-        fail(f"the keys are {keys}; {shown(odd)} is {'missing' if odd in _KEYS else 'unknown'}")
+        reader.fail(f"the keys must be {keys}; {shown(odd)} is {'missing' if odd in _KEYS else 'unknown'}")
     try:
-        return _build(data, fail, allow_empty)
+        return reader.machine(data, allow_empty)
     except FormatError:
         raise
     except RRNNError as error:
         raise FormatError(brief(error), source=source) from error
 
 
-def _parse(text: str, fail: Callable[..., NoReturn]) -> Any:
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(items)
-        if len(found) != len(items):
-            raise ValueError("a key stands twice in one object")
-        return found
+class _Reader(Source):
+    """Read the parts of a WFSA from parsed JSON."""
 
-    def decimal(token: str) -> float:
-        if math.isinf(value := float(token)):
-            raise ValueError(f'the number {shown(token)} is too large; an infinity is the string "Infinity"')
-        return value
+    def parse(self, text: str) -> Any:
+        def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+            found = dict(items)
+            if len(found) != len(items):
+                raise ValueError("an object has the same key twice")
+            return found
 
-    def constant(token: str) -> NoReturn:
-        raise ValueError(f'{token} is not JSON; infinities are the strings "Infinity" and "-Infinity"')
+        def decimal(token: str) -> float:
+            if math.isinf(value := float(token)):
+                raise ValueError(
+                    f'the number {shown(token)} is too large; an infinity is the string "Infinity"'
+                )
+            return value
 
-    try:
-        return json.loads(text, object_pairs_hook=pairs, parse_float=decimal, parse_constant=constant)
-    except json.JSONDecodeError as error:
-        fail(f"this is not JSON: {error.msg} (column {error.colno})", error.lineno)
-    except RecursionError:
-        fail("this is no WFSA: its JSON is nested too deeply")
-    except ValueError as error:
-        fail(f"this is no WFSA: {error}")
+        def constant(token: str) -> NoReturn:
+            raise ValueError(f'{token} is not JSON; infinities are the strings "Infinity" and "-Infinity"')
 
+        try:
+            return json.loads(text, object_pairs_hook=pairs, parse_float=decimal, parse_constant=constant)
+        except json.JSONDecodeError as error:
+            self.fail(f"this is not JSON: {error.msg} (column {error.colno})", error.lineno)
+        except RecursionError:
+            self.fail("this is not a WFSA: its JSON is nested too deeply")
+        except ValueError as error:
+            self.fail(f"this is not a WFSA: {error}")
 
-def _build(data: dict[str, Any], fail: Callable[..., NoReturn], allow_empty: bool) -> WFSA:
-    name = data["semiring"]
-    if not isinstance(name, str) or len(name) > 40:  # a longer one costs time in the search for a near name
-        fail(f"semiring must be the name of one; got {shown(name)}")
-    semiring = get_semiring(name)
-    if semiring.components and data["version"] != COMPONENTS_VERSION:
-        fail(
-            f"weights over {semiring.name} have several components, "
-            f"which version {COMPONENTS_VERSION} of the format has"
-        )
-    states = [_read_label(v, f"states[{i}]", fail) for i, v in enumerate(_list(data, "states", fail))]
-    alphabet = [_read_label(v, f"alphabet[{i}]", fail) for i, v in enumerate(_list(data, "alphabet", fail))]
-    if not alphabet:
-        fail("alphabet must have at least one symbol")
-    initial: dict[Any, Any] = {}
-    final: dict[Any, Any] = {}
-    for key, vector in (("initial", initial), ("final", final)):
-        for i, row in enumerate(_list(data, key, fail)):
-            where = f"{key}[{i}]"
-            state, weight = _row(row, "[state, weight]", 2, where, fail)
-            state = _pick(states, state, "state", where, fail)
-            if state in vector:
-                fail(f"{where}: the state {shown(state)} has two weights")
-            vector[state] = _read_weight(weight, semiring, where, fail)
-    arcs = []
-    for i, row in enumerate(_list(data, "arcs", fail)):
-        where = f"arcs[{i}]"
-        q, a, r, weight = _row(row, "[source, symbol, target, weight]", 4, where, fail)
-        arcs.append(
-            (
-                _pick(states, q, "state", where, fail),
-                EPSILON if a is None else _pick(alphabet, a, "symbol", where, fail),
-                _pick(states, r, "state", where, fail),
-                _read_weight(weight, semiring, where, fail),
+    def machine(self, data: dict[str, Any], allow_empty: bool) -> WFSA:
+        name = data["semiring"]
+        if not isinstance(name, str) or len(name) > 40:  # the search for a similar name would be slow
+            self.fail(f"semiring must be the name of a semiring; got {shown(name)}")
+        semiring = get_semiring(name)
+        if semiring.components and data["version"] != COMPONENTS_VERSION:
+            self.fail(
+                f"weights over {semiring.name} have several components, "
+                f"which need version {COMPONENTS_VERSION} of the format"
             )
+        states = [self.label(v, f"states[{i}]") for i, v in enumerate(self.items(data, "states"))]
+        alphabet = [self.label(v, f"alphabet[{i}]") for i, v in enumerate(self.items(data, "alphabet"))]
+        if not alphabet:
+            self.fail("alphabet must have at least one symbol")
+        initial: dict[Any, Any] = {}
+        final: dict[Any, Any] = {}
+        for key, vector in (("initial", initial), ("final", final)):
+            for i, row in enumerate(self.items(data, key)):
+                where = f"{key}[{i}]"
+                state, weight = self.row(row, "[state, weight]", 2, where)
+                state = self.pick(states, state, "state", where)
+                if state in vector:
+                    self.fail(f"{where}: the state {shown(state)} has two weights")
+                vector[state] = self.weight(weight, semiring, where)
+        arcs = []
+        for i, row in enumerate(self.items(data, "arcs")):
+            where = f"arcs[{i}]"
+            q, a, r, weight = self.row(row, "[source, symbol, target, weight]", 4, where)
+            source, target = (self.pick(states, state, "state", where) for state in (q, r))
+            symbol = EPSILON if a is None else self.pick(alphabet, a, "symbol", where)
+            arcs.append((source, symbol, target, self.weight(weight, semiring, where)))
+        return WFSA(
+            semiring,
+            alphabet=alphabet,
+            arcs=arcs,
+            initial=initial,
+            final=final,
+            states=states,
+            allow_empty=allow_empty,
         )
-    return WFSA(
-        semiring,
-        alphabet=alphabet,
-        arcs=arcs,
-        initial=initial,
-        final=final,
-        states=states,
-        allow_empty=allow_empty,
-    )
 
+    def items(self, data: dict[str, Any], key: str) -> Sequence[Any]:
+        if not isinstance(data[key], list):
+            self.fail(f"{key} must be a list; got {shown(data[key])}")
+        return data[key]
 
-def _list(data: dict[str, Any], key: str, fail: Callable[..., NoReturn]) -> list[Any]:
-    return data[key] if isinstance(data[key], list) else fail(f"{key} must be a list; got {shown(data[key])}")
+    def row(self, row: Any, form: str, length: int, where: str) -> Sequence[Any]:
+        if not isinstance(row, list) or len(row) != length:
+            self.fail(f"{where} must be {form}; got {shown(row)}")
+        return row
 
+    def pick(self, items: Sequence[Any], index: Any, what: str, where: str) -> Any:
+        if type(index) is not int or not 0 <= index < len(items):
+            self.fail(f"{where}: a {what} must be a number from 0 to {len(items) - 1}; got {shown(index)}")
+        return items[index]
 
-def _row(row: Any, form: str, length: int, where: str, fail: Callable[..., NoReturn]) -> list[Any]:
-    return (
-        row
-        if isinstance(row, list) and len(row) == length
-        else fail(f"{where} must be {form}; got {shown(row)}")
-    )
+    def weight(self, value: Any, semiring: Semiring, where: str) -> Any:
+        def number(part: Any) -> Any:
+            found = _INFINITIES.get(part) if isinstance(part, str) else part
+            if type(found) is not int and type(found) is not float:  # not isinstance: true is no weight
+                self.fail(
+                    f'{where}: a weight must be a number, "Infinity" or "-Infinity"; got {shown(value)}'
+                )
+            return found
 
+        if semiring.components:
+            if not isinstance(value, list) or len(value) != semiring.size:
+                names = ", ".join(semiring.components)
+                self.fail(
+                    f"{where}: a weight over {semiring.name} must be a list of {semiring.size} numbers ({names}); "
+                    f"got {shown(value)}"
+                )
+            weight = tuple(number(part) for part in value)
+        else:
+            weight = number(value)
+        try:
+            return checked_weight(weight, semiring)
+        except RRNNError as error:
+            self.fail(f"{where}: {brief(error)}")
 
-def _pick(items: list[Any], index: Any, what: str, where: str, fail: Callable[..., NoReturn]) -> Any:
-    if type(index) is not int or not 0 <= index < len(items):
-        fail(f"{where}: a {what} is a number from 0 to {len(items) - 1}; got {shown(index)}")
-    return items[index]
-
-
-def _read_weight(value: Any, semiring: Semiring, where: str, fail: Callable[..., NoReturn]) -> Any:
-    def number(part: Any) -> Any:
-        found = _INFINITIES.get(part) if isinstance(part, str) else part
-        if type(found) is not int and type(found) is not float:  # not isinstance: true is no weight
-            fail(f'{where}: a weight is a number, "Infinity" or "-Infinity"; got {shown(value)}')
-        return found
-
-    if semiring.components:
-        if not isinstance(value, list) or len(value) != semiring.size:
-            names = ", ".join(semiring.components)
-            fail(
-                f"{where}: a weight over {semiring.name} is a list of {semiring.size} numbers ({names}); "
-                f"got {shown(value)}"
-            )
-        weight = tuple(number(part) for part in value)
-    else:
-        weight = number(value)
-    try:
-        return checked(weight, semiring)
-    except RRNNError as error:
-        fail(f"{where}: {brief(error)}")
-
-
-def _read_label(value: Any, where: str, fail: Callable[..., NoReturn], depth: int = 0) -> Any:
-    if value is None or isinstance(value, str | int | float):
-        return value
-    if isinstance(value, dict) and len(value) == 1 and depth < _DEEPEST:
-        ((kind, inner),) = value.items()
-        if kind == "float" and isinstance(inner, str) and inner in _INFINITIES:
-            return _INFINITIES[inner]
-        if kind == "tuple" and isinstance(inner, list):
-            return tuple(_read_label(item, where, fail, depth + 1) for item in inner)
-    fail(
-        f'{where}: a name is a string, a number, true, false, null or {{"tuple": [...]}}; got {shown(value)}'
-    )
+    def label(self, value: Any, where: str, depth: int = 0) -> Any:
+        if value is None or isinstance(value, str | int | float):
+            return value
+        if isinstance(value, dict) and len(value) == 1 and depth < _DEEPEST:
+            ((kind, inner),) = value.items()
+            if kind == "float" and isinstance(inner, str) and inner in _INFINITIES:
+                return _INFINITIES[inner]
+            if kind == "tuple" and isinstance(inner, list):
+                return tuple(self.label(item, where, depth + 1) for item in inner)
+        self.fail(
+            f'{where}: a name must be a string, a number, true, false, null or {{"tuple": [...]}}; got {shown(value)}'
+        )

@@ -5,13 +5,13 @@
     1	0.25           final state and its cost
 
 The source of the first line is the start state. States are integers, labels are integers, or names when a
-symbol table (`rrnn.wfsa.io.symbol_table`) is given; label 0 is ε. Lines of transducers, `source target input
-output [cost]`, are read too when input and output are equal. What costs mean: `rrnn.wfsa.io.costs`.
+symbol table is given; label 0 is ε. Lines of transducers, `source target input output [cost]`, are read, too, if input
+and output are equal. `rrnn.wfsa.io.labels_and_costs` explains symbol tables and costs.
 
-Reading keeps the state numbers as the names of states, and ⊕ adds parallel arcs, which OpenFst allows.
+Reading keeps the state numbers as the names of states, and adds parallel arcs, which OpenFst allows, by ⊕.
 Writing numbers the states 0, 1, … in their order; JSON keeps their names. An OpenFst machine has one start
-state, of weight one. Where a WFSA has several, or one of another weight, the file gets a new start state,
-numbered after all others, with an ε-arc of the initial weight to each of them: the same scores.
+state, of weight one. If a WFSA has several, or one of another weight, the file gets a new start state,
+numbered after all others, with an ε-arc of the initial weight to each of them, which gives the same scores.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Hashable
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from rrnn.errors import FormatError, RRNNError
 from rrnn.semirings import Semiring, get_semiring
-from rrnn.wfsa.io.costs import Costs, checked, cost_of, resolve_costs, weight_of
+from rrnn.wfsa.automaton import indexed_arcs
 from rrnn.wfsa.io.files import (
     PathLike,
+    Source,
     brief,
+    checked_weight,
     fields_of,
-    indexed_arcs,
     lines_of,
     natural,
     number,
@@ -38,7 +39,17 @@ from rrnn.wfsa.io.files import (
     shown,
     write_text,
 )
-from rrnn.wfsa.io.symbol_table import LARGEST_LABEL, SymbolTable, load_symbols, symbols_for, symbols_text
+from rrnn.wfsa.io.labels_and_costs import (
+    LARGEST_LABEL,
+    Costs,
+    SymbolTable,
+    cost_of,
+    load_symbols,
+    resolve_costs,
+    symbols_for,
+    symbols_text,
+    weight_of,
+)
 from rrnn.wfsa.machine import WFSA
 from rrnn.wfsa.symbols import EPSILON
 
@@ -52,11 +63,11 @@ def load_openfst(
     acceptor: bool | None = None,
     allow_empty: bool = False,
 ) -> WFSA:
-    """Read an acceptor. The file does not say its semiring: the default is OpenFst's own, tropical costs.
+    """Read an acceptor. The file does not name its semiring; the default is OpenFst's own, tropical costs.
 
-    With `isymbols` (a file or a dictionary name → id) the alphabet is all names of the table; without, the
+    With `isymbols` (a file or a dictionary name → id), the alphabet is all names of the table; without it, the
     integers that occur. `acceptor` says whether arcs are `s t label [cost]` (True) or `s t input output
-    [cost]` (False); None finds out, which fails only where every line could be both.
+    [cost]` (False); by default this is detected, which fails only if every line could be both.
     """
     table = load_symbols(isymbols) if isinstance(isymbols, str | os.PathLike) else isymbols
     return from_openfst(
@@ -77,12 +88,12 @@ def save_openfst(
     isymbols: PathLike | None = None,
     costs: Costs | None = None,
 ) -> None:
-    """Write an acceptor and, where a path for it is given, its symbol table.
+    """Write an acceptor and, if `isymbols` is a path, its symbol table.
 
-    Without a table the symbols must be integers from 1 on, as 0 is ε.
+    Without a table, the symbols must be integers of at least 1, as 0 is ε.
     """
     table = symbols_for(wfsa.alphabet) if isymbols is not None else None
-    text = to_openfst(wfsa, isymbols=table, costs=costs)  # before anything is written: it may fail
+    text = to_openfst(wfsa, isymbols=table, costs=costs)  # this may fail, so do it before writing
     if isymbols is not None and table is not None:
         write_text(isymbols, symbols_text(table))
     write_text(path, text)
@@ -96,25 +107,21 @@ class _Line(NamedTuple):
     fields: list[str]
 
 
-class _Reader:
-    """The labels and costs of one file."""
+class _Reader(Source):
+    """Read the states, labels and costs of one file."""
 
     def __init__(
         self, semiring: Semiring, costs: Costs, table: SymbolTable | None, source: str | None
     ) -> None:
-        self.semiring, self.table, self.source = semiring, table, source
+        super().__init__(source)
+        self.semiring, self.table = semiring, table
         self.costs: Costs = costs
-
-    def fail(self, message: str, line: int | None = None) -> NoReturn:
-        raise FormatError(message, source=self.source, line=line)
 
     def state(self, token: str, line: int) -> int:
         value = natural(token)
-        return (
-            value
-            if value is not None
-            else self.fail(f"a state is an integer from 0; got {shown(token)}", line)
-        )
+        if value is None:
+            self.fail(f"a state must be an integer of at least 0; got {shown(token)}", line)
+        return value
 
     def is_label(self, token: str) -> bool:
         return token in self.table if self.table is not None else natural(token) is not None
@@ -124,7 +131,9 @@ class _Reader:
             if self.table is not None:
                 self.fail(f"label {shown(token)} is not in the symbol table", line)
             self.fail(
-                f"a label is an integer from 0 (ε) when there are no isymbols; got {shown(token)}", line
+                "without a symbol table (isymbols), a label must be an integer of at least 0, which is ε; "
+                f"got {shown(token)}",
+                line,
             )
         key = natural(token) if self.table is None else self.table[token]
         return EPSILON if key == 0 else token if self.table is not None else key
@@ -134,16 +143,16 @@ class _Reader:
             return self.semiring.one
         cost = number(token)
         if cost is None:
-            self.fail(f"a cost is a number, Infinity or -Infinity; got {shown(token)}", line)
+            self.fail(f"a cost must be a number, Infinity or -Infinity; got {shown(token)}", line)
         try:
             return weight_of(cost, self.semiring, self.costs)
         except RRNNError as error:
             self.fail(str(error), line)
 
     def add(self, a: float, b: float, line: int) -> float:
-        """⊕ of parallel arcs, which could overflow."""
+        """Return the ⊕ of parallel arcs, or fail if it overflows."""
         try:
-            return checked(self.semiring.plus(a, b), self.semiring, "sum of parallel arcs")
+            return checked_weight(self.semiring.plus(a, b), self.semiring, "sum of parallel arcs")
         except RRNNError as error:
             self.fail(str(error), line)
 
@@ -158,13 +167,13 @@ def from_openfst(
     allow_empty: bool = False,
     source: str | None = None,
 ) -> WFSA:
-    """The WFSA that an acceptor's text describes; see `load_openfst`."""
+    """Return the WFSA that an acceptor's text describes; see `load_openfst`."""
     ring = get_semiring(semiring)
     require_plain_numbers(ring, "OpenFst", source)
     reader = _Reader(ring, resolve_costs(ring, costs), isymbols, source)
     lines = [_Line(i, fields) for i, line in enumerate(lines_of(text), 1) if (fields := fields_of(line))]
     if not lines:
-        reader.fail("the file is empty: the first line names the start state")
+        reader.fail("the file is empty; its first line must name the start state")
     if acceptor is None:
         acceptor = _is_acceptor(lines, reader)
 
@@ -174,7 +183,7 @@ def from_openfst(
         if len(fields) <= 2:
             state = reader.state(fields[0], line)
             if state in final:
-                reader.fail(f"state {state} has two final costs", line)
+                reader.fail(f"a state can have one final cost; state {state} has two", line)
             final[state] = reader.weight(fields[1] if len(fields) == 2 else None, line)
             continue
         arc, weight = _arc(fields, acceptor, line, reader)
@@ -202,7 +211,7 @@ def from_openfst(
 
 
 def _as_int(symbol: Hashable) -> int:
-    assert isinstance(symbol, int)  # without a table every label is one
+    assert isinstance(symbol, int)  # without a table every label is an integer
     return symbol
 
 
@@ -212,20 +221,20 @@ def _arc(
     most = 4 if acceptor else 5
     if not most - 1 <= len(fields) <= most:
         form = "source target label [cost]" if acceptor else "source target input output [cost]"
-        reader.fail(f"a line is `{form}` or `state [cost]`; got {len(fields)} fields", line)
+        reader.fail(f"a line must be `{form}` or `state [cost]`; got {len(fields)} fields", line)
     source, target = reader.state(fields[0], line), reader.state(fields[1], line)
     symbol = reader.label(fields[2], line)
     if not acceptor and reader.label(fields[3], line) != symbol:
         reader.fail(
             f"the input label {shown(fields[2])} and the output label {shown(fields[3])} differ: "
-            "a WFSA reads strings and writes none. Project the transducer first (`fstproject`).",
+            "a WFSA has no output labels. Project the transducer first (`fstproject`).",
             line,
         )
     return (source, symbol, target), reader.weight(fields[most - 1] if len(fields) == most else None, line)
 
 
 def _is_acceptor(lines: list[_Line], reader: _Reader) -> bool:
-    """Do the arcs have one label or two? Four fields may be `s t label cost` or `s t input output`."""
+    """Return whether arcs have one label. Four fields may be `s t label cost` or `s t input output`."""
     four = [line for line in lines if len(line.fields) == 4]
     if any(len(line.fields) == 3 for line in lines):
         return True
@@ -234,12 +243,12 @@ def _is_acceptor(lines: list[_Line], reader: _Reader) -> bool:
     if not four:
         return True
     odd = [line for line in four if number(line.fields[3]) is None]
-    if odd:  # a name where the cost would be: two labels, or a mistake
+    if odd:  # a name in the place of the cost: two labels, or a mistake
         return not all(reader.is_label(line.fields[3]) for line in odd)
     if all(line.fields[2] == line.fields[3] and reader.is_label(line.fields[3]) for line in four):
         reader.fail(
             "every arc reads `source target x x`: a label and its cost, or an input and an output label? "
-            "Say acceptor=True or acceptor=False (--acceptor yes or no).",
+            "Pass acceptor=True or acceptor=False (--acceptor yes or no).",
             four[0].number,
         )
     return True
@@ -249,7 +258,7 @@ def _is_acceptor(lines: list[_Line], reader: _Reader) -> bool:
 
 
 class _Writer:
-    """The labels and costs of one machine, with messages that name what cannot be written."""
+    """Write the labels and costs of one machine; errors name what cannot be written."""
 
     def __init__(self, wfsa: WFSA, isymbols: SymbolTable | None, costs: Costs | None) -> None:
         self.states, self.semiring = wfsa.states, wfsa.semiring
@@ -277,7 +286,7 @@ class _Writer:
 
 
 def to_openfst(wfsa: WFSA, *, isymbols: SymbolTable | None = None, costs: Costs | None = None) -> str:
-    """The text of an acceptor. With `isymbols`, labels are names and must be in it."""
+    """Return the text of an acceptor. With `isymbols`, labels are names and must be in the table."""
     require_plain_numbers(wfsa.semiring, "OpenFst")
     writer, one, zero = _Writer(wfsa, isymbols, costs), wfsa.semiring.one, wfsa.semiring.zero
     blocks: list[list[str]] = [[] for _ in wfsa.states]
@@ -309,7 +318,7 @@ def _label(symbol: Hashable, isymbols: SymbolTable | None) -> str:
         return plain_name(name)
     if type(symbol) is not int or not 1 <= symbol <= LARGEST_LABEL:
         raise FormatError(
-            f"without a symbol table, symbols are integers from 1 to {LARGEST_LABEL} (0 is ε); "
-            f"got {shown(symbol)}. Give a path for the table: isymbols=…"
+            f"without a symbol table, symbols must be integers from 1 to {LARGEST_LABEL} (0 is ε); "
+            f"got {shown(symbol)}. Pass a path for the table: isymbols=…"
         )
     return str(symbol)

@@ -1,16 +1,15 @@
-"""Strings files, as in the PAutomaC competition: one string a line, its length and then its symbols.
+"""Strings files, as in the PAutomaC competition: each line is the length of a string, then its symbols.
 
     3 20          optional header: number of strings, size of the alphabet
     2 7 4         the string 7 4
     0             the empty string
     4 1 1 19 0
 
-Symbols are separated by blanks or tabs. Blank lines are allowed at the end only: the empty string is `0`.
+Symbols are separated by blanks or tabs. Blank lines are allowed only at the end: the empty string is `0`.
 
 **The header.** A first line of two integers `n k` with n ≠ 1 can only be a header. `1 k` may also be the
-string of one symbol k; it is read as a header when exactly one string follows and all its symbols are
-integers below k, as the header would promise. Say `header=True` or `header=False` where it could
-be both.
+string of one symbol k; it is read as a header if exactly one string follows and all of its symbols are
+integers below k, as the header would promise. Pass `header=True` or `header=False` if it could be both.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class StringLine(NamedTuple):
-    """One string of a file and where it stood."""
+    """Hold one string of a file and its line."""
 
     line: int
     symbols: tuple[str, ...]
 
 
 class StringsFile:
-    """A strings file, read lazily: iterate over it (once) for its `StringLine`s.
+    """Read a strings file lazily: iterate over it (once) to get its `StringLine`s.
 
-    `count` and `alphabet_size` are the header's, or None without one.
+    `count` and `alphabet_size` are the numbers of the header, or None if there is no header.
     """
 
     def __init__(self, path: PathLike, *, header: bool | None = None) -> None:
@@ -63,33 +62,37 @@ class StringsFile:
                 blank = blank or line
                 continue
             if blank:
-                raise self.error("a blank line between strings; write the empty string as `0`", blank)
+                raise self.error(
+                    "there must be no blank line between strings; write the empty string as `0`", blank
+                )
             found += 1
             yield StringLine(line, self._parse(fields, line))
         if self.count is not None and found != self.count:
             raise self.error(
-                f"the header promises {self.count} strings, but the file has {found}. If the first line is no header "
-                "but a string, say header=False (--header no).",
+                f"the header promises {self.count} strings, but the file has {found}. If the first line is a string "
+                "and not a header, pass header=False (--header no).",
                 end,
             )
 
     def _parse(self, fields: list[str], line: int) -> tuple[str, ...]:
         length = natural(fields[0])
         if length is None:
-            raise self.error(f"a string starts with its length, a number; got {shown(fields[0])}", line)
+            raise self.error(f"a string must start with its length, a number; got {shown(fields[0])}", line)
         if length != len(fields) - 1:
             raise self.error(
-                f"the length says {length} symbols, but {len(fields) - 1} follow. "
-                "Each line is `length s1 s2 …`.",
+                f"the length is {length}, but {len(fields) - 1} symbols follow. "
+                "Each line must be `length s1 s2 …`.",
                 line,
             )
         return tuple(fields[1:])
 
     def error(self, message: str, line: int) -> FormatError:
+        """Return an error that names the file and the line."""
         return FormatError(message, source=self.source, line=line)
 
 
 def _is_header(lines: list[str]) -> bool:
+    """Return whether the first of the (at most three) lines is a header."""
     sizes = [natural(field) for field in fields_of(lines[0])]
     if len(sizes) != 2 or sizes[0] is None or sizes[1] is None:
         return False
@@ -103,9 +106,9 @@ def _is_header(lines: list[str]) -> bool:
 
 
 def symbol_reader(alphabet: Iterable[Hashable]) -> Callable[[str], Hashable | None]:
-    """How a token of a strings file names a symbol: the string itself if it is one, else the integer it is.
+    """Return a function from a token of a strings file to its symbol: the string itself, or else the integer.
 
-    The reader returns None for a token that names no symbol (None itself cannot be written in such a file).
+    The function returns None for a token that names no symbol (None itself cannot be written in such a file).
     """
     symbols = tuple(alphabet)
     texts = {symbol for symbol in symbols if isinstance(symbol, str)}
@@ -123,7 +126,7 @@ def symbol_reader(alphabet: Iterable[Hashable]) -> Callable[[str], Hashable | No
 def load_strings(
     path: PathLike, *, alphabet: Iterable[Hashable] | None = None, header: bool | None = None
 ) -> list[tuple[Hashable, ...]]:
-    """All strings of a file. With an alphabet, tokens become its symbols (exact string, then integer)."""
+    """Read all strings of a file. With an alphabet, tokens become its symbols (strings first, then integers)."""
     file = StringsFile(path, header=header)
     if alphabet is None:
         return [string.symbols for string in file]
@@ -134,7 +137,7 @@ def load_strings(
 def read_symbols_of(
     string: StringLine, reader: Callable[[str], Hashable | None], file: StringsFile
 ) -> tuple[Hashable, ...]:
-    """The string's symbols; one that the reader does not know is an error with its line."""
+    """Return the symbols of a string; raise an error with its line if the reader does not know one."""
     symbols = []
     for position, token in enumerate(string.symbols, 1):
         symbol = reader(token)
@@ -152,14 +155,14 @@ def save_strings(
     *,
     alphabet_size: int | None = None,
 ) -> None:
-    """Write a strings file; with an alphabet size it gets a header."""
+    """Write a strings file; if the size of the alphabet is given, the file has a header."""
     rows = [[plain_name(symbol) for symbol in string] for string in strings]
     lines = [" ".join([str(len(row)), *row]) for row in rows]
     if alphabet_size is not None:
         lines.insert(0, f"{len(rows)} {alphabet_size}")
     elif rows and len(rows[0]) == 1 and _is_header(lines[:3]):
         raise FormatError(
-            f"without a header the first string {rows[0]} would be read as one; give alphabet_size",
+            f"without a header, the first string {rows[0]} would be read as a header. Pass alphabet_size=.",
             source=os.fspath(path),
         )
     write_text(path, "".join(line + "\n" for line in lines))

@@ -1,32 +1,33 @@
 """Minimise and compare machines over the reals by linear algebra, in floating point.
 
-A machine over the reals is linear algebra: ⟦x⟧ = λ T_{x₁} ⋯ T_{xₙ} ρ. What matters of its state space is what
-strings reach (the span of all λT_x) and final weights see (the span of all T_xρ): restricting it to the one
-and then to the other leaves the least possible number of states (Schützenberger).
+The score of a string is ⟦x⟧ = λ T_{x₁} ⋯ T_{xₙ} ρ. Only a part of the state space matters: what strings reach (the span
+of all λT_x), and what final weights see (the span of all T_xρ). Restricting the machine to the one and then to the
+other leaves the smallest possible number of states (Schützenberger).
 
 All decisions are made on a rescaled machine. Each symbol's weights, the initial and the final weights are divided
 by a power of two near their greatest absolute value, and the machine is *balanced*: every state is rescaled by a
-power of two until what goes into it and what comes out of it are of one size. Both round nothing, and both leave
-the relative size of scores as it is, so that the unit of the weights and of the states plays no role.
+power of two until the weights into it and out of it have the same size. Neither step rounds or changes the relative
+size of scores, so the unit of the weights and of the states does not matter.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
-from rrnn.wfsa.algebra import trim
+from rrnn.wfsa.algebra import Algebra
+from rrnn.wfsa.automaton import Automaton
 from rrnn.wfsa.graph import components
-from rrnn.wfsa.machine import WFSA
 
+M = TypeVar("M", bound=Algebra)
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Exponents = np.ndarray[Any, np.dtype[np.int64]]
 ROUNDING = 1e-13
-"""Rounding, relative to the numbers it comes from: some hundred units in the last place."""
+"""Rounding error relative to the numbers it comes from: some hundred units in the last place."""
 DOUBT = 1e-5
-"""A weight is doubtful up to this multiple of the tolerance, relative to the greatest (see `minimise.equivalent`)."""
+"""A weight is doubtful up to this multiple of the tolerance, relative to the greatest: see `WFSA.equivalent`."""
 SPAN = 1e-3
 """A vector is in a span up to this multiple of the tolerance, relative to its length with absolute values."""
 _COORDINATE = 4e-15  # what rounding may leave in a coordinate of a unit vector
@@ -56,7 +57,7 @@ class Dense(NamedTuple):
         )
 
 
-def to_dense(a: WFSA, alphabet: tuple[Any, ...] | None = None) -> Dense:
+def to_dense(a: Automaton, alphabet: tuple[Any, ...] | None = None) -> Dense:
     """Return the arrays of a machine without ε-arcs, with matrices in the order of `alphabet` (default: its own)."""
     index = {symbol: i for i, symbol in enumerate(alphabet or a.alphabet)}
     place = np.array([index[s] for s in a.alphabet], dtype=np.int64)
@@ -67,10 +68,10 @@ def to_dense(a: WFSA, alphabet: tuple[Any, ...] | None = None) -> Dense:
     return Dense(initial, steps, final)
 
 
-def reduced(a: WFSA, tolerance: float) -> WFSA:
+def reduced(a: M, tolerance: float) -> M:
     """Return a machine with the scores of `a` (trimmed, without ε-arcs) and the least number of states.
 
-    The rules are those of `rrnn.wfsa.minimise.minimise`. A candidate is only returned once `first_difference` finds
+    The rules are those of `WFSA.minimise`. A candidate is only returned once `first_difference` finds
     its scores equal to those of `a`; otherwise the tolerance for dropping directions is tightened.
     """
     machine, (initial, steps, final) = _normalised(to_dense(a))
@@ -85,7 +86,7 @@ def reduced(a: WFSA, tolerance: float) -> WFSA:
                 np.ldexp(small.steps, steps[:, None, None]),
                 np.ldexp(small.final, final),
             )
-            alive = trim(_from_dense(a, small))  # dropped weights may leave a state without a path
+            alive = _from_dense(a, small).trim()  # dropped weights may leave a state without a path
             return _from_dense(a, to_dense(alive))
         limit /= 100
     return a
@@ -96,7 +97,7 @@ def first_difference(a: Dense, b: Dense, tolerance: float) -> tuple[int, ...] | 
 
     Tzeng's algorithm on λT_x of both machines side by side: a string is continued only if its vector is not in the
     span of the vectors of earlier strings. With each vector go the same sum with absolute values (`paths`), and the
-    part of it that belongs to paths with doubtful weights (`doubt`); the rule is that of `minimise.equivalent`.
+    part of it that belongs to paths with doubtful weights (`doubt`); the rule is that of `WFSA.equivalent`.
     """
     n = a.initial.size
     both = _normalised(_side_by_side(a, b))[0]
@@ -128,7 +129,7 @@ def first_difference(a: Dense, b: Dense, tolerance: float) -> tuple[int, ...] | 
 
 
 def _doubtful(machine: Dense, balanced: Dense, tolerance: float) -> Dense:
-    """Mark with 1 the weights that may be what rounding left in place of 0: see `minimise.equivalent`.
+    """Mark with 1 the weights that may be what rounding left in place of 0: see `WFSA.equivalent`.
 
     `balanced` holds the absolute weights of the machine when it is balanced.
     """
@@ -148,7 +149,7 @@ def _doubtful(machine: Dense, balanced: Dense, tolerance: float) -> Dense:
 
 
 def _extended(basis: Array, vectors: Array, least: Array) -> tuple[Array, list[int]]:
-    """Add the vectors, in their order, that stand out of the span by more than `least`; return which."""
+    """Add the vectors, in their order, whose part outside the span is longer than `least`; return which."""
     rest, kept = _without(vectors, basis), []
     while True:
         new = np.flatnonzero(np.linalg.norm(rest, axis=1) > least)
@@ -239,7 +240,7 @@ def _in_terms_of_states(basis: Array, tolerance: float) -> tuple[list[int], Arra
 
 
 def _cleaned(values: Array, sizes: Any, tolerance: float) -> Array:
-    """Put 0 in place of what is left where numbers of the given sizes cancel."""
+    """Replace what is left where numbers of the given sizes cancel by 0."""
     return np.where(np.abs(values) > tolerance * sizes, values, 0.0)
 
 
@@ -300,21 +301,18 @@ def _side_by_side(a: Dense, b: Dense) -> Dense:
     return Dense(np.concatenate([a.initial, b.initial]), steps, np.concatenate([a.final, b.final]))
 
 
-def _from_dense(a: WFSA, machine: Dense) -> WFSA:
+def _from_dense(a: M, machine: Dense) -> M:
     """Return the machine with the semiring and alphabet of `a` and numbered states (one, if there is none)."""
     initial, steps, final = machine
     if not initial.size:
         initial, steps, final = np.zeros(1), np.zeros((len(steps), 1, 1)), np.zeros(1)
     symbol, source, target = np.nonzero(steps)
-    return WFSA.from_tensors(
-        a.semiring,
-        a.alphabet,
-        range(initial.size),
-        torch.from_numpy(source),
-        torch.from_numpy(symbol),
-        torch.from_numpy(target),
-        torch.from_numpy(steps[symbol, source, target]),
-        torch.from_numpy(initial),
-        torch.from_numpy(final),
-        allow_empty=True,
+    return a.replace(
+        states=range(initial.size),
+        source=torch.from_numpy(source),
+        symbol=torch.from_numpy(symbol),
+        target=torch.from_numpy(target),
+        weight=torch.from_numpy(steps[symbol, source, target]),
+        initial=torch.from_numpy(initial),
+        final=torch.from_numpy(final),
     )

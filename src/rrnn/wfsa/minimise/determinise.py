@@ -1,19 +1,22 @@
-"""Minimise and compare machines that only accept or reject, by following sets of states.
+"""Minimise and compare boolean machines, which accept or reject strings, by determinisation.
 
 A boolean machine without ε-arcs is a nondeterministic finite automaton. Sets of its states, as bits of an integer,
-make it deterministic. There may be up to 2^Q such sets, so their number is bounded.
+make it deterministic. There may be up to 2^Q such sets, so their number is limited.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
 from rrnn.errors import AutomatonError
-from rrnn.wfsa.machine import WFSA, Symbol
+from rrnn.wfsa.automaton import Automaton, indexed_arcs, merged_alphabet
+from rrnn.wfsa.symbols import Symbol
 
-LARGEST = 100_000
+M = TypeVar("M", bound=Automaton)
+MOST_SETS = 100_000
 """The most sets of states that are followed."""
 
 
@@ -38,21 +41,21 @@ class _Nondeterministic:
 
 @dataclass
 class _Deterministic:
-    """Hold an automaton that starts in state 0; a missing arc rejects."""
+    """Hold an automaton that starts in state 0 and rejects a string if an arc is missing."""
 
     steps: list[dict[int, int]]
     """`steps[q][symbol]`: the state that follows q."""
     final: list[bool]
 
 
-def reduced(a: WFSA) -> WFSA:
+def reduced(a: M) -> M:
     """Return the minimal deterministic machine of `a` (trimmed, without ε-arcs).
 
-    It is trimmed, so a missing arc rejects. States are numbered in the order of the first string that reaches each
-    (shortest first, then in alphabet order), so machines over one alphabet that accept the same strings give the
-    same result. Hopcroft's algorithm merges states.
+    It is trimmed, so a string is rejected if an arc is missing. States are numbered in the order of the first string
+    that reaches each (shortest first, then in alphabet order), so machines over one alphabet that accept the same
+    strings give the same result. Hopcroft's algorithm merges states.
     """
-    machine = _determinised(_read(a, {s: i for i, s in enumerate(a.alphabet)}), a.num_states)
+    machine = _determinised(_read(a, a.symbol_index), a.num_states)
     blocks = sorted(_blocks(machine), key=min)
     place = {q: i for i, block in enumerate(blocks) for q in block}
     arcs = [
@@ -66,30 +69,26 @@ def reduced(a: WFSA) -> WFSA:
         initial[i] = ring.one if i == 0 else ring.zero
         final[i] = ring.one if machine.final[min(block)] else ring.zero
     source, symbol, target = torch.tensor(arcs, dtype=torch.int64).reshape(len(arcs), 3).T.contiguous()
-    return WFSA.from_tensors(
-        ring,
-        a.alphabet,
-        range(initial.numel()),
-        source,
-        symbol,
-        target,
-        ring.ones(len(arcs)),
-        initial,
-        final,
-        allow_empty=True,
+    return a.replace(
+        states=range(initial.numel()),
+        source=source,
+        symbol=symbol,
+        target=target,
+        weight=ring.ones(len(arcs)),
+        initial=initial,
+        final=final,
     )
 
 
-def first_difference(a: WFSA, b: WFSA) -> tuple[Symbol, ...] | None:
+def first_difference(a: Automaton, b: Automaton) -> tuple[Symbol, ...] | None:
     """Return the first string that one of two machines accepts and the other does not, or None.
 
     The sets of states that a string reaches in both machines are followed side by side, shortest strings first and
-    then in alphabet order. Pairs of sets that earlier pairs make equivalent are left out (Hopcroft and Karp): any
-    difference behind them shows behind an earlier pair, too.
+    then in alphabet order. Pairs of sets that earlier pairs make equivalent are skipped (Hopcroft and Karp): any
+    difference behind them also appears behind an earlier pair.
     """
-    alphabet = list(dict.fromkeys((*a.alphabet, *b.alphabet)))
-    index = {symbol: i for i, symbol in enumerate(alphabet)}
-    one, two = _read(a, index), _read(b, index)
+    index = merged_alphabet(a, b)
+    alphabet, one, two = list(index), _read(a, index), _read(b, index)
     parent: dict[tuple[int, int], tuple[int, int]] = {}
 
     def root(node: tuple[int, int]) -> tuple[int, int]:
@@ -115,7 +114,7 @@ def first_difference(a: WFSA, b: WFSA) -> tuple[Symbol, ...] | None:
 
 
 def _string_to(number: int, reached_by: list[tuple[int, int]]) -> list[int]:
-    """Return the symbols that lead from the first pair to one."""
+    """Return the symbols that lead from the first pair to pair `number`."""
     string: list[int] = []
     while number:
         number, symbol = reached_by[number]
@@ -143,15 +142,15 @@ def _determinised(a: _Nondeterministic, states: int) -> _Deterministic:
 
 
 def _bounded(sets: int, what: str, states: int) -> None:
-    if sets > LARGEST:
+    if sets > MOST_SETS:
         raise AutomatonError(
-            f"{what} over boolean follows at most {LARGEST:,} sets of states; a machine of {states} states has more "
-            "here. Make it more deterministic: fewer arcs of one symbol that leave one state, or fewer states."
+            f"{what} over boolean follows at most {MOST_SETS:,} sets of states; this machine of {states} states needs "
+            "more. Make it more deterministic: fewer arcs of one symbol that leave one state, or fewer states."
         )
 
 
 def _blocks(machine: _Deterministic) -> list[set[int]]:
-    """Return the classes of states with the same future. Every state must lie on a path to a final one."""
+    """Return the classes of states with the same future. Every state must lie on a path to a final state."""
     before: dict[int, dict[int, list[int]]] = {}
     for source, row in enumerate(machine.steps):
         for symbol, target in row.items():
@@ -172,7 +171,7 @@ def _blocks(machine: _Deterministic) -> list[set[int]]:
             for i, inside in touched.items():
                 if len(inside) == len(blocks[i]):
                     continue
-                # A block that waits still does, as two; of one that is done, the smaller half is enough.
+                # If the block is waiting, both halves now wait; if it is done, the smaller half is enough.
                 small = inside if 2 * len(inside) <= len(blocks[i]) else blocks[i] - inside
                 blocks[i] -= small
                 blocks.append(small)
@@ -182,12 +181,11 @@ def _blocks(machine: _Deterministic) -> list[set[int]]:
     return blocks
 
 
-def _read(a: WFSA, symbol_index: dict[Symbol, int]) -> _Nondeterministic:
+def _read(a: Automaton, symbol_index: dict[Symbol, int]) -> _Nondeterministic:
     """Return a machine without ε-arcs as sets of states, with its symbols numbered by `symbol_index`."""
     steps: list[dict[int, int]] = [{} for _ in symbol_index]
     place = [symbol_index[s] for s in a.alphabet]
-    columns = (a.arc_source, a.arc_symbol, a.arc_target, a.arc_weight)
-    for source, symbol, target, weight in zip(*(c.tolist() for c in columns), strict=True):
+    for source, symbol, target, weight in indexed_arcs(a):
         if weight:
             row = steps[place[symbol]]
             row[source] = row.get(source, 0) | 1 << target

@@ -1,8 +1,8 @@
-"""Reduce and compare machines that count, in Python integers and fractions: nothing rounds or overflows.
+"""Reduce and compare machines over counting by exact linear algebra, in Python integers and fractions.
 
-Natural numbers are rationals, so whether two machines agree is linear algebra over ℚ. The least machine over ℚ may
-need fractions or negative weights, though, which are no counts; so states are only taken away where the weights of
-the rest stay natural numbers.
+Natural numbers are rationals, so whether two machines agree is linear algebra over ℚ, where nothing rounds or
+overflows. The smallest machine over ℚ may need fractions or negative weights, though, which are no counts; so a state
+is removed only if the weights of the others stay natural numbers.
 """
 
 from __future__ import annotations
@@ -11,20 +11,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
+from typing import TypeVar
 
 import torch
 
 from rrnn.errors import AutomatonError
-from rrnn.wfsa.algebra import remove_epsilon
-from rrnn.wfsa.machine import WFSA, Symbol
+from rrnn.wfsa.algebra import Algebra
+from rrnn.wfsa.automaton import indexed_arcs, merged_alphabet
+from rrnn.wfsa.symbols import Symbol
 
-LARGEST = 2**63 - 1
+LARGEST_WEIGHT = 2**63 - 1
 """The greatest weight that a machine's tensors can hold."""
 Vector = list[int]
+M = TypeVar("M", bound=Algebra)
 
 
 @dataclass
-class Counts:
+class IntegerMachine:
     """Hold a machine without ε-arcs in Python integers."""
 
     initial: Vector
@@ -32,14 +35,14 @@ class Counts:
     """`steps[symbol][source][target]` is the weight of an arc."""
     final: Vector
 
-    def transposed(self) -> Counts:
+    def transposed(self) -> IntegerMachine:
         """Return the machine that reads strings from right to left."""
         back: list[list[dict[int, int]]] = [[{} for _ in self.initial] for _ in self.steps]
         for symbol, rows in enumerate(self.steps):
             for source, row in enumerate(rows):
                 for target, weight in row.items():
                     back[symbol][target][source] = weight
-        return Counts(self.final, back, self.initial)
+        return IntegerMachine(self.final, back, self.initial)
 
     def step(self, vector: Vector, symbol: int) -> Vector:
         """Return the vector times the matrix of a symbol."""
@@ -51,29 +54,29 @@ class Counts:
         return out
 
 
-def without_epsilon(a: WFSA) -> WFSA:
-    """Return the machine without ε-arcs, or raise where a weight that takes exceeds the range of int64."""
+def without_epsilon(a: M) -> M:
+    """Return the machine without ε-arcs, or raise if one of its weights would exceed the range of int64."""
     if not a.has_epsilon:
         return a
-    rough = remove_epsilon(a.with_semiring("real"))  # cannot wrap around
+    rough = a.with_semiring("real").remove_epsilon()  # cannot wrap around
     greatest = float(torch.cat(rough.weights).max())
-    if not greatest < LARGEST * (1 - 1e-6):
+    if not greatest < LARGEST_WEIGHT * (1 - 1e-6):
         raise AutomatonError(
-            f"removing ε-arcs adds up weights that must stay below 2⁶³, the range of counting's int64; "
+            f"removing ε-arcs adds weights, and the sums must stay below 2⁶³, the range of counting's int64; "
             f"here one becomes about {greatest:.3g}. Make the weights smaller, or use the real semiring."
         )
-    return remove_epsilon(a)
+    return a.remove_epsilon()
 
 
-def reduced(a: WFSA) -> WFSA:
+def reduced(a: M) -> M:
     """Return a machine with exactly the scores of `a` (without ε-arcs) and, where possible, fewer states.
 
-    A state goes when its future (the scores of all strings read from there) is a sum of the other states' futures
-    with natural coefficients: arcs into it then lead to those states instead. The same is done with pasts, and both
-    again until no state goes. Sums are looked for over a basis of the smallest futures only, and are not used where a
-    weight would exceed int64.
+    A state is removed if its future (the scores of all strings read from there) is a sum of the other states' futures
+    with natural coefficients: arcs into it then lead to those states instead. The same is done with pasts, and both are
+    repeated until no state is removed. Only sums over a basis of the smallest futures are considered, and those that
+    would make a weight exceed int64 are not used.
     """
-    kept, machine = list(range(a.num_states)), _read(a, {s: i for i, s in enumerate(a.alphabet)})
+    kept, machine = list(range(a.num_states)), _read(a, a.symbol_index)
     before = None
     while before != len(kept):
         before = len(kept)
@@ -81,22 +84,21 @@ def reduced(a: WFSA) -> WFSA:
             machine, left = _without_sums(machine)
             kept = [kept[q] for q in left]
             machine = machine.transposed()
-    if not kept:  # all scores are 0: a machine has a state all the same
-        kept, machine = [0], Counts([0], [[{}] for _ in a.alphabet], [0])
+    if not kept:  # all scores are 0, but a machine needs a state
+        kept, machine = [0], IntegerMachine([0], [[{}] for _ in a.alphabet], [0])
     return _write(a, kept, machine)
 
 
-def first_difference(a: WFSA, b: WFSA) -> tuple[tuple[Symbol, ...], int] | None:
+def first_difference(a: Algebra, b: Algebra) -> tuple[tuple[Symbol, ...], int] | None:
     """Return the first string whose scores differ, shortest first and then in alphabet order, and by how much.
 
     This is Tzeng's algorithm over ℚ on machines without ε-arcs: exact and complete.
     """
-    alphabet = list(dict.fromkeys((*a.alphabet, *b.alphabet)))
-    index = {symbol: i for i, symbol in enumerate(alphabet)}
-    one, two = _read(a, index), _read(b, index)
+    index = merged_alphabet(a, b)
+    alphabet, one, two = list(index), _read(a, index), _read(b, index)
     n = len(one.initial)
     shifted = [[{p + n: w for p, w in row.items()} for row in rows] for rows in two.steps]
-    both = Counts(
+    both = IntegerMachine(
         one.initial + two.initial,
         [[*left, *right] for left, right in zip(one.steps, shifted, strict=True)],
         one.final + [-w for w in two.final],
@@ -108,7 +110,7 @@ def first_difference(a: WFSA, b: WFSA) -> tuple[tuple[Symbol, ...], int] | None:
     return None
 
 
-def _shortlex(machine: Counts) -> Iterator[tuple[tuple[int, ...], Vector, bool]]:
+def _shortlex(machine: IntegerMachine) -> Iterator[tuple[tuple[int, ...], Vector, bool]]:
     """Yield strings x in order, with λT_x and whether it is linearly independent of all vectors before it.
 
     Only independent ones are extended: extensions of the others depend on extensions of earlier strings.
@@ -126,7 +128,7 @@ def _shortlex(machine: Counts) -> Iterator[tuple[tuple[int, ...], Vector, bool]]
 
 
 def _insert(echelon: list[tuple[int, Vector]], vector: Vector) -> bool:
-    """Add what fraction-free elimination leaves of a vector; return whether that is anything."""
+    """Reduce a vector by fraction-free elimination and add what is left; return whether that is not 0."""
     for pivot, row in echelon:
         if vector[pivot]:
             left, right = row[pivot], vector[pivot]
@@ -141,15 +143,15 @@ def _insert(echelon: list[tuple[int, Vector]], vector: Vector) -> bool:
     return True
 
 
-def _without_sums(machine: Counts) -> tuple[Counts, list[int]]:
-    """Take away states whose future is a natural sum of others' futures; return which states are left, too."""
+def _without_sums(machine: IntegerMachine) -> tuple[IntegerMachine, list[int]]:
+    """Remove states whose future is a natural sum of others' futures; return the machine and the states left."""
     futures = [vector for _, vector, new in _shortlex(machine.transposed()) if new]
     sums = _natural_sums([[vector[q] for vector in futures] for q in range(len(machine.initial))])
     initial, steps = machine.initial[:], [[dict(row) for row in rows] for rows in machine.steps]
     gone = {q for q, parts in sums.items() if _redirect(initial, steps, q, parts)}
     left = [q for q in range(len(initial)) if q not in gone]
     place = {q: i for i, q in enumerate(left)}
-    small = Counts(
+    small = IntegerMachine(
         [initial[q] for q in left],
         [[{place[p]: w for p, w in rows[q].items()} for q in left] for rows in steps],
         [machine.final[q] for q in left],
@@ -181,11 +183,11 @@ def _natural_sums(rows: list[Vector]) -> dict[int, dict[int, int]]:
 
 
 def _redirect(initial: Vector, steps: list[list[dict[int, int]]], q: int, parts: dict[int, int]) -> bool:
-    """Lead the arcs into state q to its parts instead, in place; return False where a weight would not fit."""
+    """Redirect the arcs into state q to its parts, in place; return False if a weight would not fit."""
     rows = [row for matrix in steps for p, row in enumerate(matrix) if p != q and q in row]
     changed = [{p: row.get(p, 0) + row[q] * share for p, share in parts.items()} for row in rows]
     start = {p: initial[p] + initial[q] * share for p, share in parts.items()}
-    if any(weight > LARGEST for values in (start, *changed) for weight in values.values()):
+    if any(weight > LARGEST_WEIGHT for values in (start, *changed) for weight in values.values()):
         return False
     for row, values in zip(rows, changed, strict=True):
         row.update(values)
@@ -197,18 +199,17 @@ def _redirect(initial: Vector, steps: list[list[dict[int, int]]], q: int, parts:
     return True
 
 
-def _read(a: WFSA, symbol_index: dict[Symbol, int]) -> Counts:
+def _read(a: Algebra, symbol_index: dict[Symbol, int]) -> IntegerMachine:
     """Return a machine without ε-arcs in Python integers, with its symbols numbered by `symbol_index`."""
     steps: list[list[dict[int, int]]] = [[{} for _ in a.states] for _ in symbol_index]
     place = [symbol_index[s] for s in a.alphabet]
-    columns = (a.arc_source, a.arc_symbol, a.arc_target, a.arc_weight)
-    for source, symbol, target, weight in zip(*(c.tolist() for c in columns), strict=True):
+    for source, symbol, target, weight in indexed_arcs(a):
         if weight:
             steps[place[symbol]][source][target] = weight
-    return Counts(a.initial_weight.tolist(), steps, a.final_weight.tolist())
+    return IntegerMachine(a.initial_weight.tolist(), steps, a.final_weight.tolist())
 
 
-def _write(a: WFSA, kept: list[int], machine: Counts) -> WFSA:
+def _write(a: M, kept: list[int], machine: IntegerMachine) -> M:
     """Return a machine with the semiring, the alphabet and the kept states of `a`."""
     arcs = [
         (source, symbol, target, weight)
@@ -219,15 +220,12 @@ def _write(a: WFSA, kept: list[int], machine: Counts) -> WFSA:
     source, symbol, target, weight = (
         torch.tensor(arcs, dtype=torch.int64).reshape(len(arcs), 4).T.contiguous()
     )
-    return WFSA.from_tensors(
-        a.semiring,
-        a.alphabet,
-        [a.states[q] for q in kept],
-        source,
-        symbol,
-        target,
-        weight,
-        torch.tensor(machine.initial, dtype=torch.int64),
-        torch.tensor(machine.final, dtype=torch.int64),
-        allow_empty=True,
+    return a.replace(
+        states=[a.states[q] for q in kept],
+        source=source,
+        symbol=symbol,
+        target=target,
+        weight=weight,
+        initial=torch.tensor(machine.initial, dtype=torch.int64),
+        final=torch.tensor(machine.final, dtype=torch.int64),
     )

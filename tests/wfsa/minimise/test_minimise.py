@@ -12,17 +12,15 @@ from rational_machines import Rational
 
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.wfsa import EPSILON, WFSA
-from rrnn.wfsa.algebra import concatenation, intersection, remove_epsilon, reverse, scale, union
-from rrnn.wfsa.linear import balance, to_dense
-from rrnn.wfsa.minimise import equivalent, minimise
-from rrnn.wfsa.paper import automaton_b, automaton_c, automaton_d, automaton_f, ngram_chain
+from rrnn.wfsa.minimise.linear_algebra import balance, to_dense
+from rrnn.zoo.paper_automata import automaton_b, automaton_c, automaton_d, automaton_f, ngram_chain
 
 STRINGS = all_strings("ab", 6)
 
 
 def sizes(machine: WFSA) -> list[float]:
     """Per string the sum of the absolute weights of its paths, which is what rounding is relative to."""
-    return scores(remove_epsilon(machine).map_weights(torch.abs), STRINGS)
+    return scores(machine.remove_epsilon().map_weights(torch.abs), STRINGS)
 
 
 def check_same_scores(small: WFSA, machine: WFSA, tolerance: float = 1e-9) -> None:
@@ -75,22 +73,22 @@ def test_blown_up_machines_shrink_back(states: int) -> None:
         machine = dense_machine(seed, states)
         large = blown_up(machine, seed)
         check_same_scores(large, machine)
-        small = minimise(large)
+        small = large.minimise()
         assert small.num_states == states
         check_same_scores(small, machine)
-        assert equivalent(small, machine) and equivalent(large, small)
+        assert small.equivalent(machine) and large.equivalent(small)
 
 
 def test_sums_of_one_machine_with_itself() -> None:
     """Linear dependence without duplicate states: 2a − a = a, and a − a = 0."""
     a = dense_machine(0, 4)
-    twice = union(scale(a, 2.0), scale(a, -1.0))
-    assert minimise(twice).num_states == 4
-    check_same_scores(minimise(twice), a)
-    nothing = union(a, scale(a, -1.0))
-    assert minimise(nothing).num_states == 1 and not minimise(nothing).arcs
-    assert scores(minimise(nothing), STRINGS) == [0.0] * len(STRINGS)
-    assert equivalent(nothing, minimise(nothing))
+    twice = a.scale(2.0).union(a.scale(-1.0))
+    assert twice.minimise().num_states == 4
+    check_same_scores(twice.minimise(), a)
+    nothing = a.union(a.scale(-1.0))
+    assert nothing.minimise().num_states == 1 and not nothing.minimise().arcs
+    assert scores(nothing.minimise(), STRINGS) == [0.0] * len(STRINGS)
+    assert nothing.equivalent(nothing.minimise())
 
 
 @pytest.mark.parametrize("epsilon", ["none", "acyclic", "cyclic"])
@@ -98,12 +96,12 @@ def test_random_machines(epsilon: str) -> None:
     """Sparse machines, with ε-arcs: scores stay, a second pass finds nothing, reversing changes no size."""
     for seed in range(25):
         machine = random_machine(seed, states=6, density=0.25, epsilon=epsilon)
-        small = minimise(machine)
+        small = machine.minimise()
         assert small.num_states <= machine.num_states and not small.has_epsilon
         check_same_scores(small, machine)
-        assert minimise(small).same_as(small)
-        assert minimise(reverse(machine)).num_states == small.num_states
-        assert equivalent(machine, small)
+        assert small.minimise().same_as(small)
+        assert machine.reverse().minimise().num_states == small.num_states
+        assert machine.equivalent(small)
 
 
 def test_the_size_is_the_rank_of_the_hankel_matrix() -> None:
@@ -113,29 +111,29 @@ def test_the_size_is_the_rank_of_the_hankel_matrix() -> None:
         machine = random_machine(seed, states=4, density=0.3, epsilon="acyclic")
         rows = [scores(machine, [y + z for z in half]) for y in half]
         rank = int(torch.linalg.matrix_rank(torch.tensor(rows, dtype=torch.float64), rtol=1e-10))
-        assert minimise(machine).num_states == max(rank, 1)
+        assert machine.minimise().num_states == max(rank, 1)
 
 
 def test_operations_have_the_expected_sizes() -> None:
     a, b = dense_machine(1, 3), dense_machine(2, 2)
-    assert minimise(union(a, b)).num_states == 5
-    assert minimise(intersection(a, b)).num_states == 6
-    assert minimise(concatenation(a, b)).num_states == 5
+    assert a.union(b).minimise().num_states == 5
+    assert a.intersect(b).minimise().num_states == 6
+    assert a.concatenate(b).minimise().num_states == 5
 
 
 def test_the_paper_automata() -> None:
     """Generic B, C, chains and D are minimal but for what cannot be told apart; F reduces to three states."""
     mu1, mu2 = {"a": 0.3, "b": -0.8}, {"a": 1.1, "b": 0.4}
     phi1, phi2 = {"a": 0.5, "b": 0.9}, {"a": 0.2, "b": 0.7}
-    assert minimise(automaton_b("ab", mu1, phi1)).num_states == 2
-    assert minimise(automaton_c("ab", mu1, phi1, mu2, phi2)).num_states == 3
-    assert minimise(ngram_chain("ab", [mu1, mu2, mu1], [phi1, phi2, phi1])).num_states == 4
+    assert automaton_b("ab", mu1, phi1).minimise().num_states == 2
+    assert automaton_c("ab", mu1, phi1, mu2, phi2).minimise().num_states == 3
+    assert ngram_chain("ab", [mu1, mu2, mu1], [phi1, phi2, phi1]).minimise().num_states == 4
     # The d initial states of D loop on 1 and are always equal: one of them would do.
     torch.manual_seed(0)
     W = {s: torch.randn(3, 3, dtype=torch.float64) for s in "ab"}
     b = {s: torch.randn(3, dtype=torch.float64) for s in "ab"}
     for machine in automaton_d("ab", W, b):
-        assert (machine.num_states, minimise(machine).num_states) == (6, 4)
+        assert (machine.num_states, machine.minimise().num_states) == (6, 4)
 
 
 def test_f_equals_its_hand_reduced_form() -> None:
@@ -149,19 +147,19 @@ def test_f_equals_its_hand_reduced_form() -> None:
         arcs += [("q0", s, "q0", 1.0), ("q0", s, "q1", mu1[s]), ("q1", s, "q1", phi1[s])]
         arcs += [("q1", s, "q2", mu2[s]), ("q0", s, "q2", gamma * mu2[s]), ("q2", s, "q2", phi2[s])]
     by_hand = WFSA(alphabet="ab", arcs=arcs, initial={"q0": 1.0}, final={"q1": rho1, "q2": rho2})
-    assert minimise(f).num_states == 3
-    check_same_scores(minimise(f), f, 1e-13)
-    assert equivalent(f, by_hand) and equivalent(minimise(f), by_hand)
-    assert minimise(by_hand).same_as(by_hand)  # minimal already: it comes back with its own states and arcs
+    assert f.minimise().num_states == 3
+    check_same_scores(f.minimise(), f, 1e-13)
+    assert f.equivalent(by_hand) and f.minimise().equivalent(by_hand)
+    assert by_hand.minimise().same_as(by_hand)  # minimal already: it comes back with its own states and arcs
 
 
 def test_f_without_its_shortcut_is_unigrams_plus_bigrams() -> None:
     mu1, phi1, mu2, phi2 = {"a": 0.3, "b": -0.8}, 0.5, {"a": 1.1, "b": 0.4}, 0.7
     f = automaton_f("ab", mu1, phi1, mu2, phi2, 0.0, 0.6, 0.9)
-    unigrams = scale(automaton_b("ab", mu1, phi1), 0.6)
-    bigrams = scale(automaton_c("ab", mu1, phi1, mu2, phi2), 0.9)
-    assert equivalent(f, union(unigrams, bigrams))
-    assert minimise(union(unigrams, bigrams)).num_states == 3
+    unigrams = automaton_b("ab", mu1, phi1).scale(0.6)
+    bigrams = automaton_c("ab", mu1, phi1, mu2, phi2).scale(0.9)
+    assert f.equivalent(unigrams.union(bigrams))
+    assert unigrams.union(bigrams).minimise().num_states == 3
 
 
 # ---- numerics ------------------------------------------------------------------------------------------------
@@ -179,12 +177,12 @@ def test_weights_of_any_scale() -> None:
             initial={q: w / factor[q] * 1e-90 for q, w in machine.initial.items()},
             final={q: w * factor[q] for q, w in machine.final.items()},
         )
-        small = minimise(blown_up(odd, seed))
+        small = blown_up(odd, seed).minimise()
         assert small.num_states == 4
         for x, y in zip(scores(small, STRINGS), scores(machine, STRINGS), strict=True):
             assert x == pytest.approx(y * 1e-90, rel=1e-8, abs=1e-101)
-        assert equivalent(scale(odd, 1e90), machine)
-        assert not equivalent(odd, machine)
+        assert odd.scale(1e90).equivalent(machine)
+        assert not odd.equivalent(machine)
 
 
 def test_balancing_is_exact() -> None:
@@ -203,8 +201,8 @@ def test_balancing_is_exact() -> None:
 def test_a_small_but_real_difference_is_not_rounding() -> None:
     a = automaton_b("ab", {"a": 0.3, "b": -0.8}, {"a": 0.5, "b": 0.9})
     b = automaton_b("ab", {"a": 0.3, "b": -0.8 * (1 + 1e-7)}, {"a": 0.5, "b": 0.9})
-    assert not equivalent(a, b)
-    assert equivalent(a, b, tolerance=1e-6)
+    assert not a.equivalent(b)
+    assert a.equivalent(b, tolerance=1e-6)
 
 
 # ---- equivalence ---------------------------------------------------------------------------------------------
@@ -233,7 +231,7 @@ def test_planted_differences_are_found() -> None:
             final=machine.final,
             allow_empty=True,
         )
-        answer, expected = equivalent(machine, changed), first_difference(machine, changed, 6)
+        answer, expected = machine.equivalent(changed), first_difference(machine, changed, 6)
         assert answer.counter_example == expected
         assert bool(answer) is (expected is None)
         if expected is not None:
@@ -249,24 +247,24 @@ def test_a_difference_far_from_the_start() -> None:
         arcs = [(i, s, i + 1, 1.0) for i in range(8) for s in "ab"]
         return WFSA(alphabet="ab", arcs=[*arcs, (8, "b", 9, last)], initial={0: 1.0}, final={9: 1.0})
 
-    answer = equivalent(chain(1.0), chain(1.5))
+    answer = chain(1.0).equivalent(chain(1.5))
     assert answer.counter_example == tuple("aaaaaaaab") and answer.difference == -0.5
-    assert equivalent(chain(1.0), chain(1.0))
+    assert chain(1.0).equivalent(chain(1.0))
 
 
 def test_different_alphabets() -> None:
     a = automaton_b("ab", 1.0, 0.5)
     b = automaton_b("abc", 1.0, 0.5)
-    answer = equivalent(a, b)
+    answer = a.equivalent(b)
     assert answer.counter_example == ("c",) and answer.difference == -1.0
     silent = WFSA(alphabet="abc", arcs=a.arcs, initial=a.initial, final=a.final)  # c labels no arc
-    assert equivalent(a, silent)
-    assert equivalent(a, a).counter_example is None and equivalent(a, a).difference == 0.0
+    assert a.equivalent(silent)
+    assert a.equivalent(a).counter_example is None and a.equivalent(a).difference == 0.0
 
 
 def test_the_empty_string_counts() -> None:
     a = WFSA(alphabet="a", arcs=[(0, "a", 0, 0.5)], initial={0: 1.0}, final={0: 1.0})
-    answer = equivalent(a, scale(a, 2.0))
+    answer = a.equivalent(a.scale(2.0))
     assert answer.counter_example == () and answer.difference == -1.0
 
 
@@ -274,15 +272,15 @@ def test_noise_is_no_difference() -> None:
     """The union of a machine with itself shrinks back to it, with its own weights and nothing else."""
     arcs = [(0, "b", 0, 1.0), (0, "b", 1, 0.25), (1, "a", 1, 0.5)]
     x = WFSA(alphabet="ab", arcs=arcs, initial={0: 1.0}, final={1: 1.0})
-    y = union(x, x)
-    small = minimise(y)
+    y = x.union(x)
+    small = y.minimise()
     assert sorted(w for *_, w in small.arcs) == [0.25, 0.5, 1.0] and small.num_states == 2
-    assert equivalent(small, y) and equivalent(y, small)
+    assert small.equivalent(y) and y.equivalent(small)
     stray = [*arcs, (0, "a", 1, 1e-17), (1, "b", 0, 4e-48), (1, "a", 0, -1e-16)]
     noisy = WFSA(alphabet="ab", arcs=stray, initial={0: 1.0, 1: 1e-17}, final={0: -1e-17, 1: 1.0})
-    assert equivalent(x, noisy) and equivalent(noisy, x)
-    assert not equivalent(
-        x, WFSA(alphabet="ab", arcs=[*arcs, (0, "a", 1, 1e-7)], initial={0: 1.0}, final={1: 1.0})
+    assert x.equivalent(noisy) and noisy.equivalent(x)
+    assert not x.equivalent(
+        WFSA(alphabet="ab", arcs=[*arcs, (0, "a", 1, 1e-7)], initial={0: 1.0}, final={1: 1.0})
     )
 
 
@@ -296,12 +294,12 @@ def test_the_unit_of_weights_plays_no_role(unit: float) -> None:
         machine = WFSA(alphabet="ab", arcs=arcs, initial={0: 1.0}, final={9: 1.0})
         return machine.map_weights(lambda w: w * unit)
 
-    assert equivalent(chain(1.0), chain(1.0, 1e-17)) and equivalent(chain(1.0), chain(1.0 + 1e-15))
-    assert equivalent(chain(1.0), chain(1.0 + 1e-6)).counter_example == tuple("aaaaaaaab")
-    assert equivalent(chain(1.0), chain(1.0, 1e-6)).counter_example == ("b",)
-    assert minimise(chain(1.0)).num_states == 10
-    assert minimise(union(chain(1.0), chain(2.0))).num_states == 10
-    assert minimise(union(chain(1.0), chain(-1.0))).num_states == 1
+    assert chain(1.0).equivalent(chain(1.0, 1e-17)) and chain(1.0).equivalent(chain(1.0 + 1e-15))
+    assert chain(1.0).equivalent(chain(1.0 + 1e-6)).counter_example == tuple("aaaaaaaab")
+    assert chain(1.0).equivalent(chain(1.0, 1e-6)).counter_example == ("b",)
+    assert chain(1.0).minimise().num_states == 10
+    assert chain(1.0).union(chain(2.0)).minimise().num_states == 10
+    assert chain(1.0).union(chain(-1.0)).minimise().num_states == 1
 
 
 def test_the_longest_string_that_can_be_needed() -> None:
@@ -316,28 +314,28 @@ def test_the_longest_string_that_can_be_needed() -> None:
         equations[k, k % 7], equations[k, 7 + k % 9] = 1.0, -(2.0 ** (k // 9))
     solution = np.linalg.svd(equations)[2][-1]
     a, b = ring(7, 1.0, solution[:7]), ring(9, 2.0, solution[7:])
-    answer = equivalent(a, b)
+    answer = a.equivalent(b)
     assert answer.counter_example == ("a",) * 15 and abs(answer.difference) > 0.1
-    assert equivalent(union(a, b), union(b, a))
+    assert a.union(b).equivalent(b.union(a))
 
 
 def test_errors() -> None:
     tropical = random_machine(0, "max-plus")
-    with pytest.raises(SemiringError, match=r"negation.*max-plus has neither.*with_semiring"):
-        minimise(tropical)
-    with pytest.raises(SemiringError, match="real semiring"):
-        equivalent(random_machine(0), tropical)
+    with pytest.raises(SemiringError, match=r"negation.*max-plus is neither.*with_semiring"):
+        tropical.minimise()
+    with pytest.raises(SemiringError, match="as in real"):
+        random_machine(0).equivalent(tropical)
     with pytest.raises(AutomatonError, match="one semiring; got real and counting"):
-        equivalent(random_machine(0), random_machine(0, "counting"))
+        random_machine(0).equivalent(random_machine(0, "counting"))
     loop = [("q", EPSILON, "q", 2.0), ("q", "a", "q", 1.0)]
     with pytest.raises(AutomatonError, match="cycle"):
-        minimise(WFSA(alphabet="a", arcs=loop, initial={"q": 1.0}, final={"q": 1.0}))
+        WFSA(alphabet="a", arcs=loop, initial={"q": 1.0}, final={"q": 1.0}).minimise()
 
 
 def test_results_are_outside_any_graph() -> None:
     weight = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
     b = automaton_b("ab", weight, 0.5)
-    assert not minimise(b).requires_grad and equivalent(b, b)
+    assert not b.minimise().requires_grad and b.equivalent(b)
 
 
 # ---- against exact arithmetic --------------------------------------------------------------------------------
@@ -360,8 +358,8 @@ def test_sizes_equal_those_of_exact_arithmetic() -> None:
         machine = WFSA(
             alphabet="ab", states=range(n), arcs=arcs, initial=ends[0], final=ends[1], allow_empty=True
         )
-        small = minimise(machine)
+        small = machine.minimise()
         assert small.num_states == max(Rational((1, machine)).rank(), 1), seed
         shrunk += small.num_states < machine.num_states
-        assert equivalent(small, machine)
+        assert small.equivalent(machine)
     assert shrunk > 20

@@ -13,7 +13,7 @@ import torch
 from rrnn.errors import AutomatonError, RRNNError, ShapeError
 from rrnn.semirings import SEMIRINGS
 from rrnn.wfsa import WFSA
-from rrnn.wfsa.paper import automaton_b, automaton_c, automaton_d, automaton_f, ngram_chain
+from rrnn.zoo.paper_automata import automaton_b, automaton_c, automaton_d, automaton_f, ngram_chain
 
 ALPHABET = "abc"
 STRINGS = [string for n in range(6) for string in product(ALPHABET, repeat=n)]

@@ -1,8 +1,9 @@
-"""The paper's automata over given weight functions: B, C, the n-gram chain, D₁ … D_d and F.
+"""The paper's automata with given weight functions: B, C, the n-gram chain, D₁ … D_d and F.
 
-A weight function gives every symbol its weight: a callable (`mu(symbol)`), a mapping (`mu[symbol]`), or one
-number or 0-d tensor for all symbols. Tensors keep their graph. States are named as in the paper, q₀ being
-`"q0"`; every q₀ (and every initial state of D) loops on 1̄, so that a pattern may begin at any position.
+B, C, F and the chain are the cells of the zoo with given weights in the place of the learned ones. A weight function
+gives every symbol its weight: a callable (`mu(symbol)`), a mapping (`mu[symbol]`), or one number or 0-d tensor for all
+symbols. Tensors keep their graph. States are named as in the paper, q₀ being `"q0"`; every q₀ (and every initial state
+of D) loops on 1̄, so that a pattern may begin at any position.
 """
 
 from __future__ import annotations
@@ -13,44 +14,51 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrnn.automata import Cell, Expr, one, parameter, sigmoid
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.semirings import Semiring, get_semiring
-from rrnn.wfsa import checks
-from rrnn.wfsa.machine import WFSA, Symbol
-from rrnn.wfsa.symbols import EPSILON
+from rrnn.wfsa import WFSA, checks
+from rrnn.wfsa.instantiate import with_weights
+from rrnn.zoo.rrnn import b as cell_b
+from rrnn.zoo.rrnn import c as cell_c
+from rrnn.zoo.rrnn import chain, gates
+from rrnn.zoo.rrnn import f as cell_f
 
 WeightFunction = Callable[[Any], Any] | Mapping[Any, Any] | float | Tensor
-ArcTuple = tuple[str, Any, str, Any]
 
 
 def automaton_b(
-    alphabet: Iterable[Symbol], mu: WeightFunction, phi: WeightFunction, semiring: str | Semiring = "real"
+    alphabet: Iterable[Any], mu: WeightFunction, phi: WeightFunction, semiring: str | Semiring = "real"
 ) -> WFSA:
-    """B, soft unigrams: q₀ —μ→ q₁, with φ looping on q₁. Its prefix scores are c = φ(x_t)⊗c' ⊕ μ(x_t)."""
-    return ngram_chain(alphabet, [mu], [phi], semiring)
+    """Return B, soft unigrams: q₀ —μ→ q₁, with φ looping on q₁.
+
+    Its prefix scores are c_t = φ(x_t) ⊗ c_{t−1} ⊕ μ(x_t).
+    """
+    phi_expr, mu_expr = gates()
+    return _with_functions(cell_b(), alphabet, {mu_expr: mu, phi_expr: phi}, semiring)
 
 
 def automaton_c(
-    alphabet: Iterable[Symbol],
+    alphabet: Iterable[Any],
     mu1: WeightFunction,
     phi1: WeightFunction,
     mu2: WeightFunction,
     phi2: WeightFunction,
     semiring: str | Semiring = "real",
 ) -> WFSA:
-    """C, soft bigrams with gaps: q₀ —μ₁→ q₁ —μ₂→ q₂, with φ₁ and φ₂ looping on q₁ and q₂."""
-    return ngram_chain(alphabet, [mu1, mu2], [phi1, phi2], semiring)
+    """Return C, soft bigrams with gaps: q₀ —μ₁→ q₁ —μ₂→ q₂, with φ₁ and φ₂ looping on q₁ and q₂."""
+    return _with_functions(cell_c(), alphabet, _gate_functions([mu1, mu2], [phi1, phi2]), semiring)
 
 
 def ngram_chain(
-    alphabet: Iterable[Symbol],
+    alphabet: Iterable[Any],
     mus: Sequence[WeightFunction],
     phis: Sequence[WeightFunction] | WeightFunction,
     semiring: str | Semiring = "real",
 ) -> WFSA:
-    """n+1 states for n-grams with gaps: q_{j−1} —μ_j→ q_j, φ_j looping on q_j, q_n final.
+    """Return the n+1 states for n-grams with gaps: q_{j−1} —μ_j→ q_j, φ_j looping on q_j, q_n final.
 
-    z⁽ʲ⁾_t = z⁽ʲ⁾_{t−1}⊗φ_j(x_t) ⊕ z⁽ʲ⁻¹⁾_{t−1}⊗μ_j(x_t) with z⁽⁰⁾ = 1̄. One φ may serve all, as in RCNN.
+    z⁽ʲ⁾_t = z⁽ʲ⁾_{t−1} ⊗ φ_j(x_t) ⊕ z⁽ʲ⁻¹⁾_{t−1} ⊗ μ_j(x_t) with z⁽⁰⁾ = 1̄. One φ may serve all, as in RCNN.
     """
     loops = list(phis) if isinstance(phis, Sequence) else [phis] * len(mus)
     if not mus or len(mus) != len(loops):
@@ -58,15 +66,11 @@ def ngram_chain(
             f"an n-gram chain has n ≥ 1 functions μ and as many φ (or one φ for all); "
             f"got {len(mus)} μ and {len(loops)} φ"
         )
-    ring, symbols = get_semiring(semiring), checks.alphabet(alphabet)
-    arcs = _arcs("q0", "q0", ring.one, symbols)
-    for j, (mu, phi) in enumerate(zip(mus, loops, strict=True), 1):
-        arcs += _arcs(f"q{j - 1}", f"q{j}", mu, symbols) + _arcs(f"q{j}", f"q{j}", phi, symbols)
-    return WFSA(ring, alphabet=symbols, arcs=arcs, initial={"q0": ring.one}, final={f"q{len(mus)}": ring.one})
+    return _with_functions(chain(len(mus)), alphabet, _gate_functions(mus, loops), semiring)
 
 
 def automaton_f(
-    alphabet: Iterable[Symbol],
+    alphabet: Iterable[Any],
     mu1: WeightFunction,
     phi1: WeightFunction,
     mu2: WeightFunction,
@@ -76,42 +80,53 @@ def automaton_f(
     rho2: Any,
     semiring: str | Semiring = "real",
 ) -> WFSA:
-    """F, unigrams and bigrams together: C with q₁ final too, and q₀ —ε/γ→ q₃ —μ₂→ q₂ to skip the first word.
+    """Return F, unigrams and bigrams together: C with q₁ final too, and q₀ —ε/γ→ q₃ —μ₂→ q₂ to skip the first word.
 
     The paper's equations for F need λ(q₀) = 1̄ and q₃ reachable before the first symbol, and so it is here:
     c¹₁ = u¹₁ and c²₁ = r·u²₁.
     """
-    ring, symbols = get_semiring(semiring), checks.alphabet(alphabet)
-    arcs = (
-        _arcs("q0", "q0", ring.one, symbols)
-        + _arcs("q0", "q1", mu1, symbols)
-        + _arcs("q1", "q1", phi1, symbols)
-        + _arcs("q1", "q2", mu2, symbols)
-        + _arcs("q2", "q2", phi2, symbols)
-        + [("q0", EPSILON, "q3", gamma)]
-        + _arcs("q3", "q2", mu2, symbols)
-    )
-    return WFSA(
-        ring,
-        alphabet=symbols,
-        states=["q0", "q1", "q2", "q3"],
-        arcs=arcs,
-        initial={"q0": ring.one},
-        final={"q1": rho1, "q2": rho2},
-    )
+    constants = {
+        sigmoid(parameter(name)): value for name, value in (("r", gamma), ("p1", rho1), ("p2", rho2))
+    }
+    functions = _gate_functions([mu1, mu2], [phi1, phi2])
+    return _with_functions(cell_f(), alphabet, functions | constants, semiring)
+
+
+def _gate_functions(mus: Sequence[Any], phis: Sequence[Any]) -> dict[Expr, Any]:
+    """Return the functions by the expressions of the cells for which they stand: gates 1, 2, …"""
+    functions: dict[Expr, Any] = {}
+    for j, (mu, phi) in enumerate(zip(mus, phis, strict=True), 1):
+        phi_expr, mu_expr = gates(str(j))
+        functions |= {mu_expr: mu, phi_expr: phi}
+    return functions
+
+
+def _with_functions(
+    cell: Cell, alphabet: Iterable[Any], functions: Mapping[Expr, Any], semiring: str | Semiring
+) -> WFSA:
+    """Return the WFSA of a cell with given functions in the place of the expressions of its weights."""
+    ring = get_semiring(semiring)
+
+    def weight(expr: Expr, symbol: Any) -> Any:
+        return ring.one if expr == one else _value(functions[expr], symbol)
+
+    return with_weights(cell, alphabet, weight, ring)
+
+
+# ---- D: units that mix, so no cell -------------------------------------------------------------------------
 
 
 def automaton_d(
-    alphabet: Iterable[Symbol],
+    alphabet: Iterable[Any],
     W: Any,
     b: Any,
     semiring: str | Semiring = "real",
     *,
     units: Iterable[int] | None = None,
 ) -> tuple[WFSA, ...]:
-    """D₁ … D_d, whose prefix scores are ISAN's c_t = W_{x_t} c_{t−1} + b_{x_t}, one machine a dimension; or only those
-    of the `units`, counted from 0.
+    """Return D₁ … D_d, one machine for each dimension of ISAN's recurrence, or only those of the `units`, from 0.
 
+    Their prefix scores are c_t = W_{x_t} c_{t−1} + b_{x_t}.
     `W` and `b` give each symbol a (d, d) matrix and a (d,) vector (callables or mappings). The machines share
     their 2d states: q₁ … q_d hold c, and q_{d+1} … q_{2d} are initial and feed it with b; D_i ends in q_i.
     """
@@ -132,23 +147,19 @@ def automaton_d(
     target = torch.cat([j.flatten(), low, high]).repeat(len(symbols))
     symbol = torch.arange(len(symbols)).repeat_interleave(d * d + 2 * d)
     weights = [
-        torch.cat([matrix.transpose(0, 1).flatten(0, 1), vector, ring.ones(d, device=vector.device)])
+        torch.cat([matrix.transpose(0, 1).flatten(0, 1), vector, ring.ones(d)])
         for matrix, vector in zip(matrices, vectors, strict=True)
     ]
     weight = torch.cat(weights)
-    initial = torch.cat([ring.zeros(d), ring.ones(d)]).to(weight.device)
+    initial = torch.cat([ring.zeros(d), ring.ones(d)])
     machines: list[WFSA] = []
     for dimension in range(d) if units is None else units:
-        final = ring.zeros(2 * d).index_copy(0, torch.tensor([dimension]), ring.ones(1)).to(weight.device)
+        final = ring.zeros(2 * d).index_copy(0, torch.tensor([dimension]), ring.ones(1))
         names = [f"q{k}" for k in range(1, 2 * d + 1)]
         machines.append(
             WFSA.from_tensors(ring, symbols, names, source, symbol, target, weight, initial, final)
         )
     return tuple(machines)
-
-
-def _arcs(source: str, target: str, function: WeightFunction, symbols: Sequence[Any]) -> list[ArcTuple]:
-    return [(source, symbol, target, _value(function, symbol)) for symbol in symbols]
 
 
 def _value(function: Any, symbol: Any) -> Any:

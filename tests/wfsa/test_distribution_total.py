@@ -20,7 +20,7 @@ def sub_stochastic(seed: int, epsilon: str = "cyclic") -> WFSA:
         0, machine.arc_source, machine.arc_weight
     )
     weight = machine.arc_weight / (3 * leaving.clamp_min(1e-9))[machine.arc_source]
-    return machine._replace(machine.semiring, weight, machine.initial_weight, machine.final_weight)
+    return machine.replace(weight=weight)
 
 
 @pytest.mark.parametrize("semiring", ["real", "log", "max-plus", "min-plus", "max-times", "boolean"])

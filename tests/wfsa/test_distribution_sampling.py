@@ -92,5 +92,5 @@ def test_what_cannot_be_sampled() -> None:
         WFSA(alphabet="a", arcs=[(0, "a", 0, 1.0)], initial={0: 1}, final={0: 1}).sample(1)
     with pytest.raises(AutomatonError, match="path of non-zero weight"):
         WFSA(alphabet="a", states=[0, 1], initial={0: 1}, final={1: 1}, allow_empty=True).sample(1)
-    with pytest.raises(AutomatonError, match="cannot be negative"):
+    with pytest.raises(AutomatonError, match="must not be negative"):
         machine().sample(-1)

@@ -17,9 +17,7 @@ import torch
 from rational_machines import Rational
 
 from rrnn.wfsa import WFSA
-from rrnn.wfsa.algebra import scale, trim, union
-from rrnn.wfsa.linear import Dense, to_dense
-from rrnn.wfsa.minimise import equivalent, minimise
+from rrnn.wfsa.minimise.linear_algebra import Dense, to_dense
 
 Weight = Callable[[], float]
 EACH = 300  # machines of each of ten kinds
@@ -81,12 +79,12 @@ def nearly_cancelling(rng: random.Random, weight: Weight) -> WFSA:
         final=machine.final,
         allow_empty=True,
     )
-    return union(machine, other)
+    return machine.union(other)
 
 
 def twice(rng: random.Random, machine: WFSA) -> WFSA:
     """2x, x − x = 0, or 3x, as a union."""
-    return union(machine, scale(machine, rng.choice([1.0, -1.0, 2.0])))
+    return machine.union(machine.scale(rng.choice([1.0, -1.0, 2.0])))
 
 
 def make(kind: str, seed: int) -> WFSA:
@@ -137,12 +135,12 @@ def test_minimising(kind: str) -> None:
     more = less = 0
     for seed in range(EACH):
         machine = make(kind, seed)
-        small = minimise(machine)
+        small = machine.minimise()
         least = max(Rational((1, machine)).rank(), 1)
         more, less = more + (small.num_states > least), less + (small.num_states < least)
         assert small.num_states <= machine.num_states
         if small.num_states < machine.num_states:
-            assert equivalent(small, machine) and trim(small).num_states == small.num_states
+            assert small.equivalent(machine) and small.trim().num_states == small.num_states
             check_exact_scores(small, machine, 1e-8 if "wide" in kind else 1e-9)
         if kind in WELL_CONDITIONED and small.num_arcs:  # no noise
             assert small.arc_weight.abs().min() > 1e-6 * machine.arc_weight.abs().max()
@@ -171,7 +169,7 @@ def test_a_changed_weight(kind: str) -> None:
             final=machine.final,
             allow_empty=True,
         )
-        answer = equivalent(machine, changed)
+        answer = machine.equivalent(changed)
         difference = Rational((1, machine), (-1, changed))
         first = difference.first_nonzero()
         if not answer:
@@ -192,7 +190,7 @@ def test_rounding_in_another_basis(kind: str) -> None:
         n = machine.num_states
         basis, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, n)))
         rotated = changed_basis(machine, basis, basis.T)
-        assert equivalent(machine, rotated) and equivalent(rotated, machine)
-        small = minimise(rotated)
-        assert equivalent(small, machine)
-        assert small.num_states == minimise(machine).num_states
+        assert machine.equivalent(rotated) and rotated.equivalent(machine)
+        small = rotated.minimise()
+        assert small.equivalent(machine)
+        assert small.num_states == machine.minimise().num_states

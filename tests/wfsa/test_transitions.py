@@ -11,8 +11,8 @@ from wfsa_strategies import DIFFERENTIABLE
 
 from rrnn.semirings import SEMIRINGS, kernels
 from rrnn.semirings import products as ring_products
-from rrnn.wfsa import products
-from rrnn.wfsa.products import Matrices, segment_plus
+from rrnn.wfsa import transitions
+from rrnn.wfsa.transitions import Matrices, segment_plus
 
 
 def numbers(semiring: str, *shape: int, seed: int = 0, zeros: float = 0.3) -> Tensor:
@@ -38,7 +38,7 @@ def plain(semiring: str, rows: Tensor, columns: Tensor, groups: list[tuple[int, 
 def small_blocks(monkeypatch: pytest.MonkeyPatch, semiring: str, gather: int) -> None:
     """Make several blocks even of small products, and choose between one product a group and one matrix a row."""
     monkeypatch.setattr(SEMIRINGS[semiring].products, "gather", gather)
-    for module in (products, ring_products, kernels):
+    for module in (transitions, ring_products, kernels):
         monkeypatch.setattr(module, "BLOCK", 40)
 
 

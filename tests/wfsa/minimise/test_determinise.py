@@ -6,9 +6,8 @@ import pytest
 from machines import all_strings, random_machine, scores
 
 from rrnn.errors import AutomatonError
-from rrnn.wfsa import EPSILON, WFSA, subsets
-from rrnn.wfsa.algebra import closure, concatenation, reverse, union
-from rrnn.wfsa.minimise import equivalent, minimise
+from rrnn.wfsa import EPSILON, WFSA
+from rrnn.wfsa.minimise import determinise
 
 STRINGS = all_strings("ab", 6)
 
@@ -33,38 +32,38 @@ def nth_from_the_end(n: int) -> WFSA:
 def test_random_machines(epsilon: str) -> None:
     for seed in range(100):
         machine = random_machine(seed, "boolean", states=3, density=0.25, epsilon=epsilon)
-        small = minimise(machine)
+        small = machine.minimise()
         assert scores(small, STRINGS) == scores(machine, STRINGS)
         assert small.num_states == max(residuals(machine), 1)
         assert len(small.initial) <= 1 and not small.has_epsilon
         steps = [(q, symbol) for q, symbol, _, _ in small.arcs]
         assert len(steps) == len(set(steps))
-        assert small.trim().same_as(small) and minimise(small).same_as(small)
-        assert equivalent(machine, small)
+        assert small.trim().same_as(small) and small.minimise().same_as(small)
+        assert machine.equivalent(small)
 
 
 def test_one_language_has_one_minimal_machine() -> None:
     for seed in range(60):
         machine = random_machine(seed, "boolean", states=4, density=0.3)
-        small = minimise(machine)
-        assert minimise(union(machine, small)).same_as(small)
-        assert minimise(reverse(reverse(machine))).same_as(small)
-        star = closure(machine)
-        assert minimise(concatenation(star, star)).same_as(minimise(star))
+        small = machine.minimise()
+        assert machine.union(small).minimise().same_as(small)
+        assert machine.reverse().reverse().minimise().same_as(small)
+        star = machine.closure()
+        assert star.concatenate(star).minimise().same_as(star.minimise())
 
 
 def test_minimising_merges_what_brzozowski_merges() -> None:
     """Determinising the reverse of a determinised reverse is minimal, too: larger machines, no bound on strings."""
 
     def determinised(machine: WFSA) -> WFSA:
-        small = minimise(machine)  # deterministic; minimal or not plays no role here
+        small = machine.minimise()  # deterministic; minimal or not plays no role here
         assert len({(q, s) for q, s, _, _ in small.arcs}) == small.num_arcs
         return small
 
     for seed in range(30):
         machine = random_machine(seed, "boolean", states=7, density=0.12)
-        twice = determinised(reverse(determinised(reverse(machine))))
-        assert twice.same_as(minimise(machine))
+        twice = determinised(determinised(machine.reverse()).reverse())
+        assert twice.same_as(machine.minimise())
 
 
 def test_first_differences() -> None:
@@ -73,7 +72,7 @@ def test_first_differences() -> None:
         a, b = (random_machine(seed * 2 + i, "boolean", states=3, density=0.35) for i in (0, 1))
         pairs = zip(STRINGS, scores(a, STRINGS), scores(b, STRINGS), strict=True)
         first = next(((x, p - q) for x, p, q in pairs if p != q), None)
-        answer = equivalent(a, b)
+        answer = a.equivalent(b)
         equal += first is None
         assert (answer.counter_example, answer.difference) == (first or (None, 0.0))
         assert bool(answer) is (first is None)
@@ -88,38 +87,38 @@ def test_a_long_first_difference() -> None:
         return WFSA("boolean", alphabet="a", arcs=arcs, initial={1: 1}, final={i: 1 for i in range(1, n)})
 
     anything = WFSA("boolean", alphabet="a", arcs=[(0, "a", 0, 1)], initial={0: 1}, final={0: 1})
-    answer = equivalent(union(every(5), every(7)), anything)
+    answer = every(5).union(every(7)).equivalent(anything)
     assert answer.counter_example == ("a",) * 34 and answer.difference == -1.0
 
 
 def test_different_alphabets_and_empty_languages() -> None:
     a = WFSA("boolean", alphabet="a", arcs=[(0, "a", 0, 1)], initial={0: 1}, final={0: 1})
     b = WFSA("boolean", alphabet="ba", arcs=[(0, s, 0, 1) for s in "ab"], initial={0: 1}, final={0: 1})
-    assert equivalent(a, b).counter_example == ("b",)
+    assert a.equivalent(b).counter_example == ("b",)
     nothing = WFSA(
         "boolean", alphabet="ab", arcs=[(0, "a", 1, 1)], initial={0: 1}, final={}, allow_empty=True
     )
-    small = minimise(nothing)
+    small = nothing.minimise()
     assert small.num_states == 1 and not small.arcs and not small.initial and not small.final
-    assert equivalent(nothing, small) and equivalent(nothing, a).counter_example == ()
+    assert nothing.equivalent(small) and nothing.equivalent(a).counter_example == ()
     only_empty = WFSA("boolean", alphabet="a", arcs=[(0, EPSILON, 1, 1)], initial={0: 1}, final={1: 1})
-    assert minimise(only_empty).num_states == 1 and minimise(only_empty).num_arcs == 0
+    assert only_empty.minimise().num_states == 1 and only_empty.minimise().num_arcs == 0
 
 
 def test_blowing_up_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert minimise(nth_from_the_end(8)).num_states == 2**8
-    assert equivalent(nth_from_the_end(8), minimise(nth_from_the_end(8)))
-    monkeypatch.setattr(subsets, "LARGEST", 1000)
-    with pytest.raises(AutomatonError, match="at most 1,000 sets of states; a machine of 13 states"):
-        minimise(nth_from_the_end(12))
+    assert nth_from_the_end(8).minimise().num_states == 2**8
+    assert nth_from_the_end(8).equivalent(nth_from_the_end(8).minimise())
+    monkeypatch.setattr(determinise, "MOST_SETS", 1000)
+    with pytest.raises(AutomatonError, match="at most 1,000 sets of states; this machine of 13 states"):
+        nth_from_the_end(12).minimise()
     with pytest.raises(AutomatonError, match="equivalence over boolean follows at most 1,000"):
-        equivalent(nth_from_the_end(12), union(nth_from_the_end(12), nth_from_the_end(12)))
+        nth_from_the_end(12).equivalent(nth_from_the_end(12).union(nth_from_the_end(12)))
 
 
 def test_a_large_chain_is_fast() -> None:
     """5,000 states that all differ: merging must not take a round for each, nor equivalence a string for each."""
     arcs = [(i, "a", i + 1, 1) for i in range(5_000)]
     machine = WFSA("boolean", alphabet="a", arcs=arcs, initial={0: 1}, final={5_000: 1})
-    small = minimise(machine)
+    small = machine.minimise()
     assert small.num_states == 5_001
-    assert equivalent(small, machine)
+    assert small.equivalent(machine)
