@@ -39,15 +39,15 @@ from user_semirings import (
 import rrnn
 from rrnn import WFSA, Cell, RationalRNN, Semiring, interpret, linear
 from rrnn.backends import get_backend
-from rrnn.backends.base import CellCall, Gradients
-from rrnn.backends.cells import epilogue
+from rrnn.backends.interface import CellCall, Gradients
+from rrnn.backends.layer_call import epilogue
 from rrnn.cli import main
 from rrnn.cli.derive import summary
 from rrnn.errors import CellError, FormatError, SemiringError
 from rrnn.explorer.design import design
 from rrnn.explorer.score import score as explore
 from rrnn.ir import lower
-from rrnn.ir.scan_text import scan_text
+from rrnn.ir.equations import scan_text
 from rrnn.semirings import SEMIRINGS
 from rrnn.theory import verify_cell
 from rrnn.theory.layers import scores

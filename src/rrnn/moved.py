@@ -17,7 +17,58 @@ from types import ModuleType
 from typing import Any
 
 # A module that is gone, and the modules that hold its names now, separated by spaces.
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    # arithmetic
+    "rrnn.arithmetic.ops": "rrnn.arithmetic.scalar_ops",
+    # semirings
+    "rrnn.semirings.base": "rrnn.semirings.semiring",
+    "rrnn.semirings.closure": "rrnn.semirings.kleene",
+    "rrnn.semirings.components": "rrnn.semirings.tensor_products",
+    "rrnn.semirings.kernels": "rrnn.semirings.autograd",
+    "rrnn.semirings.products": "rrnn.semirings.tensor_products",
+    # automata
+    "rrnn.automata.algebra": "rrnn.automata.cell_algebra",
+    "rrnn.automata.check": "rrnn.automata.cell_rules",
+    "rrnn.automata.evaluate": "rrnn.automata.evaluator",
+    "rrnn.automata.names": "rrnn.automata.expression_text",
+    "rrnn.automata.ranges": "rrnn.automata.evaluator",
+    "rrnn.automata.rules": "rrnn.automata.expression_rules",
+    "rrnn.automata.syntax": "rrnn.automata.expression_text",
+    "rrnn.automata.text": "rrnn.automata.cell_text",
+    # ir
+    "rrnn.ir.evaluate": "rrnn.ir.interpreter",
+    "rrnn.ir.flat": "rrnn.ir.builder",
+    "rrnn.ir.idioms": "rrnn.ir.formulas",
+    "rrnn.ir.ops": "rrnn.ir.program",
+    "rrnn.ir.scan_text": "rrnn.ir.equations",
+    "rrnn.ir.verify": "rrnn.ir.interpreter",
+    "rrnn.ir.write": "rrnn.ir.formulas",
+    # backends
+    "rrnn.backends.base": "rrnn.backends.interface",
+    "rrnn.backends.cells": "rrnn.backends.layer_call",
+    "rrnn.backends.fork": "rrnn.backends.interface",
+    "rrnn.backends.native.affine": "rrnn.backends.native.backend",
+    "rrnn.backends.native.lines": "rrnn.backends.native.loops",
+    "rrnn.backends.native.threads": "rrnn.backends.native.compiler",
+    "rrnn.backends.reference.backend": "rrnn.backends.reference.serial",
+    "rrnn.backends.reference.interpreter": "rrnn.backends.reference.serial",
+    "rrnn.backends.reference.scan": "rrnn.backends.reference.chunked",
+    "rrnn.backends.triton.backwards": "rrnn.backends.triton.backward_kernels",
+    "rrnn.backends.triton.chain": "rrnn.backends.triton.chained_chunks",
+    "rrnn.backends.triton.forwards": "rrnn.backends.triton.forward_kernels",
+    "rrnn.backends.triton.kernel": "rrnn.backends.triton.kernel_text",
+    "rrnn.backends.triton.launch": "rrnn.backends.triton.module",
+    "rrnn.backends.triton.render": "rrnn.backends.triton.module",
+    "rrnn.backends.triton.walk": "rrnn.backends.triton.time_loop",
+    # nn
+    "rrnn.nn.dense": "rrnn.nn.affine",
+    "rrnn.nn.init": "rrnn.nn.weights",
+    "rrnn.nn.layout": "rrnn.nn.sequences",
+    "rrnn.nn.masks": "rrnn.nn.sequences",
+    "rrnn.nn.parameters": "rrnn.nn.weights",
+    "rrnn.nn.rows": "rrnn.nn.weights",
+    "rrnn.nn.state": "rrnn.nn.sequences",
+}
 
 # A name that moved or was renamed, with its module: the same for the new one.
 NAMES: dict[str, str] = {

@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends.base import cast, compute_dtype, first_state
-from rrnn.backends.cells import Cells, LayerCall, run_backward, run_forward
+from rrnn.backends.interface import cast, compute_dtype, first_state
+from rrnn.backends.layer_call import Cells, LayerCall, run_backward, run_forward
 from rrnn.backends.reference import serial
-from rrnn.backends.reference.interpreter import per_unit_values
+from rrnn.backends.reference.serial import per_unit_values
 from rrnn.backends.registry import chosen, resolve
 from rrnn.backends.triton.plan import save_every as gpu_interval
 from rrnn.errors import BackendError

@@ -11,8 +11,8 @@ from calls import ALL_CELLS, Call, make_call
 from torch import Tensor
 
 from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
-from rrnn.backends.base import CellCall
-from rrnn.backends.reference import scan, serial
+from rrnn.backends.interface import CellCall
+from rrnn.backends.reference import chunked, serial
 from rrnn.backends.reference.serial import Inputs
 from rrnn.ir import lower
 
@@ -65,13 +65,13 @@ class TestAdjointAndScan:
     @pytest.mark.parametrize("chunk", [1, 3, 7, 9])
     def test_chunks_equal_steps(self, call: Call, chunk: int) -> None:
         program, inputs = call.programs[0], inputs_of(call)
-        ours = scan.forward(program, inputs, call.states[0], chunk)
+        ours = chunked.forward(program, inputs, call.states[0], chunk)
         theirs = serial.forward(program.flat, inputs, call.states[0])
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, **TOLERANCE)
         out, end, before = theirs
         grads = torch.randn_like(out), torch.randn_like(end)
-        ours = scan.backward(program, inputs, before, *grads, chunk)
+        ours = chunked.backward(program, inputs, before, *grads, chunk)
         theirs = serial.backward(program.flat, inputs, before, *grads)
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, **TOLERANCE)
@@ -86,7 +86,7 @@ def test_a_state_that_nothing_reads_survives_padding() -> None:
     inputs = Inputs.of(CellCall(program, x, x.new_zeros(len(program.parameters), 3), mask))
     state = torch.rand(len(program.states), 2, 3, dtype=torch.float64)
     for chunk in (1, 3):
-        _, end, before = scan.forward(program, inputs, state, chunk)
+        _, end, before = chunked.forward(program, inputs, state, chunk)
         _, expected_end, expected_before = serial.forward(program, inputs, state)
         torch.testing.assert_close(end, expected_end)
         torch.testing.assert_close(before, expected_before)
@@ -168,7 +168,7 @@ def test_a_program_without_states() -> None:
     torch.testing.assert_close(out, expected)
     dx, units, first, _ = serial.backward(program, inputs, before, torch.ones_like(out), end)
     assert first.shape == (0, 2, 3) and units.shape[1] == 3 and dx.isfinite().all()
-    torch.testing.assert_close(scan.forward(program, inputs, state, 2)[0], expected)
+    torch.testing.assert_close(chunked.forward(program, inputs, state, 2)[0], expected)
 
 
 @pytest.mark.parametrize("name", ["F", "B-max-plus", "SRU"])
@@ -178,7 +178,7 @@ def test_no_steps_and_no_sequences(name: str) -> None:
         program, inputs, state = call.programs[0], inputs_of(call), call.states[0]
         for out, end, before in (
             serial.forward(program, inputs, state),
-            scan.forward(program, inputs, state, 2),
+            chunked.forward(program, inputs, state, 2),
         ):
             assert out.shape == (steps, batch, 2) and before.shape == (steps, *state.shape)
             if not steps:

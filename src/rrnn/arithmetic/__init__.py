@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from rrnn.arithmetic import ranges
-from rrnn.arithmetic.ops import BY_NAME, COMPOSITES, Op
 from rrnn.arithmetic.ranges import Range
+from rrnn.arithmetic.scalar_ops import BY_NAME, COMPOSITES, Op
 
 
 class Arithmetic:

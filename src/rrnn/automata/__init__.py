@@ -3,10 +3,12 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rrnn.automata.algebra import concatenate, interpolate, relabel, scale, union
 from rrnn.automata.cell import Cell, CellArc
-from rrnn.automata.check import check_cell, epsilon_cycles, reachable
-from rrnn.automata.evaluate import Evaluator, evaluate
+from rrnn.automata.cell_algebra import concatenate, interpolate, relabel, scale, union
+from rrnn.automata.cell_rules import check_cell, epsilon_cycles, reachable
+from rrnn.automata.cell_text import from_text, to_text
+from rrnn.automata.evaluator import Evaluator, evaluate, range_of, weight_range
+from rrnn.automata.expression_text import definitions, expr_text, parse_expr
 from rrnn.automata.expressions import (
     Expr,
     Operand,
@@ -31,10 +33,6 @@ from rrnn.automata.expressions import (
     tanh,
     zero,
 )
-from rrnn.automata.names import definitions
-from rrnn.automata.ranges import range_of, weight_range
-from rrnn.automata.syntax import expr_text, parse_expr
-from rrnn.automata.text import from_text, to_text
 
 if TYPE_CHECKING:
 

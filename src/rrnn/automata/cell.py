@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from rrnn.automata import expressions as ex
-from rrnn.automata.rules import check_output, check_weight
+from rrnn.automata.expression_rules import check_output, check_weight
 from rrnn.errors import CellError, SemiringError
 from rrnn.semirings import Semiring, get_semiring
 
@@ -105,7 +105,7 @@ class Cell:
     def with_semiring(self, semiring: str | Semiring) -> Cell:
         """The same automaton over another semiring. Its weights are not changed: `check` tells if they fit, and a
         warning comes now if loops over the new semiring grow without bound."""
-        from rrnn.automata.check import warn_of_growth
+        from rrnn.automata.cell_rules import warn_of_growth
 
         cell = self._with(semiring_name=get_semiring(semiring).name)
         with suppress(CellError, SemiringError):  # weights that do not fit: `check` says so
@@ -137,19 +137,19 @@ class Cell:
 
     def to_text(self) -> str:
         """The `.cell` text; `Cell.from_text` reads it back."""
-        from rrnn.automata.text import to_text
+        from rrnn.automata.cell_text import to_text
 
         return to_text(self)
 
     @staticmethod
     def from_text(text: str, source: str = "cell text") -> Cell:
-        from rrnn.automata.text import from_text
+        from rrnn.automata.cell_text import from_text
 
         return from_text(text, source)
 
     def check(self) -> Cell:
         """Raise a `CellError` for what only the whole automaton shows; return the cell."""
-        from rrnn.automata.check import check_cell
+        from rrnn.automata.cell_rules import check_cell
 
         check_cell(self)
         return self
@@ -157,7 +157,7 @@ class Cell:
     @cached_property
     def _key(self) -> Any:
         """Cells are equal when they read equally: names that would be printed count, however they were given."""
-        from rrnn.automata.text import render
+        from rrnn.automata.cell_text import render
 
         try:
             return render(self)

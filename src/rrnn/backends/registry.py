@@ -8,7 +8,7 @@ from functools import cache
 
 import torch
 
-from rrnn.backends.base import Backend
+from rrnn.backends.interface import Backend
 from rrnn.errors import BackendError
 from rrnn.ir import Program
 

@@ -10,9 +10,8 @@ import tyro
 
 from rrnn.automata import Cell, definitions, expr_text
 from rrnn.ir import adjoint, lower
-from rrnn.ir.equations import equations, latex, state_symbols
+from rrnn.ir.equations import equations, latex, scan_text, state_symbols
 from rrnn.ir.notation import PLAIN, symbol_of
-from rrnn.ir.scan_text import scan_text
 from rrnn.zoo import get_cell
 
 
@@ -75,7 +74,7 @@ def _count(n: int, what: str) -> str:
 
 
 def _triton(cell: Cell) -> str:
-    from rrnn.backends.triton.render import render  # here: it needs torch, which the rest does without
+    from rrnn.backends.triton.module import render  # here: it needs torch, which the rest does without
 
     program = lower(cell).program
     return render(program, unroll=2, every=2 if program.semiring.has_gradient else 0)

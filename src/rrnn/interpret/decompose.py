@@ -27,7 +27,7 @@ from rrnn.interpret.ranks import rank
 from rrnn.interpret.reading import Part, Reading
 from rrnn.interpret.tables import backward, enters, forward, masses, side_by_side, stays, total, trellis
 from rrnn.semirings import get_semiring
-from rrnn.semirings.base import Element
+from rrnn.semirings.semiring import Element
 
 
 @dataclass(frozen=True)

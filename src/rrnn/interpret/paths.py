@@ -13,7 +13,7 @@ from rrnn.interpret.ranks import share
 from rrnn.interpret.reading import Part, Reading
 from rrnn.interpret.tables import trellis
 from rrnn.semirings import Semiring, get_semiring
-from rrnn.semirings.base import Element
+from rrnn.semirings.semiring import Element
 from rrnn.wfsa.kbest import check_k
 from rrnn.wfsa.strongest import Traces, ranks_of, strongest
 from rrnn.wfsa.trellis import Trellis

@@ -24,7 +24,7 @@ from rrnn.interpret.moves import Bridge, Move, Moves, moves_of
 from rrnn.interpret.values import Weights
 from rrnn.nn import RationalRNN
 from rrnn.nn.layer import RationalLayer
-from rrnn.nn.masks import mask_of_lengths, zero_padding
+from rrnn.nn.sequences import mask_of_lengths, zero_padding
 from rrnn.semirings import Semiring
 from rrnn.theory.layers import why_open
 from rrnn.wfsa.trellis import Edges, star_of

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rrnn.arithmetic import TENSORS
 from rrnn.automata import Evaluator
-from rrnn.automata.evaluate import leaf_name
+from rrnn.automata.evaluator import leaf_name
 from rrnn.semirings import Semiring
 
 

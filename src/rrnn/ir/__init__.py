@@ -2,8 +2,7 @@
 
 from rrnn.ir.adjoint import Adjoint, adjoint
 from rrnn.ir.lower import Lowered, lower
-from rrnn.ir.ops import Instruction, Op
-from rrnn.ir.program import Program, verify
+from rrnn.ir.program import Instruction, Op, Program, verify
 from rrnn.ir.scan import ReverseScan, Scan, reverse_scan_form, scan_form
 
 __all__ = [

@@ -14,8 +14,7 @@ from functools import lru_cache
 
 from rrnn.errors import ProgramError
 from rrnn.ir.builder import Builder, Value
-from rrnn.ir.ops import Op
-from rrnn.ir.program import Program
+from rrnn.ir.program import Op, Program
 from rrnn.semirings import SEMIRINGS
 
 

@@ -1,4 +1,8 @@
-"""Emits instructions: folds constants, applies the identities of zero and one, computes equal things once."""
+"""Emit instructions: fold constants, apply the identities of zero and one, compute equal things once.
+
+`flatten` rewrites a program through a builder so that it computes with numbers alone: that is the program that
+backends run and gradients are taken of.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,7 @@ from typing import Any
 
 from rrnn.arithmetic import Arithmetic
 from rrnn.errors import ProgramError
-from rrnn.ir.ops import Instruction, Op
-from rrnn.ir.program import Output, Program, verify
+from rrnn.ir.program import Instruction, Op, Output, Program, verify
 from rrnn.semirings import Semiring
 
 MAX_WORK = 1_000_000
@@ -246,3 +249,47 @@ class Builder:
             tuple(o._replace(value=number[o.value]) for o in outputs),
         )
         return verify(program), number
+
+
+def flatten(program: Program) -> Program:
+    """Return the program with every ⊕ and ⊗ written out, and as many states as elements have components."""
+    ring = program.semiring
+    if not program.has_elements:  # with several components, every program has one, if only its first state
+        return program
+    b, size = Builder(ring), ring.size
+    number: dict[int, int] = {}  # scalars
+    elements: dict[int, int] = {}  # elements, as instructions `element` of the builder, none of which stays
+    for n, (op, args, attr) in enumerate(program.instructions):
+        if op is Op.CONST:
+            number[n] = b.const(float(attr or 0.0))
+        elif op is Op.STATE:
+            elements[n] = b.element(b.leaf(op, int(attr or 0) * size + c) for c in range(size))
+        elif op.leaf:
+            number[n] = b.leaf(op, None if attr is None else int(attr))
+        elif op is Op.ELEMENT:
+            elements[n] = b.element(number[a] for a in args)
+        elif op is Op.COMPONENT:
+            number[n] = b.component(elements[args[0]], int(attr or 0))
+        elif op in (Op.PLUS, Op.TIMES):
+            given = [b.values_of(elements[a] if a in elements else number[a]) for a in args]
+            run = ring.plus if op is Op.PLUS else ring.times
+            elements[n] = b.from_values(run(given[0], given[1], b.arithmetic))
+        else:
+            number[n] = b.emit(op, *(number[a] if a in number else elements[a] for a in args))
+
+    def spread(n: int, index: int) -> list[tuple[int, int]]:
+        """(index, number) of each component."""
+        if n in elements:
+            return [(index * size + c, b.component(elements[n], c)) for c in range(size)]
+        return [(index, number[n])]
+
+    states = [f"{q}.{c}" if c else q for q in program.states for c in ring.components or ("",)]
+    flat, _ = b.finish(
+        program.name,
+        projections=program.projections,
+        parameters=program.parameters,
+        states=tuple(states),
+        initial=[value for n in program.initial for _, value in spread(n, 0)],
+        outputs=[(o.kind, i, value) for o in program.outputs for i, value in spread(o.value, o.index)],
+    )
+    return flat

@@ -14,14 +14,13 @@ from typing import Any
 
 from rrnn.automata import Cell, CellArc, Evaluator, reachable
 from rrnn.automata import expressions as ex
-from rrnn.automata.names import definitions
-from rrnn.automata.rules import is_zero
+from rrnn.automata.expression_rules import is_zero
+from rrnn.automata.expression_text import definitions
 from rrnn.errors import CellError
 from rrnn.ir.builder import Builder, Value
-from rrnn.ir.ops import Op
-from rrnn.ir.program import Program
-from rrnn.ir.verify import check_output
-from rrnn.semirings.closure import Grid, kleene
+from rrnn.ir.interpreter import check_output
+from rrnn.ir.program import Op, Program
+from rrnn.semirings.kleene import Grid, kleene
 
 
 @dataclass(frozen=True)

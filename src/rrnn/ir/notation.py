@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
-from rrnn.ir.ops import Op
+from rrnn.ir.program import Op
 
 # How tightly a text binds; looser text inside tighter gets brackets. NEGATIVE is one term with a minus before it.
 # MATRIX is W v, which would read as W (v ⊙ x) if something followed it.

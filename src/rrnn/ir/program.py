@@ -25,11 +25,22 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
+from rrnn.arithmetic import BY_NAME, Op
 from rrnn.errors import ProgramError
-from rrnn.ir.ops import BY_NAME, Instruction, Op
 from rrnn.semirings import SEMIRINGS, Semiring, get_semiring
 
 HEADER = "rrnn-program 1"
+
+
+class Instruction(NamedTuple):
+    """An op of the table (`rrnn.arithmetic.scalar_ops`), its arguments, and what a leaf reads.
+
+    Each value is assigned once: an instruction's number is its place in the program.
+    """
+
+    op: Op
+    args: tuple[int, ...] = ()
+    attr: float | int | None = None
 
 
 class Output(NamedTuple):
@@ -83,7 +94,7 @@ class Program:
     @cached_property
     def flat(self) -> Program:
         """The same program with elements of the semiring written out as numbers: what backends run."""
-        from rrnn.ir.flat import flatten
+        from rrnn.ir.builder import flatten
 
         return flatten(self)
 

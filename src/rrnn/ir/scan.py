@@ -16,8 +16,7 @@ from functools import lru_cache
 from rrnn.errors import ProgramError
 from rrnn.ir.adjoint import accumulate, copy_into, reverse
 from rrnn.ir.builder import Builder, single_op
-from rrnn.ir.ops import Op
-from rrnn.ir.program import Program
+from rrnn.ir.program import Op, Program
 
 Pattern = frozenset[tuple[int, int]]
 

@@ -1,6 +1,6 @@
-"""The affine recurrence c_t = M_{x_t} c_{t−1} + u_t: one matrix per symbol, chosen by the input.
+"""Affine recurrences c_t = M_{x_t} c_{t−1} + u_t: one matrix per symbol, chosen by the input; the op and its layers.
 
-It is not elementwise, so it is no program of the compiler: it has kernels of its own, behind one function.
+Their units mix, so they are no programs of the compiler: the recurrence has kernels of its own, behind one function.
 
 * On the CPU, C walks each sequence with its state at hand; no matrix is gathered.
 * Elsewhere, and with the reference backend, torch multiplies step by step; the reference's ops are differentiable to
@@ -15,15 +15,19 @@ per symbol, over all the steps that read it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from rrnn.backends.native.affine import MAX_SIZE
-from rrnn.backends.native.affine import affine_scan as native_scan
+from rrnn.backends.interface import compute_dtype
+from rrnn.backends.native.backend import MAX_SIZE
+from rrnn.backends.native.backend import affine_scan as native_scan
 from rrnn.backends.registry import chosen, get_backend
-from rrnn.errors import BackendError
+from rrnn.errors import BackendError, ShapeError
+from rrnn.nn.sequences import OneStep, TimeFirst
 
 IDENTITY = -1
 """The symbol that stands for the identity matrix: what padding reads."""
@@ -200,3 +204,101 @@ def _grad(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 
 _forward_op.register_autograd(_grad, setup_context=_setup)
+
+
+class AffineRNN(nn.Module, ABC):
+    """One layer of an affine recurrence. A subclass says what the symbols, the matrices and u_t are."""
+
+    features: int
+    """Dimensions of one step of one sequence: 0 for symbols, 1 for vectors."""
+
+    def __init__(self, hidden_size: int, batch_first: bool, chunk: int | None) -> None:
+        super().__init__()
+        for name, value in (("hidden_size", hidden_size), ("chunk", chunk)):
+            if not (value is None and name == "chunk") and not _whole(value):
+                raise ShapeError(f"{name} must be a whole number above 0; got {value!r}")
+        self.hidden_size, self.batch_first, self.chunk = hidden_size, bool(batch_first), chunk
+
+    @abstractmethod
+    def affine(self, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """(symbols (T, B) without those of padding, matrices (S, d, d), u (T, B, d)) of a checked input, time first.
+        Whatever padding holds must reach none of them."""
+
+    @abstractmethod
+    def check_input(self, input: Tensor, mask: Tensor | None) -> None:
+        """Raise a `ShapeError` for an input that is not this layer's."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> torch.dtype:
+        """Of the parameters, and so of the output."""
+
+    def init_state(self, batch_size: int | None = None) -> Tensor:
+        """c_0: zeros (batch, units), or (units,) for unbatched input."""
+        shape = (self.hidden_size,) if batch_size is None else (batch_size, self.hidden_size)
+        return next(self.parameters()).new_zeros(shape, dtype=compute_dtype(self.dtype))
+
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        *,
+        lengths: Tensor | Sequence[int] | None = None,
+        mask: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """(states c_1 … c_T, the last state) of a batch, time first unless `batch_first`, or of one sequence.
+
+        `hx` is a state that an earlier call returned. `lengths` (B) or `mask` (True at valid steps) say what is
+        padding: it changes no state, outputs zeros, and nothing depends on what it holds."""
+        dims = input.dim() if isinstance(input, Tensor) else -1
+        if dims - self.features not in (1, 2):
+            came = tuple(input.shape) if isinstance(input, Tensor) else type(input).__name__
+            raise ShapeError(
+                f"expected a tensor with {self.features + 1} or {self.features + 2} dimensions; got {came}"
+            )
+        given = TimeFirst(input, self.features, self.batch_first, lengths, mask)
+        x, mask = given.x, given.mask
+        self.check_input(x, mask)
+        first = self._first(hx, given)
+        symbols, matrices, u = self.affine(x, mask)
+        if mask is not None:
+            symbols, u = torch.where(mask, symbols, IDENTITY), torch.where(mask.unsqueeze(-1), u, 0.0)
+        work = first.dtype
+        states = affine_scan(symbols, matrices.to(work), u.to(work), first, chunk=self.chunk)
+        final = states[-1] if x.shape[0] else first
+        out = states if mask is None else torch.where(mask.unsqueeze(-1), states, 0.0)
+        return given.output(out.to(self.dtype)), given.state_out(final)
+
+    def step(self, x_t: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(output, state) of one step, for streaming."""
+        if not isinstance(x_t, Tensor) or x_t.dim() - self.features not in (0, 1):
+            came = tuple(x_t.shape) if isinstance(x_t, Tensor) else type(x_t).__name__
+            raise ShapeError(
+                f"expected one step, a tensor with {self.features} or {self.features + 1} dimensions; got {came}"
+            )
+        given = OneStep(x_t, self.features)
+        self.check_input(given.x, None)
+        first = self._first(state, given)
+        symbols, matrices, u = self.affine(given.x, None)
+        m, u = matrices[symbols[0]].to(first.dtype), u[0].to(first.dtype)
+        final = torch.baddbmm(u.unsqueeze(-1), m, first.unsqueeze(-1)).squeeze(-1)
+        final = given.state_out(final)
+        return final.to(self.dtype), final
+
+    def _first(self, hx: Tensor | None, given: TimeFirst) -> Tensor:
+        """The first state, (B, d), in the dtype that states have."""
+        if hx is None:
+            return self.init_state(given.x.shape[1])
+        expected = (*given.batch, self.hidden_size)
+        if not isinstance(hx, Tensor) or not hx.is_floating_point() or tuple(hx.shape) != expected:
+            came = f"{hx.dtype} {tuple(hx.shape)}" if isinstance(hx, Tensor) else type(hx).__name__
+            names = "(batch, units)" if given.batched else "(units,)"
+            raise ShapeError(
+                f"expected a state of shape {expected}, numbers of {names}; got {came}. "
+                "Pass a state that this layer returned, or init_state."
+            )
+        return given.state_in(hx).to(compute_dtype(self.dtype))
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0

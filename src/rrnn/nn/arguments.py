@@ -8,9 +8,9 @@ from typing import Any
 
 from rrnn.automata import Cell
 from rrnn.automata import expressions as ex
-from rrnn.automata.evaluate import evaluate
+from rrnn.automata.evaluator import evaluate
 from rrnn.errors import CellError, ShapeError
-from rrnn.nn.init import SATURATED, is_forget_gate
+from rrnn.nn.weights import SATURATED, is_forget_gate
 
 
 def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:

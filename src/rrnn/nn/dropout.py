@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends.base import rows
+from rrnn.backends.interface import rows
 from rrnn.backends.registry import chosen, get_backend
 from rrnn.backends.triton.backend import on_device
 

@@ -14,12 +14,19 @@ from torch import Tensor, nn
 from rrnn.automata import Cell
 from rrnn.errors import CellError
 from rrnn.ir import Program, lower
-from rrnn.nn.init import SATURATED, is_forget_gate, uniform_rows
-from rrnn.nn.masks import Window, zero_padding
-from rrnn.nn.parameters import CellParameters, NamedParameters
 from rrnn.nn.product import in_one_node, linear
-from rrnn.nn.rows import Projection, add_columns, count, rows_of
-from rrnn.nn.state import LayerState
+from rrnn.nn.sequences import LayerState, Window, zero_padding
+from rrnn.nn.weights import (
+    SATURATED,
+    CellParameters,
+    NamedParameters,
+    Projection,
+    add_columns,
+    count,
+    is_forget_gate,
+    rows_of,
+    uniform_rows,
+)
 from rrnn.ops import Params, initial_states, rational
 
 Skip = Literal["highway", "residual"]
@@ -98,7 +105,7 @@ class RationalLayer(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the default initialisation anew (see `rrnn.nn.init`)."""
+        """Draw the default initialisation anew (see `rrnn.nn.weights`)."""
         for k, weight in enumerate(self._matrices()):
             for r in self.lag_rows[k]:
                 uniform_rows(weight[r.of_lag(k)], self.input_size, r.window)

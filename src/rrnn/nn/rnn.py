@@ -16,9 +16,16 @@ from rrnn.errors import ShapeError
 from rrnn.nn.arguments import check_cells, check_forget_gates, check_options
 from rrnn.nn.dropout import Drops
 from rrnn.nn.layer import Norm, RationalLayer, Skip
-from rrnn.nn.layout import OneStep, TimeFirst
-from rrnn.nn.masks import zero_padding
-from rrnn.nn.state import LayerState, State, check_state, reorder, transform
+from rrnn.nn.sequences import (
+    LayerState,
+    OneStep,
+    State,
+    TimeFirst,
+    check_state,
+    reorder,
+    transform,
+    zero_padding,
+)
 
 
 class RationalRNN(nn.Module):
@@ -46,7 +53,7 @@ class RationalRNN(nn.Module):
     output, both directions included; in each, the first output of all units of a cell, then their second one.
 
     A cell that reads input() gets the layer's input at its own unit, if input_size equals hidden_size; otherwise a
-    further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.init`.
+    further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.weights`.
 
     State dict: `layers.I` holds layer I, `reverse_layers.I` its backward direction; in each `weight` (rows: see
     `rrnn.nn.layer`), `lagged.K` for windows, `cells.C.bias.F` and `cells.C.parameter.R` by the cell's own names.

@@ -8,7 +8,7 @@ from html import escape
 from rrnn.automata import Cell
 from rrnn.draw import to_svg
 from rrnn.report.explain import Explanation, Unit, Word
-from rrnn.semirings.base import Element
+from rrnn.semirings.semiring import Element
 
 STYLE = """
 :root { color-scheme: light dark; --for: 22 128 60; --against: 190 40 40; --line: rgb(128 128 128 / 0.4); }

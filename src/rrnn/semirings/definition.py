@@ -25,7 +25,7 @@ from rrnn.arithmetic.ranges import ALL
 from rrnn.arithmetic.text import NAMES, Text
 from rrnn.errors import SemiringError
 from rrnn.semirings.convergence import Converges, never
-from rrnn.semirings.products import GENERAL, Products
+from rrnn.semirings.tensor_products import GENERAL, Products
 
 Element = Any
 """A number, or a tuple of numbers: one for each component."""

@@ -8,7 +8,7 @@ from importlib import import_module
 
 from rrnn.errors import SemiringError
 from rrnn.semirings import defined
-from rrnn.semirings.base import Semiring
+from rrnn.semirings.semiring import Semiring
 
 SEMIRINGS: dict[str, Semiring] = {}
 

@@ -16,7 +16,7 @@ from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.ir import Program
 from rrnn.nn import RationalRNN
-from rrnn.nn.dense import AffineRNN
+from rrnn.nn.affine import AffineRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.theory.histories import History, Values, unit_wfsa
 from rrnn.wfsa import WFSA, automaton_d

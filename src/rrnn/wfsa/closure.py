@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rrnn.errors import AutomatonError
 from rrnn.semirings import Semiring
-from rrnn.semirings.products import DivergesError
+from rrnn.semirings.tensor_products import DivergesError
 from rrnn.wfsa.graph import components, cycle_through, successors
 from rrnn.wfsa.products import Matrices, segment_plus
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rrnn.semirings import Semiring
-from rrnn.semirings.products import BLOCK
+from rrnn.semirings.tensor_products import BLOCK
 
 
 class Matrices:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from rrnn.semirings import Semiring
-from rrnn.semirings.closure import Tensors, kleene
+from rrnn.semirings.kleene import Tensors, kleene
 from rrnn.wfsa.scoring import Scale, scale_by
 
 

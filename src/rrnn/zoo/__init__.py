@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rrnn.automata import Cell
-from rrnn.automata.text import MAX_TEXT
+from rrnn.automata.cell_text import MAX_TEXT
 from rrnn.errors import CellError, FormatError
 from rrnn.zoo.ngram import ngram
 from rrnn.zoo.rrnn import b, b_max_plus, c, f

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rrnn.errors import ShapeError
-from rrnn.nn.dense import AffineRNN
+from rrnn.nn.affine import AffineRNN
 
 
 class ISAN(AffineRNN):

@@ -1,4 +1,8 @@
-"""Generated C behind the common interface."""
+"""Calls of the compiled C kernels: programs behind the common interface, and the affine recurrence.
+
+The affine recurrence, c_t = M_{x_t} c_{t−1} + u_t, is what ISAN and linear Elman networks run on the CPU
+(`rrnn.nn.affine`).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, CellCall, Gradients, cast, compute_dtype, first_state, rows
-from rrnn.backends.native.compiler import find_compiler, load
-from rrnn.backends.native.render import TYPES, render_backward, render_forward
-from rrnn.backends.native.threads import parallel_address, threads_for
+from rrnn.backends.interface import Backend, CellCall, Gradients, cast, compute_dtype, first_state, rows
+from rrnn.backends.native.compiler import find_compiler, load, parallel_address, threads_for
+from rrnn.backends.native.render import TYPES, fill, render_backward, render_forward
 from rrnn.errors import BackendError
 from rrnn.ir import Program
 
@@ -123,3 +126,45 @@ class Native(Backend):
         if into_inp is not grad_inp and grad_inp is not None and into_inp is not None:
             grad_inp.copy_(into_inp)
         return grad_params, first if wants_first else None
+
+
+_CALL = struct.Struct("15q")
+MAX_SIZE = 1024
+"""Larger states are left to torch: their products no longer wait for the start of a loop."""
+
+
+@lru_cache(maxsize=128)
+def _kernel(size: int, dtype: torch.dtype) -> Any:
+    kernel = load(fill("affine.c", real=TYPES[dtype].real, D=size)).rrnn_affine
+    kernel.argtypes, kernel.restype = [c_char_p], c_int
+    return kernel
+
+
+def affine_scan(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, reverse: bool) -> Tensor:
+    """The states (T, B, d) of symbols (T, B), u (T, B, d) and first (B, d); time runs backwards if `reverse`.
+    `columns` (S, d, d) holds the matrices transposed. A symbol of −1 stands for the identity."""
+    steps, batch, size = u.shape
+    columns, first, u = columns.contiguous(), first.contiguous(), u.contiguous()
+    out = torch.empty_like(u)
+    if not u.numel():
+        return out
+
+    def walk(t: Tensor) -> tuple[int, int, int]:
+        """Where time begins, and the strides of time and batch."""
+        begin, stride = t.data_ptr(), t.stride(0)
+        return (
+            (begin + (steps - 1) * stride * t.element_size() if reverse else begin),
+            (-stride if reverse else stride),
+            t.stride(1),
+        )
+
+    call = _CALL.pack(
+        *walk(symbols),
+        columns.data_ptr(),
+        *walk(u),
+        first.data_ptr(),
+        *walk(out),
+        *(steps, batch, threads_for(u.numel() * size), parallel_address()),
+    )
+    _kernel(size, u.dtype)(call)
+    return out

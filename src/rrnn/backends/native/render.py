@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import torch
 
-from rrnn.backends.native.lines import PLAIN, Lines, Loops, Store
+from rrnn.backends.native.loops import PLAIN, Lines, Loops, Store
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
 

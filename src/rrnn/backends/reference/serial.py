@@ -1,16 +1,41 @@
-"""One step after another: what does not depend on the recurrence is computed for all steps at once, before and after
-the loop, as a person would write it."""
+"""The reference backend, one step after another: programs interpreted with torch's own ops.
+
+What does not depend on the recurrence is computed for all steps at once, before and after the loop, as a person would
+write it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import CellCall, compute_dtype
-from rrnn.backends.reference.interpreter import interpret, leaves, per_unit_values
-from rrnn.ir import Op, Program, adjoint
+from rrnn.arithmetic import TENSORS
+from rrnn.backends.interface import Backend, CellCall, Gradients, compute_dtype, first_state
+from rrnn.ir import Op, Program, adjoint, interpreter
+
+
+def interpret(program: Program, which: Iterable[int], values: dict[int, Tensor], like: Tensor) -> None:
+    """Evaluate the instructions `which` into `values`; leaves other than constants must be there already."""
+
+    def number(value: float) -> Tensor:
+        return torch.full((), value, dtype=like.dtype, device=like.device)
+
+    interpreter.interpret(program.instructions, which, values, TENSORS, number)
+
+
+def leaves(program: Program, op: Op) -> dict[int, int]:
+    """instruction → attribute of the leaves of one kind."""
+    return {n: int(i.attr or 0) for n, i in enumerate(program.instructions) if i.op is op}
+
+
+def per_unit_values(program: Program, params: Tensor) -> dict[int, Tensor]:
+    """Values of the per-unit region, each (D,) or a scalar."""
+    values = {n: params[p] for n, p in leaves(program, Op.PARAM).items()}
+    interpret(program, program.per_unit, values, params)
+    return values
 
 
 @dataclass
@@ -154,3 +179,30 @@ def finish_backward(
     du = [whole(n).sum((0, 1)) for n in step.of_kind("grad_unit").values()]
     di = step.of_kind("grad_input")
     return dx, torch.stack(du) if du else inputs.x.new_zeros(0, units), whole(di[0]) if di else None
+
+
+class Reference(Backend):
+    name = "reference"
+
+    def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
+        return None
+
+    def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
+        inputs, program = Inputs.of(call), call.program.flat
+        if state is None:
+            state = first_state(program, call.x.shape[1], call.params, inputs.params.dtype)
+        output, end, before = forward(program, inputs, state)
+        out.copy_(output)
+        return end, before[:: call.every].contiguous() if call.every else None
+
+    def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
+        inputs, program, before = Inputs.of(call), call.program.flat, saved
+        grad_state = saved.new_zeros(saved.shape[1:]) if grads.state is None else grads.state
+        if call.every > 1:
+            first = saved[0] if saved.shape[0] else torch.zeros_like(grad_state)
+            _, _, before = forward(program, inputs, first)
+        dx, units, first_grad, di = backward(program, inputs, before, grads.out, grad_state)
+        grads.x.copy_(dx)
+        if grads.inp is not None:
+            grads.inp.copy_(di if di is not None else torch.zeros_like(grads.inp))
+        return units, first_grad if grads.wants_first else None

@@ -12,12 +12,11 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, CellCall, Gradients, cast, first_state, rows
 from rrnn.backends.cache import cached
-from rrnn.backends.triton.chain import words
-from rrnn.backends.triton.launch import Kernels
+from rrnn.backends.interface import Backend, CellCall, Gradients, cast, first_state, rows
+from rrnn.backends.triton.chained_chunks import words
+from rrnn.backends.triton.module import Kernels, render
 from rrnn.backends.triton.plan import Plan, plan, takes_logarithms
-from rrnn.backends.triton.render import render
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)

@@ -6,8 +6,8 @@ Exact for Python integers of any size. Tensors are int64, which wrap around sile
 import math
 
 from rrnn.arithmetic import Range
-from rrnn.semirings.base import Semiring
-from rrnn.semirings.products import ADDITIVE
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import ADDITIVE
 
 COUNTING = Semiring(
     "counting",

@@ -3,9 +3,9 @@
 import math
 
 from rrnn.arithmetic import Range
-from rrnn.semirings.base import Semiring
 from rrnn.semirings.convergence import by_norm
-from rrnn.semirings.products import LOGARITHMIC
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import LOGARITHMIC
 
 
 def _star(s, a):

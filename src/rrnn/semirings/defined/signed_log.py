@@ -3,9 +3,9 @@
 import math
 
 from rrnn.arithmetic import Range
-from rrnn.semirings.base import Semiring
-from rrnn.semirings.components import SignedLogarithms
 from rrnn.semirings.convergence import by_norm
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import SignedLogarithms
 
 _SMALL = 1e-30  # stands for 0 where no logarithm of it is wanted: positive in float32, too
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from rrnn.errors import ShapeError
-from rrnn.nn.layout import TimeFirst
-from rrnn.nn.masks import zero_padding
+from rrnn.nn.sequences import TimeFirst, zero_padding
 
 
 class Recurrent(nn.Module, ABC):
