@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from rrnn.arithmetic.operators import Operators
+
 
 @dataclass(frozen=True)
-class Range:
+class Range(Operators):
     """An interval that contains every value. An open end is one that no value attains: σ stays below 1."""
 
     low: float
@@ -37,23 +39,9 @@ class Range:
     def __neg__(self) -> Range:
         return Range(-self.high, -self.low, self.integral, self.high_open, self.low_open)
 
-    def __add__(self, other: Range | float) -> Range:
-        return add(self, _lift(other))
-
-    def __radd__(self, other: float) -> Range:
-        return add(_lift(other), self)
-
-    def __sub__(self, other: Range | float) -> Range:
-        return add(self, -_lift(other))
-
-    def __rsub__(self, other: float) -> Range:
-        return add(_lift(other), -self)
-
-    def __mul__(self, other: Range | float) -> Range:
-        return multiply(self, _lift(other))
-
-    def __rmul__(self, other: float) -> Range:
-        return multiply(_lift(other), self)
+    def apply(self, op: str, *values: Range | float) -> Range:
+        """Return the range of `op` of ranges and numbers."""
+        return _OPERATORS[op](*map(_lift, values))
 
 
 ALL = Range(-math.inf, math.inf, low_open=True, high_open=True)
@@ -62,6 +50,7 @@ TRUTH = Range(0.0, 1.0, True)
 """0 and 1: what a comparison gives."""
 
 Rule = Callable[..., Range]
+"""The range of an operation's result, from the ranges of its arguments."""
 
 
 def _lift(value: Range | float) -> Range:
@@ -180,3 +169,12 @@ def rising(f: Callable[..., float], lowest: float = -math.inf) -> Rule:
 def always(result: Range) -> Rule:
     """Return the rule of a function of which only its whole range is known."""
     return lambda *_: result
+
+
+_OPERATORS: dict[str, Rule] = {
+    "add": add,
+    "sub": lambda a, b: add(a, -b),
+    "mul": multiply,
+    "div": divide,
+    "neg": lambda a: -a,
+}

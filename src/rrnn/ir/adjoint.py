@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rrnn.errors import ProgramError
-from rrnn.ir.builder import Builder, Value
+from rrnn.ir.builder import Builder, Value, copy_into
 from rrnn.ir.program import Op, Program
 from rrnn.semirings import SEMIRINGS
 
@@ -91,23 +91,6 @@ def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
         outputs=outputs,
     )
     return epilogue
-
-
-def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) -> dict[int, int]:
-    """Emit a program's instructions into a builder: old number → new number."""
-    number: dict[int, int] = {}
-    for n, (op, args, attr) in enumerate(program.instructions):
-        if only is not None and n not in only:
-            continue
-        if op is Op.CONST:
-            number[n] = b.const(float(attr or 0.0))
-        elif op.leaf:
-            number[n] = b.leaf(op, None if attr is None else int(attr))
-        elif op is Op.COMPONENT:
-            number[n] = b.component(number[args[0]], int(attr or 0))
-        else:
-            number[n] = b.emit(op, *(number[a] for a in args))
-    return number
 
 
 def accumulate(b: Builder, grads: dict[int, int], n: int, g: int) -> None:

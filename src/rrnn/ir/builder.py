@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from rrnn.arithmetic import Arithmetic
+from rrnn.arithmetic import BY_NAME, Arithmetic, Op, Operators
 from rrnn.errors import ProgramError
-from rrnn.ir.program import Instruction, Op, Output, Program, verify
+from rrnn.ir.program import Instruction, Output, Program, needed, verify
 from rrnn.semirings import Semiring
 
 MAX_WORK = 1_000_000
 """How many instructions may be asked for: real cells need hundreds, a hostile text could ask for 10⁹."""
 
 
-class Value:
+class Value(Operators):
     """An instruction's result as a number to compute with: operators and the ops of `Builder.arithmetic` emit."""
 
     __slots__ = ("builder", "n")
@@ -28,35 +28,9 @@ class Value:
     def __init__(self, builder: Builder, n: int) -> None:
         self.builder, self.n = builder, n
 
-    def _emit(self, op: Op, *values: Any) -> Value:
-        return self.builder.on_values(op)(*values)
-
-    def __add__(self, other: Any) -> Value:
-        return self._emit(Op.ADD, self, other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self._emit(Op.ADD, other, self)
-
-    def __sub__(self, other: Any) -> Value:
-        return self._emit(Op.SUB, self, other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self._emit(Op.SUB, other, self)
-
-    def __mul__(self, other: Any) -> Value:
-        return self._emit(Op.MUL, self, other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return self._emit(Op.MUL, other, self)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self._emit(Op.DIV, self, other)
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return self._emit(Op.DIV, other, self)
-
-    def __neg__(self) -> Value:
-        return self._emit(Op.NEG, self)
+    def apply(self, op: str, *values: Any) -> Value:
+        """Emit an op of values and Python numbers."""
+        return self.builder.on_values(BY_NAME[op])(*values)
 
 
 @lru_cache(maxsize=256)
@@ -72,14 +46,18 @@ def single_op(ring: Semiring, which: str) -> Op | None:
     return op if args == (0, 1) and len(b.instructions) == 3 else None
 
 
+def plus_and_times(ring: Semiring) -> tuple[Op, Op]:
+    """Return the ops that ⊕ and ⊗ are in programs: single ops on numbers where they are, else PLUS and TIMES."""
+    return single_op(ring, "plus") or Op.PLUS, single_op(ring, "times") or Op.TIMES
+
+
 class Builder:
     """Instructions so far, each known by its number. An element of the semiring is one number, too: where ⊕ or ⊗ are no
     single op, or elements have several components, it is the instruction `plus`, `times` or `element`."""
 
     def __init__(self, semiring: Semiring) -> None:
         self._start(semiring)
-        self._plus_op = single_op(semiring, "plus") or Op.PLUS
-        self._times_op = single_op(semiring, "times") or Op.TIMES
+        self._plus_op, self._times_op = plus_and_times(semiring)
         self.zero, self.one = self.constant(semiring.zero), self.constant(semiring.one)
 
     def _start(self, semiring: Semiring) -> None:
@@ -226,12 +204,7 @@ class Builder:
     ) -> tuple[Program, dict[int, int]]:
         """The verified program without dead code, and old number → new number."""
         initial, outputs = tuple(initial), [Output(*o) for o in outputs]
-        live, todo = set(), [*initial, *(o.value for o in outputs)]
-        while todo:
-            n = todo.pop()
-            if n not in live:
-                live.add(n)
-                todo += self.instructions[n].args
+        live = needed(self.instructions, [*initial, *(o.value for o in outputs)])
         number = {old: new for new, old in enumerate(sorted(live))}
         instructions = tuple(
             Instruction(op, tuple(number[a] for a in args), attr)
@@ -249,6 +222,23 @@ class Builder:
             tuple(o._replace(value=number[o.value]) for o in outputs),
         )
         return verify(program), number
+
+
+def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) -> dict[int, int]:
+    """Emit a program's instructions into a builder: old number → new number."""
+    number: dict[int, int] = {}
+    for n, (op, args, attr) in enumerate(program.instructions):
+        if only is not None and n not in only:
+            continue
+        if op is Op.CONST:
+            number[n] = b.const(float(attr or 0.0))
+        elif op.leaf:
+            number[n] = b.leaf(op, None if attr is None else int(attr))
+        elif op is Op.COMPONENT:
+            number[n] = b.component(number[args[0]], int(attr or 0))
+        else:
+            number[n] = b.emit(op, *(number[a] for a in args))
+    return number
 
 
 def flatten(program: Program) -> Program:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from rrnn.ir.builder import single_op
+from rrnn.ir.builder import plus_and_times
 from rrnn.ir.notation import (
     ATOM,
     MATRIX,
@@ -88,8 +88,7 @@ class Writer:
         self._defined: set[int] = set()
         self._known: Mapping[int, str] = {}
         self._states: set[int] = set()
-        self._plus = single_op(program.semiring, "plus") or Op.PLUS
-        self._times = single_op(program.semiring, "times") or Op.TIMES
+        self._plus, self._times = plus_and_times(program.semiring)
 
     # ---- symbols -------------------------------------------------------------------------------------------
 

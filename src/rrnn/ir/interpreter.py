@@ -14,8 +14,8 @@ from typing import Any
 
 from rrnn.arithmetic import FLOATS, Arithmetic
 from rrnn.errors import CellError
-from rrnn.ir.adjoint import copy_into, reverse
-from rrnn.ir.builder import Builder, single_op
+from rrnn.ir.adjoint import reverse
+from rrnn.ir.builder import Builder, copy_into, plus_and_times
 from rrnn.ir.program import Instruction, Op, Program
 
 
@@ -113,7 +113,7 @@ def check_output(program: Program) -> None:
 def score_may_be_zero(program: Program) -> bool:
     """Run the support of the state (zero or not, every weight taken as non-zero) until it repeats."""
     ring = program.semiring
-    plus, times = single_op(ring, "plus") or Op.PLUS, single_op(ring, "times") or Op.TIMES
+    plus, times = plus_and_times(ring)
     zeros = ring.numbers_of(ring.zero)
 
     def support(state: tuple[bool, ...] | None) -> list[bool]:

@@ -20,10 +20,10 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from rrnn.arithmetic import BY_NAME, Op
 from rrnn.errors import ProgramError
@@ -59,6 +59,28 @@ OUTPUT_KINDS = (
     *("grad_preact", "grad_input", "grad_state", "grad_unit", "new_state", "grad_param"),
     *("entry", "jacobian", "direct"),
 )
+
+
+class HasArguments(Protocol):
+    """An instruction of any straight-line code."""
+
+    @property
+    def args(self) -> tuple[int, ...]: ...
+
+
+def needed(
+    code: Sequence[HasArguments], wanted: Iterable[int], stop: Container[int] = frozenset()
+) -> set[int]:
+    """Return the places in `code` that the wanted values are computed from, themselves included. What only values in
+    `stop` need is left out."""
+    found: set[int] = set()
+    todo = list(wanted)
+    while todo:
+        n = todo.pop()
+        if n not in found:
+            found.add(n)
+            todo += () if n in stop else code[n].args
+    return found
 
 
 @dataclass(frozen=True)
@@ -128,13 +150,8 @@ class Program:
         return frozenset(range(len(self.instructions))) - self.depending_on(*step)
 
     def needed_for(self, values: Iterable[int]) -> frozenset[int]:
-        found, todo = set(values), list(values)
-        while todo:
-            for a in self.instructions[todo.pop()].args:
-                if a not in found:
-                    found.add(a)
-                    todo.append(a)
-        return frozenset(found)
+        """Return the instructions that these values are computed from, themselves included."""
+        return frozenset(needed(self.instructions, values))
 
     @cached_property
     def text(self) -> str:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rrnn.errors import ProgramError
-from rrnn.ir.adjoint import accumulate, copy_into, reverse
-from rrnn.ir.builder import Builder, single_op
+from rrnn.ir.adjoint import accumulate, reverse
+from rrnn.ir.builder import Builder, copy_into, plus_and_times
 from rrnn.ir.program import Op, Program
 
 Pattern = frozenset[tuple[int, int]]
@@ -55,8 +55,7 @@ def scan_form(program: Program) -> Scan:
     """Read the linear form of every new state off the program."""
     b = Builder(program.semiring)
     number = copy_into(b, program)
-    ring = program.semiring
-    plus, times = single_op(ring, "plus") or Op.PLUS, single_op(ring, "times") or Op.TIMES
+    plus, times = plus_and_times(program.semiring)
     # instruction → {index i: coefficient}, of those that read the state
     forms: dict[int, dict[int, int]] = {}
     stateful = program.depending_on(Op.STATE)

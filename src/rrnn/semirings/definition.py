@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from rrnn.arithmetic import FLOATS, Arithmetic, Range
+from rrnn.arithmetic import FLOATS, TEXTS, Arithmetic, Range, TextValue
 from rrnn.arithmetic.ranges import ALL
-from rrnn.arithmetic.text import NAMES, Text
 from rrnn.errors import SemiringError
 from rrnn.semirings.convergence import Converges, never
 from rrnn.semirings.tensor_products import GENERAL, Products
@@ -169,9 +168,9 @@ class Definition:
     def definition(self) -> str:
         """What ⊕, ⊗, 0̄ and 1̄ are, as a text: two semirings of one name are the same if these texts are."""
         names = [f"{letter}.{c}" if c else letter for letter in "ab" for c in self.components or ("",)]
-        texts = [Text(name) for name in names]
+        texts = [TextValue(name) for name in names]
         a, b = self.element(texts[: self.size]), self.element(texts[self.size :])
-        results = [self._plus(NAMES, a, b), self._times(NAMES, a, b)]
+        results = [self._plus(TEXTS, a, b), self._times(TEXTS, a, b)]
         return "; ".join(
             f"{word} {', '.join(str(x) for x in self.numbers_of(value))}"
             for word, value in zip(

@@ -135,12 +135,7 @@ class Linear(Additive):
         return columns.bmm(rows.unsqueeze(-1)).squeeze(-1)
 
     def star(self, ring: Semiring, block: Tensor) -> Tensor:
-        import torch
-
-        radius = spectral_radius(block)
-        if not radius < 1:
-            raise DivergesError(0, f"the spectral radius of these arcs is {radius:.6g}, not below 1")
-        return torch.linalg.inv(torch.eye(len(block), dtype=block.dtype) - block)
+        return _inverse(block)
 
 
 class Logarithmic(Products):
@@ -195,15 +190,6 @@ class Selective(Products):
         from rrnn.semirings.autograd import SegmentSelect
 
         return SegmentSelect.apply(values, segment, size, ring)  # pyright: ignore[reportReturnType]
-
-
-GENERAL, ADDITIVE, LINEAR, LOGARITHMIC, SELECTIVE = (
-    Products(),
-    Additive(),
-    Linear(),
-    Logarithmic(),
-    Selective(),
-)
 
 
 class ComplexNumbers(Additive):
@@ -313,3 +299,7 @@ def _balance(logs: Tensor, rounds: int = 10) -> Tensor:
             if math.isfinite(out) and math.isfinite(into):
                 x[q] = (into - out) / 2
     return x
+
+
+GENERAL, ADDITIVE, LINEAR = Products(), Additive(), Linear()
+LOGARITHMIC, SELECTIVE = Logarithmic(), Selective()

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from rrnn.ir import Instruction, Op, Program
+from rrnn.ir.program import needed
 
 OPS = {op: op.value.c for op in Op if op.value.c}
 DECAY, HALF = "decay_{s}({0})", "half_{s}({0})"
@@ -57,7 +58,7 @@ class Lines:
     ) -> dict[int, int]:
         """instruction → line, of all that the `wanted` instructions need; `leaves`: instruction → (place, note)."""
         number: dict[int, int] = {}
-        for n in _needed(program, wanted, leaves):
+        for n in sorted(needed(program.instructions, wanted, stop=leaves)):
             op, _, attr = program.instructions[n]
             if n in leaves:
                 text, note = leaves[n]
@@ -95,18 +96,6 @@ class Lines:
         while self.lines[n].text == OPS[Op.NEG]:
             (n,) = self.lines[n].args
         return n
-
-
-def _needed(program: Program, wanted: Iterable[int], stop: Mapping[int, object]) -> list[int]:
-    found: set[int] = set()
-    todo = list(wanted)
-    while todo:
-        n = todo.pop()
-        if n not in found:
-            found.add(n)
-            if n not in stop:
-                todo += program.instructions[n].args
-    return sorted(found)
 
 
 PLAIN = "{place} = {value};"

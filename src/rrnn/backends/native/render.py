@@ -17,6 +17,7 @@ import torch
 from rrnn.backends.native.loops import PLAIN, Lines, Loops, Store
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
+from rrnn.ir.program import needed
 
 
 class Type(NamedTuple):
@@ -220,7 +221,7 @@ def _kept(lines: Lines, states: Iterable[int], gradients: list[int]) -> list[int
     """What the step back would have to compute with an exponential again: values on the way to the new states that
     it reads, except those that follow from others by light arithmetic."""
     states = set(states)
-    forward, everything = _closure(lines, states), _closure(lines, gradients)
+    forward, everything = needed(lines.lines, states), needed(lines.lines, gradients)
     back = everything - forward
     read = {a for n in back for a in lines.lines[n].args} | set(gradients)
     depth = Loops(lines, []).depth
@@ -235,17 +236,6 @@ def _kept(lines: Lines, states: Iterable[int], gradients: list[int]) -> list[int
         if follows:
             light.add(n)
     return kept
-
-
-def _closure(lines: Lines, wanted: Iterable[int]) -> set[int]:
-    found: set[int] = set()
-    todo = list(wanted)
-    while todo:
-        n = todo.pop()
-        if n not in found:
-            found.add(n)
-            todo += lines.lines[n].args
-    return found
 
 
 def _common(kind: Type, program: Program, units: tuple[int, ...]) -> dict[str, object]:

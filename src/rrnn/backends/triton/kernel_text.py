@@ -9,6 +9,7 @@ from typing import Any
 
 from rrnn.ir import Op, Program
 from rrnn.ir.builder import Builder, Value, single_op
+from rrnn.ir.program import needed
 from rrnn.semirings import Semiring
 
 OPS = {op: op.value.triton for op in Op if op.value.triton}
@@ -103,14 +104,7 @@ class Kernel:
         tag: str,
     ) -> None:
         """The instructions that `values` need, as {tag}v{n}; numbers and per-unit values keep their own names."""
-        live: set[int] = set()
-        todo = list(values)
-        while todo:
-            n = todo.pop()
-            if n not in live:
-                live.add(n)
-                todo += [] if n in units else program.instructions[n].args
-        for n in sorted(live):
+        for n in sorted(needed(program.instructions, values, stop=units)):
             op, args, attr = program.instructions[n]
             if op is Op.CONST:
                 text = number(float(attr or 0.0))
