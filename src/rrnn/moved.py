@@ -19,6 +19,7 @@ from typing import Any
 # A module that is gone, and the modules that hold its names now, separated by spaces.
 MODULES: dict[str, str] = {
     # arithmetic
+    "rrnn.arithmetic.text": "rrnn.arithmetic",
     "rrnn.arithmetic.ops": "rrnn.arithmetic.scalar_ops",
     # semirings
     "rrnn.semirings.base": "rrnn.semirings.semiring",
@@ -34,7 +35,7 @@ MODULES: dict[str, str] = {
     "rrnn.automata.ranges": "rrnn.automata.evaluator",
     "rrnn.automata.rules": "rrnn.automata.expression_rules",
     "rrnn.automata.syntax": "rrnn.automata.expression_text",
-    "rrnn.automata.text": "rrnn.automata.cell_text",
+    "rrnn.automata.text": "rrnn.automata.cell_text rrnn.automata",
     # ir
     "rrnn.ir.evaluate": "rrnn.ir.interpreter",
     "rrnn.ir.flat": "rrnn.ir.builder",
@@ -62,16 +63,28 @@ MODULES: dict[str, str] = {
     "rrnn.backends.triton.walk": "rrnn.backends.triton.time_loop",
     # nn
     "rrnn.nn.dense": "rrnn.nn.affine",
-    "rrnn.nn.init": "rrnn.nn.weights",
+    "rrnn.nn.init": "rrnn.nn.layer_weights",
     "rrnn.nn.layout": "rrnn.nn.sequences",
     "rrnn.nn.masks": "rrnn.nn.sequences",
-    "rrnn.nn.parameters": "rrnn.nn.weights",
-    "rrnn.nn.rows": "rrnn.nn.weights",
-    "rrnn.nn.state": "rrnn.nn.sequences",
+    "rrnn.nn.parameters": "rrnn.nn.layer_weights",
+    "rrnn.nn.rows": "rrnn.nn.layer_weights",
+    "rrnn.nn.state": "rrnn.nn.sequences rrnn.nn.arguments",
 }
 
 # A name that moved or was renamed, with its module: the same for the new one.
 NAMES: dict[str, str] = {
+    # arithmetic
+    "rrnn.arithmetic.text.NAMES": "rrnn.arithmetic.TEXTS",
+    "rrnn.arithmetic.text.Text": "rrnn.arithmetic.TextValue",
+    # semirings
+    "rrnn.semirings.closure.Grid": "rrnn.semirings.kleene.SparseMatrix",
+    "rrnn.semirings.closure.Tensors": "rrnn.semirings.kleene.TensorMatrix",
+    # backends
+    "rrnn.backends.base.rows": "rrnn.backends.interface.units_contiguous",
+    "rrnn.backends.cells.Cells": "rrnn.backends.layer_call.LayerCells",
+    # nn
+    "rrnn.nn.rows.Rows": "rrnn.nn.layer_weights.ProjectionRows",
+    "rrnn.nn.rows.rows_of": "rrnn.nn.layer_weights.lay_out_rows",
     # interpret
     "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
 }

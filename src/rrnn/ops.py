@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.backends.interface import cast, compute_dtype, first_state
-from rrnn.backends.layer_call import Cells, LayerCall, run_backward, run_forward
+from rrnn.backends.layer_call import LayerCall, LayerCells, run_backward, run_forward
 from rrnn.backends.reference import serial
 from rrnn.backends.reference.serial import per_unit_values
 from rrnn.backends.registry import chosen, resolve
@@ -80,7 +80,7 @@ def rational(
     backend = resolve(name, x.device, x.dtype, programs)
     if weight is not None and not (grad and backend.name != "reference"):
         x = F.linear(x, weight)
-    cells = Cells(programs, widths, every, backend)
+    cells = LayerCells(programs, widths, every, backend)
     if backend.name == "reference":
         tables = [_table(r) for r in rows]
         first = initial_states(programs, tables, x.shape[1]) if states is None else states
@@ -96,7 +96,7 @@ def rational(
         out, final, _ = run_forward(LayerCall(x, [_table(r) for r in rows], mask, inp, cells), first)
         return Result(out, final)
     layer = cells, [len(r) for r in rows]
-    out, *final = _Rational.apply(layer, mask, x, weight, inp, *chain(*rows), *first)
+    out, *final = _RationalFunction.apply(layer, mask, x, weight, inp, *chain(*rows), *first)
     return Result(out, final)
 
 
@@ -137,7 +137,7 @@ def _eager_reference(call: LayerCall, states: Sequence[Tensor]) -> Result:
     return Result(outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1), finals)
 
 
-class _Once(torch.autograd.Function):
+class _FirstDerivativeOnly(torch.autograd.Function):
     """Gradients that cannot be differentiated again, and say so. (torch's once_differentiable keeps quiet, and second
     derivatives are silently wrong, where the incoming gradient is a constant, as that of `out.sum()` is.)"""
 
@@ -163,11 +163,11 @@ def _through_product(
     return to_x, rows.t().mm(x.flatten(0, 1)) if wanted[1] else None
 
 
-class _Rational(torch.autograd.Function):
+class _RationalFunction(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        layer: tuple[Cells, list[int]],
+        layer: tuple[LayerCells, list[int]],
         mask: Tensor | None,
         x: Tensor,
         weight: Tensor | None,
@@ -211,7 +211,9 @@ class _Rational(torch.autograd.Function):
             ]
         grads = (gx, gw, gi, *gp, *gs)
         if twice:
-            grads = _Once.apply(len(grads), *grads, x, weight, inp, *params, *saved, go, *grad_finals)
+            grads = _FirstDerivativeOnly.apply(
+                len(grads), *grads, x, weight, inp, *params, *saved, go, *grad_finals
+            )
         return None, None, *grads  # pyright: ignore[reportGeneralTypeIssues]
 
 
@@ -219,18 +221,18 @@ class _Rational(torch.autograd.Function):
 
 
 class _OpCells(NamedTuple):
-    """The last arguments of both ops: `Cells` in types that torch's schemas have."""
+    """The last arguments of both ops: `LayerCells` in types that torch's schemas have."""
 
     programs: list[str]
     widths: list[int]
     every: int
     backend: str
 
-    def resolved(self, x: Tensor) -> Cells:
+    def resolved(self, x: Tensor) -> LayerCells:
         """Parse the programs, and find the backend that runs them on x's device."""
         programs = [Program.parse(text) for text in self.programs]
         backend = resolve(self.backend, x.device, x.dtype, programs)
-        return Cells(programs, self.widths, self.every, backend)
+        return LayerCells(programs, self.widths, self.every, backend)
 
 
 _LIB = torch.library.Library("rrnn", "DEF")

@@ -49,7 +49,7 @@ ALL = Range(-math.inf, math.inf, low_open=True, high_open=True)
 TRUTH = Range(0.0, 1.0, True)
 """0 and 1: what a comparison gives."""
 
-Rule = Callable[..., Range]
+RangeRule = Callable[..., Range]
 """The range of an operation's result, from the ranges of its arguments."""
 
 
@@ -145,7 +145,7 @@ def choose(condition: Range, a: Range, b: Range) -> Range:
     )
 
 
-def rising(f: Callable[..., float], lowest: float = -math.inf) -> Rule:
+def rising(f: Callable[..., float], lowest: float = -math.inf) -> RangeRule:
     """Return the rule of a function that never falls, defined from `lowest` on: its ends are its arguments' ends.
 
     Ends are computed in the same floating point as values, whose rounding is monotone; an end that only rounding
@@ -166,12 +166,12 @@ def rising(f: Callable[..., float], lowest: float = -math.inf) -> Rule:
     return rule
 
 
-def always(result: Range) -> Rule:
+def always(result: Range) -> RangeRule:
     """Return the rule of a function of which only its whole range is known."""
     return lambda *_: result
 
 
-_OPERATORS: dict[str, Rule] = {
+_OPERATORS: dict[str, RangeRule] = {
     "add": add,
     "sub": lambda a, b: add(a, -b),
     "mul": multiply,

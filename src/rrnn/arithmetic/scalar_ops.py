@@ -16,11 +16,11 @@ from enum import Enum
 from typing import Any
 
 from rrnn.arithmetic import ranges
-from rrnn.arithmetic.ranges import Range, Rule
+from rrnn.arithmetic.ranges import Range, RangeRule
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class OpRow:
     """One op. `attribute` says what the number beside a leaf is: "number", "index", or "output", an index that may be
     left out for 0."""
 
@@ -32,7 +32,7 @@ class Row:
     """Given the module torch, the function on tensors."""
     gradient: Callable[..., tuple[Any, ...]] | None = None
     """None: piecewise constant, or a leaf."""
-    range: Rule | None = None
+    range: RangeRule | None = None
     c: str = ""
     """A C expression of {0}, {1}, …; {s} is the suffix of the type. `backends.native.lines` splits some further."""
     triton: str = ""
@@ -177,54 +177,54 @@ def _div_gradient(s: Any, a: Any, b: Any, y: Any, g: Any) -> tuple[Any, Any]:
 class Op(Enum):
     """The ops. Leaves first: what a program reads."""
 
-    CONST = Row("const", attribute="number")
-    PARAM = Row("param", attribute="index")  # a learned number per unit (biases too)
-    PREACT = Row("preact", attribute="index")  # a projection W·v of this step, without its bias
-    INPUT = Row("input")  # the layer's own input of this step
-    STATE = Row("state", attribute="index")  # a stored state after the previous step
-    GRAD_OUTPUT = Row("grad_output", attribute="output")  # adjoints only: dL/d output of this step
-    GRAD_STATE = Row("grad_state", attribute="index")  # adjoints only: dL/d new state, from later steps
-    GRAD_UNIT = Row("grad_unit", attribute="index")  # epilogues only: summed dL/d per-unit value
+    CONST = OpRow("const", attribute="number")
+    PARAM = OpRow("param", attribute="index")  # a learned number per unit (biases too)
+    PREACT = OpRow("preact", attribute="index")  # a projection W·v of this step, without its bias
+    INPUT = OpRow("input")  # the layer's own input of this step
+    STATE = OpRow("state", attribute="index")  # a stored state after the previous step
+    GRAD_OUTPUT = OpRow("grad_output", attribute="output")  # adjoints only: dL/d output of this step
+    GRAD_STATE = OpRow("grad_state", attribute="index")  # adjoints only: dL/d new state, from later steps
+    GRAD_UNIT = OpRow("grad_unit", attribute="index")  # epilogues only: summed dL/d per-unit value
 
     # Elements of a semiring whose ⊕ or ⊗ is no single op here, or that has several components; `Program.flat`
     # expands them.
-    ELEMENT = Row("element", -1)  # its components in order
-    COMPONENT = Row("component", 1, "index")  # one of them
-    PLUS = Row("plus", 2)
-    TIMES = Row("times", 2)
+    ELEMENT = OpRow("element", -1)  # its components in order
+    COMPONENT = OpRow("component", 1, "index")  # one of them
+    PLUS = OpRow("plus", 2)
+    TIMES = OpRow("times", 2)
 
     # arithmetic
-    ADD = Row(
+    ADD = OpRow(
         "add", 2, None, lambda a, b: a + b, lambda torch: lambda a, b: a + b, lambda s, a, b, y, g: (g, g),
         ranges.add, "{0} + {1}", "{0} + {1}",
     )  # fmt: skip
-    SUB = Row(
+    SUB = OpRow(
         "sub", 2, None, lambda a, b: a - b, lambda torch: lambda a, b: a - b,
         lambda s, a, b, y, g: (g, s.neg(g)), lambda a, b: a - b, "{0} - {1}", "{0} - {1}",
         why="a + (−b) would write every difference as a sum, and cost an instruction",
     )  # fmt: skip
-    MUL = Row(
+    MUL = OpRow(
         "mul", 2, None, lambda a, b: a * b, lambda torch: lambda a, b: a * b,
         lambda s, a, b, y, g: (s.mul(g, b), s.mul(g, a)), ranges.multiply, "{0} * {1}", "{0} * {1}",
     )  # fmt: skip
-    DIV = Row(
+    DIV = OpRow(
         "div", 2, None, _div, lambda torch: lambda a, b: a / b, _div_gradient, ranges.divide,
         "{0} / {1}", "{0} / {1}",
     )  # fmt: skip
-    NEG = Row(
+    NEG = OpRow(
         "neg", 1, None, lambda a: -a, lambda torch: lambda a: -a, lambda s, a, y, g: (s.neg(g),),
         lambda a: -a, "-{0}", "-{0}",
     )  # fmt: skip
-    MAX = Row(  # in a tie the first argument wins; a NaN must not be lost in a comparison
+    MAX = OpRow(  # in a tie the first argument wins; a NaN must not be lost in a comparison
         "max", 2, None, lambda a, b: a if a >= b or a != a else b, _select("ge"), _max_gradient,
         ranges.maximum, "max_{s}({0}, {1})", "tl.where({0} >= {1}, {0}, {1})", "max", r"\max",
     )  # fmt: skip
-    MIN = Row(
+    MIN = OpRow(
         "min", 2, None, lambda a, b: a if a <= b or a != a else b, _select("le"), _min_gradient,
         ranges.minimum, "min_{s}({0}, {1})", "tl.where({0} <= {1}, {0}, {1})", "min", r"\min",
         why="−max(−a, −b) would lose the first argument's precedence in ties and cost three sign changes",
     )  # fmt: skip
-    LOGADDEXP = Row(
+    LOGADDEXP = OpRow(
         "logaddexp", 2, None, _logaddexp, _tensor_logaddexp,
         lambda s, a, b, y, g: (s.mul(g, s.share(a, y)), s.mul(g, s.share(b, y))), ranges.rising(_logaddexp),
         "logaddexp_{s}({0}, {1})", "logaddexp({0}, {1})", "logsumexp", r"\operatorname{logsumexp}",
@@ -232,49 +232,49 @@ class Op(Enum):
     )  # fmt: skip
 
     # functions
-    EXP = Row(
+    EXP = OpRow(
         "exp", 1, None, _exp, _unary("exp"), lambda s, x, y, g: (s.mul(g, y),), ranges.rising(_exp),
         "exp_{s}({0})", "tl.exp({0})", "exp", r"\exp",
     )  # fmt: skip
-    LOG = Row(
+    LOG = OpRow(
         "log", 1, None, _log, _unary("log"), lambda s, x, y, g: (s.div(g, x),),
         ranges.rising(_log, 0.0), "log_{s}({0})", "tl.log({0})", "log", r"\log",
     )  # fmt: skip
-    SQRT = Row(
+    SQRT = OpRow(
         "sqrt", 1, None, lambda x: math.sqrt(x) if x >= 0 else math.nan, _unary("sqrt"),
         lambda s, x, y, g: (s.div(s.mul(g, 0.5), y),), ranges.rising(math.sqrt, 0.0),
         "sqrt_{s}({0})", "tl.sqrt({0})", "√", r"\sqrt",
         why="exp(log(x) / 2) is slower and less precise than the processor's own",
     )  # fmt: skip
-    SIN = Row(
+    SIN = OpRow(
         "sin", 1, None, _finite(math.sin), _unary("sin"), lambda s, x, y, g: (s.mul(g, s.cos(x)),),
         ranges.always(Range(-1.0, 1.0)), "sin_{s}({0})", "tl.sin({0})", "sin", r"\sin",
     )  # fmt: skip
-    COS = Row(
+    COS = OpRow(
         "cos", 1, None, _finite(math.cos), _unary("cos"), lambda s, x, y, g: (s.neg(s.mul(g, s.sin(x))),),
         ranges.always(Range(-1.0, 1.0)), "cos_{s}({0})", "tl.cos({0})", "cos", r"\cos",
         why="sin(x + π/2) rounds its argument",
     )  # fmt: skip
-    SIGMOID = Row(
+    SIGMOID = OpRow(
         "sigmoid", 1, None, _sigmoid, _unary("sigmoid"),
         lambda s, x, y, g: (s.mul(g, s.mul(y, s.sub(1.0, y))),), ranges.rising(_sigmoid),
         "sigmoid_{s}({0})", "tl.sigmoid({0})", "σ", r"\sigma",
         why="1 / (1 + e⁻ˣ) overflows, and its gradient from y alone needs no exponential",
     )  # fmt: skip
-    TANH = Row(
+    TANH = OpRow(
         "tanh", 1, None, math.tanh, _unary("tanh"),
         lambda s, x, y, g: (s.mul(g, s.sub(1.0, s.mul(y, y))),), ranges.rising(math.tanh),
         "tanh_{s}({0})", "tanh({0})", "tanh", r"\tanh",
         why="2σ(2x) − 1 cancels near 0",
     )  # fmt: skip
-    LOG_SIGMOID = Row(
+    LOG_SIGMOID = OpRow(
         "log_sigmoid", 1, None, lambda x: -_softplus(-x),
         lambda torch: lambda x: torch.nn.functional.logsigmoid(_tensors(torch, x)[0]),
         lambda s, x, y, g: (s.mul(g, s.sigmoid(s.neg(x))),), ranges.rising(lambda x: -_softplus(-x)),
         "log_sigmoid_{s}({0})", "log_sigmoid({0})", "log σ", r"\log\sigma",
         why="the log of a gate is one instruction, as the gate is; −softplus(−x) would be three",
     )  # fmt: skip
-    SOFTPLUS = Row(
+    SOFTPLUS = OpRow(
         "softplus", 1, None, _softplus,
         # torch's own switches to x beyond a threshold
         lambda torch: lambda x: -torch.nn.functional.logsigmoid(-_tensors(torch, x)[0]),
@@ -284,21 +284,21 @@ class Op(Enum):
     )  # fmt: skip
 
     # comparisons, 1.0 or 0.0, and what they choose
-    GE = Row(
+    GE = OpRow(
         "ge", 2, None, lambda a, b: float(a >= b), _compare("ge"), None, ranges.at_least,
         "{0} >= {1} ? (real)1 : (real)0", "tl.where({0} >= {1}, 1.0, 0.0)", "≥", r"\ge",
     )  # fmt: skip
-    GT = Row(
+    GT = OpRow(
         "gt", 2, None, lambda a, b: float(a > b), _compare("gt"), None, ranges.greater,
         "{0} > {1} ? (real)1 : (real)0", "tl.where({0} > {1}, 1.0, 0.0)", ">", ">",
     )  # fmt: skip
-    WHERE = Row(
+    WHERE = OpRow(
         "where", 3, None, lambda c, a, b: a if c else b, _tensor_where,
         lambda s, c, a, b, y, g: (None, s.where(c, g, 0.0), s.where(c, 0.0, g)), ranges.choose,
         "{0} != 0 ? {1} : {2}", "tl.where({0} != 0.0, {1}, {2})", "where", r"\operatorname{where}",
         why="c·a + (1 − c)·b is NaN where the other one is infinite",
     )  # fmt: skip
-    SHARE = Row(  # exp(a − b), and 0 where a is −∞: what a contributed to the logaddexp b
+    SHARE = OpRow(  # exp(a − b), and 0 where a is −∞: what a contributed to the logaddexp b
         "share", 2, None, lambda a, b: 0.0 if a == -math.inf else _exp(a - b), _tensor_share,
         lambda s, a, b, y, g: (s.mul(g, y), s.neg(s.mul(g, y))),
         ranges.always(Range(0.0, math.inf, high_open=True)), "share_{s}({0}, {1})", "share({0}, {1})",

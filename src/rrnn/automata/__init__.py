@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from rrnn.automata.cell import Cell, CellArc
 from rrnn.automata.cell_algebra import concatenate, interpolate, relabel, scale, union
 from rrnn.automata.cell_rules import check_cell, epsilon_cycles, reachable
-from rrnn.automata.cell_text import from_text, to_text
+from rrnn.automata.cell_text import to_text
 from rrnn.automata.evaluator import Evaluator, evaluate, range_of, weight_range
 from rrnn.automata.expression_text import definitions, expr_text, parse_expr
 from rrnn.automata.expressions import (
@@ -33,6 +33,8 @@ from rrnn.automata.expressions import (
     tanh,
     zero,
 )
+
+from_text = Cell.from_text
 
 if TYPE_CHECKING:
 

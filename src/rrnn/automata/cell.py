@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from rrnn.automata import expressions as ex
+from rrnn.automata.cell_rules import check_cell, warn_of_growth
+from rrnn.automata.cell_text import read_cell, render, to_text
 from rrnn.automata.expression_rules import check_output, check_weight
 from rrnn.errors import CellError, SemiringError
 from rrnn.semirings import Semiring, get_semiring
@@ -105,8 +107,6 @@ class Cell:
     def with_semiring(self, semiring: str | Semiring) -> Cell:
         """The same automaton over another semiring. Its weights are not changed: `check` tells if they fit, and a
         warning comes now if loops over the new semiring grow without bound."""
-        from rrnn.automata.cell_rules import warn_of_growth
-
         cell = self._with(semiring_name=get_semiring(semiring).name)
         with suppress(CellError, SemiringError):  # weights that do not fit: `check` says so
             for place, weight in cell.weights():
@@ -137,28 +137,21 @@ class Cell:
 
     def to_text(self) -> str:
         """The `.cell` text; `Cell.from_text` reads it back."""
-        from rrnn.automata.cell_text import to_text
-
         return to_text(self)
 
     @staticmethod
     def from_text(text: str, source: str = "cell text") -> Cell:
-        from rrnn.automata.cell_text import from_text
-
-        return from_text(text, source)
+        """Read a cell from its text; a `FormatError` names the line, and `source` is the file's name in it."""
+        return read_cell(text, Cell("cell"), source)
 
     def check(self) -> Cell:
         """Raise a `CellError` for what only the whole automaton shows; return the cell."""
-        from rrnn.automata.cell_rules import check_cell
-
         check_cell(self)
         return self
 
     @cached_property
     def _key(self) -> Any:
         """Cells are equal when they read equally: names that would be printed count, however they were given."""
-        from rrnn.automata.cell_text import render
-
         try:
             return render(self)
         except CellError:  # names in conflict: this cell has no text yet

@@ -6,16 +6,18 @@ import difflib
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rrnn.arithmetic import RANGES
 from rrnn.automata import expressions as ex
-from rrnn.automata.cell import Cell, CellArc
 from rrnn.automata.evaluator import weight_range
 from rrnn.automata.expression_rules import check_output, check_weight, is_zero, shown
 from rrnn.automata.expression_text import expr_text, given_names
 from rrnn.errors import CellError, GrowthWarning
 from rrnn.semirings import Semiring
+
+if TYPE_CHECKING:
+    from rrnn.automata.cell import Cell, CellArc
 
 
 def check_cell(cell: Cell) -> None:

@@ -21,11 +21,14 @@ from __future__ import annotations
 
 import difflib
 import re
+from typing import TYPE_CHECKING
 
 from rrnn.automata import expressions as ex
-from rrnn.automata.cell import Cell
 from rrnn.automata.expression_text import RESERVED, definitions, expr_text, parse_expr, parse_list
 from rrnn.errors import CellError, FormatError, RRNNError
+
+if TYPE_CHECKING:
+    from rrnn.automata.cell import Cell
 
 HEADER = "rrnn-cell 1"
 MAX_TEXT = 200_000
@@ -82,8 +85,8 @@ _LOOP = re.compile(r"loop(\+?)\s+(\w+)\s*:\s*(.+)")
 _ENDS = re.compile(r"(initial|final)\s+(\w+)\s*(?::\s*(.+))?")
 
 
-def from_text(text: str, source: str = "cell text") -> Cell:
-    """Read a cell; a `FormatError` names the line."""
+def read_cell(text: str, cell: Cell, source: str) -> Cell:
+    """Return the cell that a text describes, built from an empty one; a `FormatError` names the line."""
     if not isinstance(text, str):
         raise FormatError(f"a cell's text is a str; got {type(text).__name__}", source=source)
     if len(text) > MAX_TEXT:
@@ -98,7 +101,7 @@ def from_text(text: str, source: str = "cell text") -> Cell:
         raise FormatError(
             f"a cell's text starts with the line {HEADER!r}; got {got[:60]!r}", source=source, line=first
         )
-    reader = _Reader()
+    reader = _Reader(cell)
     for number, line in lines[1:]:
         try:
             reader.read(line)
@@ -113,8 +116,8 @@ def from_text(text: str, source: str = "cell text") -> Cell:
 class _Reader:
     """The cell so far, and the names its lines have defined."""
 
-    def __init__(self) -> None:
-        self.cell = Cell("cell")
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
         self.known: dict[str, ex.Expr] = {}
         self.said: set[str] = set()
 
@@ -182,6 +185,3 @@ class _Reader:
                 f"unknown state {name[:64]!r}: the states line does not list it.{hint} Add it there, or correct it."
             )
         return name
-
-
-__all__ = ["expr_text", "from_text", "parse_expr", "render", "to_text"]

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rrnn.automata import expressions as ex
-from rrnn.automata.cell import Cell
 from rrnn.errors import CellError, FormatError
+
+if TYPE_CHECKING:
+    from rrnn.automata.cell import Cell
 
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
 _MAX_NESTING = 2 * ex.MAX_DEPTH + 2  # -(-(-x)) nests twice an operation

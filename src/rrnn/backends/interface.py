@@ -93,7 +93,7 @@ def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype
     return torch.stack([params.new_full((batch, units), number or 0.0, dtype=dtype) for number in numbers])
 
 
-def rows(t: Tensor) -> Tensor:
+def units_contiguous(t: Tensor) -> Tensor:
     """The tensor with units side by side, as kernels read them; everything else is read where it is."""
     return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
 

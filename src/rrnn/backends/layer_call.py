@@ -16,7 +16,7 @@ from rrnn.backends.reference.serial import interpret, leaves
 from rrnn.ir import Op, Program, adjoint
 
 
-class Cells(NamedTuple):
+class LayerCells(NamedTuple):
     """Which cells stand side by side, and how they run."""
 
     programs: Sequence[Program]
@@ -71,7 +71,7 @@ class LayerCall(NamedTuple):
     params: Sequence[Tensor]  # per cell (P, D)
     mask: Tensor | None  # (T, B)
     inp: Tensor | None  # (T, B, ΣD)
-    cells: Cells
+    cells: LayerCells
 
     def split(self) -> list[CellCall]:
         """Return each cell's own call."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rrnn.automata import Cell
-from rrnn.ir.formulas import Writer
+from rrnn.ir.formulas import FormulaWriter
 from rrnn.ir.lower import Lowered, lower
 from rrnn.ir.notation import LATEX, PLAIN, Notation
 from rrnn.ir.program import Op, Program
@@ -35,7 +35,7 @@ def latex(cell: Cell) -> str:
     return LATEX.lines(Equations(lower(cell), LATEX).lines())
 
 
-class Equations(Writer):
+class Equations(FormulaWriter):
     """What is written, and in which order."""
 
     def __init__(self, lowered: Lowered, notation: Notation) -> None:
@@ -75,11 +75,9 @@ class Equations(Writer):
 def state_symbols(cell: Cell) -> dict[str, str]:
     """Stored state → its symbol in the equations, without the time: {"q1": "c¹", "q2": "c²"}."""
     lowered = lower(cell)
-    writer = Writer(lowered.program, PLAIN, lowered.names, lowered.weights)
+    writer = FormulaWriter(lowered.program, PLAIN, lowered.names, lowered.weights)
     return {q: writer.state(s, "") for s, q in enumerate(lowered.program.states)}
 
-
-Rows = list[tuple[str, str]]
 
 _LONGER = "only in chunks of several steps"
 _MANY = 40  # entries from which on their compositions are not written out
@@ -101,7 +99,7 @@ def _forward(lowered: Lowered) -> str:
     writer = _writer(lowered, form.program)
     place = ["1", *(writer.state(s, "") for s in range(len(p.states)))]
     entries = form.program.of_kind("entry")
-    rows: Rows = []
+    rows: Lines = []
     for i, j in sorted(form.carried):
         value = entries.get(i * form.size + j)
         rows.append((_arrow(place, i, j), _LONGER if value is None else writer.write(value)))
@@ -135,7 +133,7 @@ def _backward(lowered: Lowered) -> str:
     jacobian = form.program.of_kind("jacobian")
     direct = {j: n for j, n in form.program.of_kind("direct").items() if writer.constant(n) != 0}
     offsets = {i for i, j in form.carried if j in direct}
-    rows: Rows = []
+    rows: Lines = []
     for j, i in sorted((j, i) for i, j in form.carried):
         value = jacobian.get(i * form.size + j)
         left = f"{writer.state(j, 't', 'δ')} → {writer.state(i, 't-1', 'δ')}"
@@ -151,13 +149,15 @@ def _backward(lowered: Lowered) -> str:
     return text + "\nOne step, backwards:\n" + _block(_aligned(rows, " : "))
 
 
-def _writer(lowered: Lowered, program: Program) -> Writer:
+def _writer(lowered: Lowered, program: Program) -> FormulaWriter:
     """A writer of a derived program, which knows the names of the cell's expressions."""
     names = translate(lowered.names, lowered.program, program)
     weights = translate(dict.fromkeys(lowered.weights, ""), lowered.program, program)
     windows = {p.name: p.window for p in lowered.projections}
     taken = lowered.names.values()  # so that letters are the same in all formulas of a cell
-    return Writer(program, PLAIN, names, frozenset(weights), windows, lowered.program.output_count, taken)
+    return FormulaWriter(
+        program, PLAIN, names, frozenset(weights), windows, lowered.program.output_count, taken
+    )
 
 
 def translate(labels: Mapping[int, str], source: Program, target: Program) -> dict[int, str]:
@@ -180,9 +180,9 @@ def _arrow(place: list[str], i: int, j: int) -> str:
     return f"{place[i]} → {place[j]}"
 
 
-def _composition(place: list[str], entries: Pattern) -> Rows:
+def _composition(place: list[str], entries: Pattern) -> Lines:
     """(0, 0) is one in every chunk: what enters from always-on states."""
-    rows: Rows = []
+    rows: Lines = []
     for i, j in sorted(entries - {(0, 0)}):
         terms: list[str] = []
         for k in range(len(place)):
@@ -197,7 +197,7 @@ def _numbers(count: int) -> str:
     return "1 number" if count == 1 else f"{count or 'no'} numbers"
 
 
-def _aligned(rows: Rows, joint: str = " = ") -> str:
+def _aligned(rows: Lines, joint: str = " = ") -> str:
     width = max(len(left) for left, _ in rows)
     return "".join(f"{left:<{width}}{joint}{right}\n" for left, right in rows)
 

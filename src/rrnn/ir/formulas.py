@@ -15,9 +15,9 @@ from rrnn.ir.notation import (
     PRODUCT,
     QUOTIENT,
     SUM,
+    Formula,
     Notation,
     Symbol,
-    Text,
     symbol_of,
 )
 from rrnn.ir.program import Op, Program
@@ -57,7 +57,7 @@ _LONG = 3  # symbols and numbers from which on a shared or weighing expression i
 _SHOWN = 3  # inputs of a window that are written out
 
 
-class Writer:
+class FormulaWriter:
     """Writes the instructions of one program, and remembers which symbols it has to explain."""
 
     def __init__(
@@ -166,16 +166,16 @@ class Writer:
         op, _, attr = self.program.instructions[n]
         return float(attr or 0.0) if op is Op.CONST else None
 
-    def _text(self, n: int) -> Text:
+    def _text(self, n: int) -> Formula:
         if n in self._known:
-            return Text(self._known[n])
+            return Formula(self._known[n])
         leaf = self.program.instructions[n].op.arity == 0
         if n not in self.names and (leaf or not self._is_worth_a_name(n)):
             return self._spell(n)
         if n not in self._defined:
             self._defined.add(n)
             self._define(n)
-        return Text(self._named(n))
+        return Formula(self._named(n))
 
     def _named(self, n: int) -> str:
         if n in self._introduced:
@@ -226,18 +226,18 @@ class Writer:
 
     # ---- formulas ------------------------------------------------------------------------------------------
 
-    def _spell(self, n: int) -> Text:
+    def _spell(self, n: int) -> Formula:
         op, args, attr = self.program.instructions[n]
         write = self.notation
         if op is Op.CONST:
             value = float(attr or 0.0)
-            return Text(write.number(value), ATOM if value >= 0 else NEGATIVE)
+            return Formula(write.number(value), ATOM if value >= 0 else NEGATIVE)
         if op.arity == 0:
-            return Text(self._leaf(op, int(attr or 0)), MATRIX if op is Op.PREACT else ATOM)
+            return Formula(self._leaf(op, int(attr or 0)), MATRIX if op is Op.PREACT else ATOM)
         if short := idiom(self.program, n):
             inner = self._text(short.argument).text
             function = write.function(Op.LOG) if short.function == "log" else write.word(short.function)
-            return Text(write.size(inner) if short.function == "abs" else write.apply(function, inner))
+            return Formula(write.size(inner) if short.function == "abs" else write.apply(function, inner))
         if op in (Op.ADD, Op.SUB, Op.NEG):
             return self._sum(n)
         if op in (Op.MUL, Op.TIMES):
@@ -247,30 +247,30 @@ class Writer:
         if op.text in self.program.semiring.infix:
             sign = self.program.semiring.infix[op.text]
             pieces = (write.at_least(piece, ATOM) for piece in self._chain(n, op))
-            return Text(write.joint(sign).join(pieces), SUM if op is self._plus else PRODUCT)
+            return Formula(write.joint(sign).join(pieces), SUM if op is self._plus else PRODUCT)
         if op in (Op.MAX, Op.MIN, Op.LOGADDEXP):
             name = op.value.plain if op is Op.LOGADDEXP else op.text
-            return Text(write.choose(name, [piece.text for piece in self._chain(n, op)]))
+            return Formula(write.choose(name, [piece.text for piece in self._chain(n, op)]))
         if op is Op.PLUS:
             sign = self.program.semiring.plus_symbol
             pieces = (write.at_least(piece, QUOTIENT) for piece in self._chain(n, op))
-            return Text(write.joint(sign).join(pieces), SUM)
+            return Formula(write.joint(sign).join(pieces), SUM)
         if op is Op.ELEMENT:
-            return Text(write.tuple([self._text(a).text for a in args]))
+            return Formula(write.tuple([self._text(a).text for a in args]))
         if op is Op.COMPONENT:
             name = self.program.semiring.components[int(attr or 0)]
-            return Text(write.component(write.at_least(self._text(args[0]), ATOM), name))
+            return Formula(write.component(write.at_least(self._text(args[0]), ATOM), name))
         if op is Op.WHERE:
-            return Text(write.apply(write.function(op), ", ".join(self._text(a).text for a in args)))
+            return Formula(write.apply(write.function(op), ", ".join(self._text(a).text for a in args)))
         if op in (Op.GE, Op.GT):
             joint = write.joints["≥" if op is Op.GE else ">"]
-            return Text(write.truth(joint.join(self._text(a).text for a in args)))
+            return Formula(write.truth(joint.join(self._text(a).text for a in args)))
         if op is Op.SHARE:  # exp(a − b)
             whole, part = self._text(args[0]).text, write.at_least(self._text(args[1]), QUOTIENT)
-            return Text(write.apply(write.function(Op.EXP), whole + write.joints["−"] + part))
+            return Formula(write.apply(write.function(Op.EXP), whole + write.joints["−"] + part))
         if op is Op.SQRT:
-            return Text(write.root(self._text(args[0]).text))
-        return Text(write.apply(write.function(op), self._text(args[0]).text))
+            return Formula(write.root(self._text(args[0]).text))
+        return Formula(write.apply(write.function(op), self._text(args[0]).text))
 
     def _leaf(self, op: Op, index: int) -> str:
         write = self.notation
@@ -294,9 +294,9 @@ class Writer:
                 return self.state(index, "t", "δ")
         raise AssertionError(op)
 
-    def _chain(self, n: int, op: Op) -> list[Text]:
+    def _chain(self, n: int, op: Op) -> list[Formula]:
         """The arguments of a ⊕ of ⊕s, as far as nothing in it has a symbol."""
-        pieces: list[Text] = []
+        pieces: list[Formula] = []
         for a in self.program.instructions[n].args:
             pieces += self._chain(a, op) if self._is_inner(a, op) else [self._text(a)]
         return pieces
@@ -305,7 +305,7 @@ class Writer:
         plain = n not in self.names and n not in self._known and not self._is_worth_a_name(n)
         return plain and self.program.instructions[n].op in ops
 
-    def _sum(self, n: int) -> Text:
+    def _sum(self, n: int) -> Formula:
         write = self.notation
         terms = self._terms(n, 1)
         tropical = self._times is Op.ADD and all(sign > 0 for sign, _ in terms)
@@ -316,14 +316,14 @@ class Writer:
         for sign, a in terms:
             piece = self._text(a)
             if piece.level == NEGATIVE:
-                sign, piece = -sign, Text(piece.text.removeprefix(write.minus))
+                sign, piece = -sign, Formula(piece.text.removeprefix(write.minus))
             body = write.at_least(piece, QUOTIENT)
             if text:
                 text += write.joints["+" if sign > 0 else "−"] + body
             else:
                 text = body if sign > 0 else write.minus + body
         negative = len(terms) == 1 and text.startswith(write.minus)
-        return Text(text, NEGATIVE if negative else SUM)
+        return Formula(text, NEGATIVE if negative else SUM)
 
     def _terms(self, n: int, sign: int) -> list[tuple[int, int]]:
         op, args, _ = self.program.instructions[n]
@@ -333,22 +333,22 @@ class Writer:
             terms += self._terms(a, s) if self._is_inner(a, Op.ADD, Op.SUB, Op.NEG) else [(s, a)]
         return terms
 
-    def _product(self, n: int) -> Text:
+    def _product(self, n: int) -> Formula:
         write = self.notation
         factors, negative = self._factors(n), False
         numbers: list[str] = []
-        pieces: list[tuple[int, Text]] = []
+        pieces: list[tuple[int, Formula]] = []
         for a in factors:
             piece = self._text(a)
             if piece.level == NEGATIVE:
-                negative, piece = not negative, Text(piece.text.removeprefix(write.minus))
+                negative, piece = not negative, Formula(piece.text.removeprefix(write.minus))
             if self.constant(a) is None:
                 pieces.append((self._rank(a), piece))
             elif piece.text != write.number(1.0):
                 numbers.append(piece.text)
         sums_first = any(rank for rank, _ in pieces)
 
-        def place(ranked: tuple[int, Text]) -> int:
+        def place(ranked: tuple[int, Formula]) -> int:
             # (sum of states) ⊙ weight, but weight ⊙ state, and weight ⊙ W v
             rank, piece = ranked
             if not self.program.semiring.commutative:
@@ -362,7 +362,7 @@ class Writer:
         joint = "⊙" if self.program.instructions[n].op is Op.MUL else self._times_sign
         text = write.joint(joint).join([*bodies, write.at_least(last, PRODUCT)])
         text = " ".join([write.joints["·"].join(numbers), text]).strip()
-        return Text(write.minus + text, NEGATIVE) if negative else Text(text, PRODUCT)
+        return Formula(write.minus + text, NEGATIVE) if negative else Formula(text, PRODUCT)
 
     @property
     def _times_sign(self) -> str:

@@ -20,7 +20,7 @@ from rrnn.errors import CellError
 from rrnn.ir.builder import Builder, Value
 from rrnn.ir.interpreter import check_output
 from rrnn.ir.program import Op, Program
-from rrnn.semirings.kleene import Grid, kleene
+from rrnn.semirings.kleene import SparseMatrix, kleene
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class _Lowering:
                     total[key] = b.sum([total.get(key, b.zero), value])
             return total
         place = {q: i for i, q in enumerate(states)}
-        matrix = Grid(
+        matrix = SparseMatrix(
             len(states),
             {(place[p], place[q]): n for (p, q), n in eps.items() if n != b.zero},
             b.plus,

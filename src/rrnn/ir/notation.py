@@ -14,7 +14,7 @@ from rrnn.ir.program import Op
 SUM, NEGATIVE, QUOTIENT, PRODUCT, MATRIX, ATOM = range(6)
 
 
-class Text(NamedTuple):
+class Formula(NamedTuple):
     """A piece of mathematics and how tightly it binds."""
 
     text: str
@@ -80,7 +80,7 @@ class Notation(ABC):
         """max{a, b}"""
 
     @abstractmethod
-    def quotient(self, above: Text, below: Text) -> Text: ...
+    def quotient(self, above: Formula, below: Formula) -> Formula: ...
 
     @abstractmethod
     def root(self, text: str) -> str: ...
@@ -99,7 +99,7 @@ class Notation(ABC):
     def brackets(self, text: str) -> str:
         return f"({text})"
 
-    def at_least(self, piece: Text, level: int) -> str:
+    def at_least(self, piece: Formula, level: int) -> str:
         return piece.text if piece.level >= level else self.brackets(piece.text)
 
 
@@ -154,8 +154,8 @@ class Plain(Notation):
     def choose(self, function: str, options: list[str]) -> str:
         return f"{function}{{{', '.join(options)}}}"
 
-    def quotient(self, above: Text, below: Text) -> Text:
-        return Text(f"{self.at_least(above, ATOM)} / {self.at_least(below, ATOM)}", QUOTIENT)
+    def quotient(self, above: Formula, below: Formula) -> Formula:
+        return Formula(f"{self.at_least(above, ATOM)} / {self.at_least(below, ATOM)}", QUOTIENT)
 
     def root(self, text: str) -> str:
         return f"√({text})"
@@ -232,8 +232,8 @@ class Latex(Notation):
         name = rf"\{function}" if function in ("max", "min") else rf"\operatorname{{{function}}}"
         return name + rf"\{{{', '.join(options)}\}}"
 
-    def quotient(self, above: Text, below: Text) -> Text:
-        return Text(rf"\frac{{{above.text}}}{{{below.text}}}")
+    def quotient(self, above: Formula, below: Formula) -> Formula:
+        return Formula(rf"\frac{{{above.text}}}{{{below.text}}}")
 
     def root(self, text: str) -> str:
         return rf"\sqrt{{{text}}}"

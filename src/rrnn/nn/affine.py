@@ -27,6 +27,7 @@ from rrnn.backends.native.backend import MAX_SIZE
 from rrnn.backends.native.backend import affine_scan as native_scan
 from rrnn.backends.registry import chosen, get_backend
 from rrnn.errors import BackendError, ShapeError
+from rrnn.nn.arguments import positive
 from rrnn.nn.sequences import OneStep, TimeFirst
 
 IDENTITY = -1
@@ -214,10 +215,8 @@ class AffineRNN(nn.Module, ABC):
 
     def __init__(self, hidden_size: int, batch_first: bool, chunk: int | None) -> None:
         super().__init__()
-        for name, value in (("hidden_size", hidden_size), ("chunk", chunk)):
-            if not (value is None and name == "chunk") and not _whole(value):
-                raise ShapeError(f"{name} must be a whole number above 0; got {value!r}")
-        self.hidden_size, self.batch_first, self.chunk = hidden_size, bool(batch_first), chunk
+        self.hidden_size, self.batch_first = positive(hidden_size, "hidden_size"), bool(batch_first)
+        self.chunk = None if chunk is None else positive(chunk, "chunk")
 
     @abstractmethod
     def affine(self, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -298,7 +297,3 @@ class AffineRNN(nn.Module, ABC):
                 "Pass a state that this layer returned, or init_state."
             )
         return given.state_in(hx).to(compute_dtype(self.dtype))
-
-
-def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0

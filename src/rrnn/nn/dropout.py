@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends.interface import rows
+from rrnn.backends.interface import units_contiguous
 from rrnn.backends.registry import chosen, get_backend
 from rrnn.backends.triton.backend import on_device
 
@@ -114,7 +114,7 @@ def _launch(x: Tensor, seed: Tensor, number: int, each: float, shared: float) ->
     from rrnn.nn.dropout_kernel import STEPS, dropped
 
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    x = rows(x if x.dim() == 3 else x.unsqueeze(1))
+    x = units_contiguous(x if x.dim() == 3 else x.unsqueeze(1))
     steps, batch, units = x.shape
     if x.stride(1) == units:  # as one long sequence's units: no block has an end in the middle
         batch, units = 1, batch * units

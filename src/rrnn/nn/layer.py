@@ -14,19 +14,19 @@ from torch import Tensor, nn
 from rrnn.automata import Cell
 from rrnn.errors import CellError
 from rrnn.ir import Program, lower
-from rrnn.nn.product import in_one_node, linear
-from rrnn.nn.sequences import LayerState, Window, zero_padding
-from rrnn.nn.weights import (
+from rrnn.nn.layer_weights import (
     SATURATED,
     CellParameters,
     NamedParameters,
     Projection,
     add_columns,
-    count,
     is_forget_gate,
-    rows_of,
+    lay_out_rows,
+    row_count,
     uniform_rows,
 )
+from rrnn.nn.product import in_one_node, linear
+from rrnn.nn.sequences import LayerState, Window, zero_padding
 from rrnn.ops import Params, initial_states, rational
 
 Skip = Literal["highway", "residual"]
@@ -67,7 +67,7 @@ class RationalLayer(nn.Module):
             "skip": self.output_size if skip and outputs_differ else 0,
             "gate": self.output_size if skip == "highway" else 0,
         }
-        self.rows = rows_of(lowered, self.widths, {name: size for name, size in extra.items() if size})
+        self.rows = lay_out_rows(lowered, self.widths, {name: size for name, size in extra.items() if size})
         self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)  # those that cells read
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
         self.forget_rows = tuple(r for r in self.rows if r.cell >= 0 and is_forget_gate(r.name))
@@ -82,7 +82,7 @@ class RationalLayer(nn.Module):
         self.weight = nn.Parameter(torch.empty(total, input_size, device=device, dtype=dtype))
         self.lagged = NamedParameters()
         for k in range(1, self.window):
-            matrix = torch.empty(count(self.lag_rows[k]), input_size, device=device, dtype=dtype)
+            matrix = torch.empty(row_count(self.lag_rows[k]), input_size, device=device, dtype=dtype)
             self.lagged.add(str(k), nn.Parameter(matrix))
         self.cells = nn.ModuleList(
             CellParameters(p, w, bias, device, dtype) for p, w in zip(self.programs, self.widths, strict=True)
@@ -105,7 +105,7 @@ class RationalLayer(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the default initialisation anew (see `rrnn.nn.weights`)."""
+        """Draw the default initialisation anew (see `rrnn.nn.layer_weights`)."""
         for k, weight in enumerate(self._matrices()):
             for r in self.lag_rows[k]:
                 uniform_rows(weight[r.of_lag(k)], self.input_size, r.window)

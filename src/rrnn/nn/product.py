@@ -49,10 +49,10 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return F.linear(x, weight)
     if x.is_cuda and weight.is_leaf and weight.requires_grad and (run := _RUN.get()) is not None:
-        return _Beside.apply(x, weight, run)  # pyright: ignore[reportReturnType]
+        return _SideStreamLinear.apply(x, weight, run)  # pyright: ignore[reportReturnType]
     if x.numel() * weight.shape[0] < WORTH or not _plain(x, weight) or not _onednn_gains():
         return F.linear(x, weight)
-    return _Linear.apply(x, weight)  # pyright: ignore[reportReturnType]
+    return _OneDnnLinear.apply(x, weight)  # pyright: ignore[reportReturnType]
 
 
 def in_one_node(x: Tensor, weight: Tensor) -> bool:
@@ -106,7 +106,7 @@ def _onednn_gains() -> bool:
         return False
 
 
-class _Linear(torch.autograd.Function):
+class _OneDnnLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
@@ -128,7 +128,7 @@ class _Linear(torch.autograd.Function):
         return grad_x, grad_weight
 
 
-class _Beside(torch.autograd.Function):
+class _SideStreamLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, run: Run) -> Tensor:
         ctx.save_for_backward(x, weight)

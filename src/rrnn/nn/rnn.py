@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from rrnn.automata import Cell
 from rrnn.errors import ShapeError
-from rrnn.nn.arguments import check_cells, check_forget_gates, check_options
+from rrnn.nn.arguments import check_cells, check_forget_gates, check_input, check_options, check_state
 from rrnn.nn.dropout import Drops
 from rrnn.nn.layer import Norm, RationalLayer, Skip
 from rrnn.nn.sequences import (
@@ -21,7 +21,6 @@ from rrnn.nn.sequences import (
     OneStep,
     State,
     TimeFirst,
-    check_state,
     reorder,
     transform,
     zero_padding,
@@ -53,7 +52,7 @@ class RationalRNN(nn.Module):
     output, both directions included; in each, the first output of all units of a cell, then their second one.
 
     A cell that reads input() gets the layer's input at its own unit, if input_size equals hidden_size; otherwise a
-    further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.weights`.
+    further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.layer_weights`.
 
     State dict: `layers.I` holds layer I, `reverse_layers.I` its backward direction; in each `weight` (rows: see
     `rrnn.nn.layer`), `lagged.K` for windows, `cells.C.bias.F` and `cells.C.parameter.R` by the cell's own names.
@@ -194,7 +193,7 @@ class RationalRNN(nn.Module):
                 raise ShapeError("a PackedSequence has its own lengths: leave out lengths= and mask=")
             return self._forward_packed(input, hx)
         layers = self._all_layers()
-        self._check_input(input, (2, 3), layers[0])
+        check_input(input, (2, 3), self.input_size, layers[0].weight)
         given = TimeFirst(input, 1, self.batch_first, lengths, mask)
         first = None if hx is None else self._first(hx, given, layers)
         out, state = self._run(layers, given.x, first, given.mask, given.prefix)
@@ -209,7 +208,7 @@ class RationalRNN(nn.Module):
                 "call the layer with the whole sequence, or build it with bidirectional=False"
             )
         layers = self._all_layers()
-        self._check_input(x_t, (1, 2), layers[0])
+        check_input(x_t, (1, 2), self.input_size, layers[0].weight)
         given = OneStep(x_t)
         first = None if state is None else self._first(state, given, layers)
         out, state = self._run(layers, given.x, first, None, False)
@@ -218,7 +217,7 @@ class RationalRNN(nn.Module):
     def _forward_packed(self, packed: PackedSequence, hx: State | None) -> tuple[PackedSequence, State]:
         data, sizes, order, back = packed
         layers = self._all_layers()
-        self._check_input(data, (2,), layers[0])
+        check_input(data, (2,), self.input_size, layers[0].weight)
         # Longest first, as the data lie: the state goes there and comes back, the output keeps the packing.
         x, lengths = pad_packed_sequence(PackedSequence(data, sizes))
         given = TimeFirst(x, lengths=lengths)
@@ -261,32 +260,9 @@ class RationalRNN(nn.Module):
             x = outputs[0] if n == 1 else torch.cat(outputs, -1)
         return x, tuple(finals)
 
-    # ---- checks ----------------------------------------------------------------------------------------------------
-
     def _first(self, state: Any, given: TimeFirst, layers: Sequence[RationalLayer]) -> State:
         """The caller's state, checked, with a batch."""
         return given.state_in(check_state(state, [layer.state_shapes(given.batch) for layer in layers]))
-
-    def _check_input(self, x: Any, dims: tuple[int, ...], first: RationalLayer) -> None:
-        if not isinstance(x, Tensor):
-            raise ShapeError(f"the input must be a tensor or a PackedSequence; got {type(x).__name__}")
-        if x.dim() not in dims:
-            raise ShapeError(
-                f"expected input with {' or '.join(map(str, dims))} dimensions; got shape {tuple(x.shape)}"
-            )
-        if x.shape[-1] != self.input_size:
-            raise ShapeError(
-                f"expected input with {self.input_size} features, got {x.shape[-1]}: the last dimension of an input "
-                f"is input_size; its shape is {tuple(x.shape)}"
-            )
-        weight = first.weight
-        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-            fix = f"Convert one: input.to({weight.dtype}), or layer.to({x.dtype})."
-            if not x.is_floating_point():
-                fix = f"Embed ids first (torch.nn.Embedding), convert numbers: input.to({weight.dtype})."
-            raise ShapeError(
-                f"expected input of {weight.dtype}, as the layer's weights are; got {x.dtype}. {fix}"
-            )
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]

@@ -12,16 +12,16 @@ from typing import Any
 
 from rrnn.arithmetic import RANGES, Range
 
-Rows = dict[str, list[tuple[str, Any]]]
-Converges = Callable[[Any, Rows], bool]
+CycleArcs = dict[str, list[tuple[str, Any]]]
+Converges = Callable[[Any, CycleArcs], bool]
 
 
-def always(ring: Any, rows: Rows) -> bool:
+def always(ring: Any, rows: CycleArcs) -> bool:
     """Prove it for a semiring in which one more round changes nothing."""
     return True
 
 
-def never(ring: Any, rows: Rows) -> bool:
+def never(ring: Any, rows: CycleArcs) -> bool:
     """Prove nothing: one more round always counts."""
     return False
 
@@ -29,7 +29,7 @@ def never(ring: Any, rows: Rows) -> bool:
 def by_norm(norm: Callable[[Any, Any], Range]) -> Converges:
     """Return the proof that a matrix of norms contracts; `norm(s, weight)` is a real number, at most multiplicative."""
 
-    def converges(ring: Any, rows: Rows) -> bool:
+    def converges(ring: Any, rows: CycleArcs) -> bool:
         bounds: dict[str, list[_Bound]] = {q: [] for q in rows}
         for q, row in rows.items():
             for target, weight in row:
@@ -42,7 +42,7 @@ def by_norm(norm: Callable[[Any, Any], Range]) -> Converges:
     return converges
 
 
-def by_best(ring: Any, rows: Rows) -> bool:
+def by_best(ring: Any, rows: CycleArcs) -> bool:
     """Prove it where ⊕ selects: if no cycle improves a path, the best ε-path from a state has no cycle in it, and the
     fix-point of x = 1̄ ⊕ A ⊗ x is there after as many rounds as there are states."""
     worst = {

@@ -57,7 +57,7 @@ def kleene(matrix: Matrix, *, selective: bool = False) -> None:
         matrix.put([k], [k], around)
 
 
-class Tensors:
+class TensorMatrix:
     """A matrix of elements in a tensor (n, n, …), whose further dimensions, if any, go along."""
 
     def __init__(self, ring: Semiring, entries: Tensor, star: Callable[[Tensor, int], Tensor]) -> None:
@@ -96,7 +96,7 @@ class Tensors:
         return self._star(entry, k)
 
 
-class Grid:
+class SparseMatrix:
     """A matrix of anything that is not a number yet, such as instructions; `entries` has what is not `zero`."""
 
     def __init__(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rrnn.semirings.kleene import Tensors, kleene
+from rrnn.semirings.kleene import TensorMatrix, kleene
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,7 +94,7 @@ class Products:
                 raise DivergesError(k, f"here it is the star of {_shown(ring.numbers(a[0, 0]))}")
             return star.to(block.dtype)
 
-        matrix = Tensors(ring, block, around)
+        matrix = TensorMatrix(ring, block, around)
         kleene(matrix)
         return matrix.entries
 

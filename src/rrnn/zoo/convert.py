@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rrnn.errors import FormatError
 from rrnn.nn import RationalLayer, RationalRNN
-from rrnn.nn.weights import Projection
+from rrnn.nn.layer_weights import Projection
 from rrnn.zoo.qrnn import qrnn
 from rrnn.zoo.sru import sru
 

@@ -15,7 +15,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.backends.interface import Backend, CellCall, Gradients, cast, compute_dtype, first_state, rows
+from rrnn.backends.interface import (
+    Backend,
+    CellCall,
+    Gradients,
+    cast,
+    compute_dtype,
+    first_state,
+    units_contiguous,
+)
 from rrnn.backends.native.compiler import find_compiler, load, parallel_address, threads_for
 from rrnn.backends.native.render import TYPES, fill, render_backward, render_forward
 from rrnn.errors import BackendError
@@ -26,18 +34,21 @@ from rrnn.ir import Program
 _FORWARD, _BACKWARD = struct.Struct("23q"), struct.Struct("31q")
 
 
+def _function(source: str, name: str) -> Any:
+    """Return a function of a compiled source; its one argument is a packed `struct call`."""
+    function = getattr(load(source), name)
+    function.argtypes, function.restype = [c_char_p], c_int
+    return function
+
+
 @lru_cache(maxsize=512)
 def _forward_kernel(program: Program, dtype: torch.dtype) -> Any:
-    kernel = load(render_forward(program, dtype)).rrnn_forward
-    kernel.argtypes, kernel.restype = [c_char_p], c_int
-    return kernel
+    return _function(render_forward(program, dtype), "rrnn_forward")
 
 
 @lru_cache(maxsize=512)
 def _backward_kernel(program: Program, dtype: torch.dtype) -> Any:
-    kernel = load(render_backward(program, dtype)).rrnn_backward
-    kernel.argtypes, kernel.restype = [c_char_p], c_int
-    return kernel
+    return _function(render_backward(program, dtype), "rrnn_backward")
 
 
 def _at2(t: Tensor | None) -> tuple[int, ...]:
@@ -72,9 +83,9 @@ class Native(Backend):
         steps, batch, _, units = x.shape
         kernel = _forward_kernel(program, x.dtype)
         dtype = compute_dtype(x.dtype)
-        x, params = rows(x), cast(params, dtype).contiguous()
+        x, params = units_contiguous(x), cast(params, dtype).contiguous()
         state = first_state(program, batch, params, dtype) if state is None else state.contiguous()
-        inp = None if inp is None else rows(inp.to(x.dtype))
+        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         final = torch.empty_like(state)
         saved = state.new_empty(((steps + every - 1) // every, *state.shape)) if every else None
         target = out if out.stride(-1) == 1 or out.shape[-1] == 1 else torch.empty(out.shape, dtype=out.dtype)
@@ -98,13 +109,13 @@ class Native(Backend):
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
         kernel = _backward_kernel(program, x.dtype)
-        x, params, saved = rows(x), cast(params, saved.dtype).contiguous(), saved.contiguous()
-        grad_out = rows(cast(grad_out, x.dtype))
-        inp = None if inp is None else rows(inp.to(x.dtype))
+        x, params, saved = units_contiguous(x), cast(params, saved.dtype).contiguous(), saved.contiguous()
+        grad_out = units_contiguous(cast(grad_out, x.dtype))
+        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
         first = saved.new_empty(saved.shape[1:])
         grad_params = torch.empty_like(params)
-        into_x, into_inp = rows(grad_x), None if grad_inp is None else rows(grad_inp)
+        into_x, into_inp = units_contiguous(grad_x), None if grad_inp is None else units_contiguous(grad_inp)
         packed = _BACKWARD.pack(
             *(x.data_ptr(), *x.stride()[:3]),
             params.data_ptr(),
@@ -128,16 +139,14 @@ class Native(Backend):
         return grad_params, first if wants_first else None
 
 
-_CALL = struct.Struct("15q")
+_AFFINE = struct.Struct("15q")
 MAX_SIZE = 1024
 """Larger states are left to torch: their products no longer wait for the start of a loop."""
 
 
 @lru_cache(maxsize=128)
-def _kernel(size: int, dtype: torch.dtype) -> Any:
-    kernel = load(fill("affine.c", real=TYPES[dtype].real, D=size)).rrnn_affine
-    kernel.argtypes, kernel.restype = [c_char_p], c_int
-    return kernel
+def _affine_kernel(size: int, dtype: torch.dtype) -> Any:
+    return _function(fill("affine.c", real=TYPES[dtype].real, D=size), "rrnn_affine")
 
 
 def affine_scan(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, reverse: bool) -> Tensor:
@@ -158,7 +167,7 @@ def affine_scan(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, reve
             t.stride(1),
         )
 
-    call = _CALL.pack(
+    call = _AFFINE.pack(
         *walk(symbols),
         columns.data_ptr(),
         *walk(u),
@@ -166,5 +175,5 @@ def affine_scan(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, reve
         *walk(out),
         *(steps, batch, threads_for(u.numel() * size), parallel_address()),
     )
-    _kernel(size, u.dtype)(call)
+    _affine_kernel(size, u.dtype)(call)
     return out

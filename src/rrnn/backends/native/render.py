@@ -20,7 +20,7 @@ from rrnn.ir.adjoint import unit_values
 from rrnn.ir.program import needed
 
 
-class Type(NamedTuple):
+class CType(NamedTuple):
     """How tensors of one dtype are read, computed with and written."""
 
     x: str
@@ -32,9 +32,9 @@ class Type(NamedTuple):
 
 
 TYPES = {
-    torch.float32: Type("float", "float", "f"),
-    torch.float64: Type("double", "double", "d"),
-    torch.bfloat16: Type("bf16", "float", "f", "load_bf16({0})", "{place} = store_bf16({value});", lanes=32),
+    torch.float32: CType("float", "float", "f"),
+    torch.float64: CType("double", "double", "d"),
+    torch.bfloat16: CType("bf16", "float", "f", "load_bf16({0})", "{place} = store_bf16({value});", lanes=32),
 }
 
 MAX_BLOCK = 768  # lanes
@@ -86,7 +86,7 @@ static void units(long n, const real *params, long D, real *unit) {
 """
 
 
-def _units(kind: Type, program: Program, units: tuple[int, ...]) -> str:
+def _units(kind: CType, program: Program, units: tuple[int, ...]) -> str:
     """The function that computes per-unit values."""
     if not units:
         return "static void units(long n, const real *params, long D, real *unit) {}\n"
@@ -101,7 +101,7 @@ def _units(kind: Type, program: Program, units: tuple[int, ...]) -> str:
     return _UNITS.replace("@rows@", str(len(loops.rows) + 1)).replace("@loops@", loops.text(4))
 
 
-def _leaves(kind: Type, program: Program, units: tuple[int, ...], state: str) -> dict[int, tuple[str, str]]:
+def _leaves(kind: CType, program: Program, units: tuple[int, ...], state: str) -> dict[int, tuple[str, str]]:
     """instruction → (where it lies, what it is), of everything a step reads."""
     places = {
         Op.PREACT: (kind.load.format("a[{0} * xk + i]"), program.projections),
@@ -189,7 +189,7 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
     )
 
 
-def _epilogue(kind: Type, tail: Program) -> Loops:
+def _epilogue(kind: CType, tail: Program) -> Loops:
     """From sums of the gradients of per-unit values to gradients of parameters."""
     places = {Op.PARAM: "params[{0} * stride + i]", Op.GRAD_UNIT: "total[{0} * stride + i]"}
     leaves = {
@@ -201,7 +201,7 @@ def _epilogue(kind: Type, tail: Program) -> Loops:
 
 
 def _gradients(
-    kind: Type, program: Program, step: Program, lines: Lines, number: dict[int, int]
+    kind: CType, program: Program, step: Program, lines: Lines, number: dict[int, int]
 ) -> list[Store]:
     """What the step back writes."""
     stores = [
@@ -238,7 +238,7 @@ def _kept(lines: Lines, states: Iterable[int], gradients: list[int]) -> list[int
     return kept
 
 
-def _common(kind: Type, program: Program, units: tuple[int, ...]) -> dict[str, object]:
+def _common(kind: CType, program: Program, units: tuple[int, ...]) -> dict[str, object]:
     return {
         "name": program.name.removesuffix(".adjoint"),
         "type": kind.x,

@@ -7,15 +7,13 @@ import importlib.util
 import math
 import os
 from functools import cache, lru_cache
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from rrnn.backends.cache import cached
-from rrnn.backends.interface import Backend, CellCall, Gradients, cast, first_state, rows
+from rrnn.backends.interface import Backend, CellCall, Gradients, cast, first_state, units_contiguous
 from rrnn.backends.triton.chained_chunks import words
-from rrnn.backends.triton.module import Kernels, render
+from rrnn.backends.triton.module import Kernels, kernels_of
 from rrnn.backends.triton.plan import Plan, plan, takes_logarithms
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
@@ -41,18 +39,6 @@ def _plan(program: Program, steps: int, lanes: int, size: int, backward: bool) -
     return plan(steps, lanes, size, len(program.flat.instructions), backward=backward, logs=logs)
 
 
-@lru_cache(maxsize=512)
-def _module(program: Program, unroll: int, every: int, stages: int) -> ModuleType:
-    """The generated module, from a content-hashed file (Triton reads its source)."""
-    source = render(program, unroll, every, stages)
-    path = cached(source, ".py", source.encode)
-    spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
     """The words through which chained chunks speak: the queue of tickets, transitions, states of groups."""
     states, lanes = state.shape[0], state[0].numel()
@@ -60,11 +46,6 @@ def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
         (64 + words(chunks, keys, states) * lanes,), -1, dtype=torch.int32, device=state.device
     )
     return [all_words, all_words[64:], all_words[64 + chunks * keys * lanes :]]
-
-
-@lru_cache(maxsize=512)
-def _kernels(program: Program, unroll: int, every: int, stages: int) -> Kernels:
-    return Kernels(_module(program, unroll, every, stages))
 
 
 def _strides(t: Tensor | None, dims: int = 2) -> tuple[int, ...]:
@@ -92,11 +73,15 @@ class Triton(Backend):
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), False)
         launch, shape = (
-            _kernels(program, how.unroll, every, how.stages),
+            kernels_of(program, how.unroll, every, how.stages),
             (len(program.flat.states), batch, units),
         )
-        x, params, state = rows(x), params.contiguous(), None if state is None else state.contiguous()
-        inp = None if inp is None else rows(inp.to(x.dtype))
+        x, params, state = (
+            units_contiguous(x),
+            params.contiguous(),
+            None if state is None else state.contiguous(),
+        )
+        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         final = x.new_empty(shape, dtype=torch.float32)
         saved = final.new_empty(((steps + every - 1) // every, *shape)) if every else None
         if not (steps and batch and units):  # x itself is empty, too, where nothing is projected
@@ -131,12 +116,12 @@ class Triton(Backend):
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), True)
         launch, shape = (
-            _kernels(program, how.unroll, every, how.stages),
+            kernels_of(program, how.unroll, every, how.stages),
             (len(program.flat.states), batch, units),
         )
-        x, params, saved = rows(x), params.contiguous(), saved.contiguous()
-        go = rows(cast(grad_out, x.dtype))
-        inp = None if inp is None else rows(inp.to(x.dtype))
+        x, params, saved = units_contiguous(x), params.contiguous(), saved.contiguous()
+        go = units_contiguous(cast(grad_out, x.dtype))
+        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
         first = saved.new_empty(shape) if wants_first else None
         if not (steps and batch and units):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rrnn.backends.triton.chained_chunks import CHAIN, PLACE, join
-from rrnn.backends.triton.kernel_text import Entry, Kernel, Keys, is_const, parameter, whole
-from rrnn.backends.triton.time_loop import Walk
+from rrnn.backends.triton.kernel_text import EntryKeys, EntryName, KernelText, is_const, parameter, whole
+from rrnn.backends.triton.time_loop import TimeLoop
 from rrnn.ir import Op, Program, adjoint, reverse_scan_form
 from rrnn.ir.adjoint import unit_values
 
@@ -15,8 +15,8 @@ _NUMBERS = "xt, xb, xk, mt, mb, it, ib, gt, gb, gxt, gxb, gxk, git, gib, T, B, D
 _CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr,"
 
 
-class Backwards(Walk):
-    def _renew(self, k: Kernel, program: Program, j: int, before: str, after: str) -> None:
+class BackwardKernels(TimeLoop):
+    def _renew(self, k: KernelText, program: Program, j: int, before: str, after: str) -> None:
         """States after step j from those before it."""
         units, new = unit_values(program), program.of_kind("new_state")
         k.step(program, new.values(), units, self._leaf(j, before), f"f{j}_")
@@ -25,7 +25,7 @@ class Backwards(Walk):
 
     def _backwards(
         self,
-        k: Kernel,
+        k: KernelText,
         program: Program,
         step: Callable[[int, object], None],
         *,
@@ -67,7 +67,7 @@ class Backwards(Walk):
 
         self._turns(k, program, E, back=True, grad=True, store=store, body=body, again=again)
 
-    def _recur(self, k: Kernel, again: bool = False) -> None:
+    def _recur(self, k: KernelText, again: bool = False) -> None:
         """Gradients along a chunk, from those of the states after it, g."""
         p = adjoint(self.program).step
         units, sums = unit_values(p), p.of_kind("grad_unit")
@@ -104,14 +104,14 @@ class Backwards(Walk):
         k(*(f"tl.store(partial + (c * {len(sums)} + {u}) * lanes + lane, acc{u}, mask=ok)" for u in sums))
 
     def backward(self) -> str:
-        k = Kernel()
+        k = KernelText()
         k.first("g", "ends", lambda s: f"(c * {self.S} + {s}) * lanes + lane", [0.0] * self.S)
         self._recur(k)
         return k.text("backward", f"{_POINTERS}\n    {_NUMBERS} {_CONSTANTS}")
 
     def parameters(self) -> str:
         """Gradients of per-unit values, summed over the batch in its order, to gradients of parameters."""
-        tail, k, group = adjoint(self.program).epilogue, Kernel(), 8
+        tail, k, group = adjoint(self.program).epilogue, KernelText(), 8
         sums, results = adjoint(self.program).units, tail.of_kind("grad_param")
         k(*(f"a{u} = tl.zeros([BLOCK], tl.float32)" for u in range(len(sums))))
         k(f"for row in range(0, B, {group}):")
@@ -132,12 +132,12 @@ class Backwards(Walk):
             k(f"tl.store(grad + {p} * D + d, r.to(grad.dtype.element_ty), mask=ok)")
         return k.text("parameters", "partial, theta, grad, B, D, BLOCK: tl.constexpr,")
 
-    def _reverse_keys(self) -> Keys:
+    def _reverse_keys(self) -> EntryKeys:
         """(i, j): what state i's gradient before the chunk gets from state j's after it; j = S: the constant part."""
         form = reverse_scan_form(self.program)
         return sorted(form.carried) + [(i, self.S) for i in range(self.S)]
 
-    def _summarise(self, k: Kernel) -> None:
+    def _summarise(self, k: KernelText) -> None:
         """Compose a chunk's derivative: m_{i}_{j}."""
         form = reverse_scan_form(self.program)
         p, size = form.program, form.size
@@ -163,7 +163,7 @@ class Backwards(Walk):
 
         self._backwards(k, p, step, store=False)
 
-    def _apply(self, k: Kernel, entry: Entry) -> None:
+    def _apply(self, k: KernelText, entry: EntryName) -> None:
         """n: the gradients z taken back through a chunk."""
         keys = self._reverse_keys()
         for i in range(self.S):
@@ -171,7 +171,7 @@ class Backwards(Walk):
             k(f"n{i} = {' + '.join([*terms, entry((i, self.S))])}")
 
     def reverse_summary(self) -> str:
-        k, keys = Kernel(), self._reverse_keys()
+        k, keys = KernelText(), self._reverse_keys()
         self._summarise(k)
         for e, (i, j) in enumerate(keys):
             k(f"tl.store(entries + (c * {len(keys)} + {e}) * lanes + lane, m_{i}_{j}, mask=ok)")
@@ -183,7 +183,7 @@ class Backwards(Walk):
 
     def reverse_chained(self) -> str:
         """All three in one kernel; the second walk reads from the L2 what the first has read."""
-        k = Kernel()
+        k = KernelText()
         self._summarise(k)
         join(k, [0.0] * self.S, self._reverse_keys(), self._apply, "ends")
         k(*(f"g{s} = z{s}" for s in range(self.S)))

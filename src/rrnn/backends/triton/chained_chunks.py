@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rrnn.backends.triton.kernel_text import Entry, Kernel, Keys, name_of
+from rrnn.backends.triton.kernel_text import EntryKeys, EntryName, KernelText, name_of
 
 GROUP = 16  # chunks of a group: fewer make the chain of groups longer, more make every program read more
 _BATCH = 8  # transitions asked for at once
@@ -29,7 +29,7 @@ PLACE = """\
     c = {chunk}
 """
 
-Apply = Callable[[Kernel, Entry], None]
+Apply = Callable[[KernelText, EntryName], None]
 
 
 def words(chunks: int, keys: int, states: int) -> int:
@@ -37,7 +37,7 @@ def words(chunks: int, keys: int, states: int) -> int:
     return chunks * keys + (chunks // GROUP + 1) * states
 
 
-def join(k: Kernel, values: Sequence[float | None], keys: Keys, apply: Apply, first: str) -> None:
+def join(k: KernelText, values: Sequence[float | None], keys: EntryKeys, apply: Apply, first: str) -> None:
     """z: the states before this chunk, whose transition is m_{i}_{j}. `first`: where the very first states are;
     where it is None they are `values`."""
     _publish(k, "entries", "place", {e: f"m{name_of(key)}" for e, key in enumerate(keys)})
@@ -45,14 +45,14 @@ def join(k: Kernel, values: Sequence[float | None], keys: Keys, apply: Apply, fi
     _pass_on(k, len(values), apply)
 
 
-def _publish(k: Kernel, where: str, row: str, values: dict[int, str]) -> None:
+def _publish(k: KernelText, where: str, row: str, values: dict[int, str]) -> None:
     """values: index → name, stored in row `row` of as many."""
     for e, name in values.items():
         bits = f"tl.where({name} == {name}, {name}.to(tl.int32, bitcast=True), {_NAN})"
         k(f"tl.store({where} + (({row}) * {len(values)} + {e}) * lanes + lane, {bits}, mask=ok)")
 
 
-def _wait(k: Kernel, asked: dict[str, tuple[str, str]]) -> None:
+def _wait(k: KernelText, asked: dict[str, tuple[str, str]]) -> None:
     """name → (pointer, mask): load until no word is missing."""
     k(*(f"{name} = tl.full([BLOCK], -1, tl.int32)" for name in asked))
     k("missing = 1", "while missing > 0:")
@@ -63,7 +63,7 @@ def _wait(k: Kernel, asked: dict[str, tuple[str, str]]) -> None:
     k.depth -= 1
 
 
-def _gather(k: Kernel, values: Sequence[float | None], keys: Keys, apply: Apply, first: str) -> None:
+def _gather(k: KernelText, values: Sequence[float | None], keys: EntryKeys, apply: Apply, first: str) -> None:
     """z: the states before this chunk."""
     states = len(values)
     k(f"group = place // {GROUP}", f"before = place % {GROUP}")
@@ -95,7 +95,7 @@ def _gather(k: Kernel, values: Sequence[float | None], keys: Keys, apply: Apply,
     k.depth -= 1
 
 
-def _pass_on(k: Kernel, states: int, apply: Apply) -> None:
+def _pass_on(k: KernelText, states: int, apply: Apply) -> None:
     """The last of a group gives the next group its states."""
     k(f"if before == {GROUP - 1}:")
     k.depth += 1

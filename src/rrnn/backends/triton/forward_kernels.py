@@ -6,8 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from rrnn.backends.triton.chained_chunks import CHAIN, PLACE, join
-from rrnn.backends.triton.kernel_text import Entry, Kernel, Keys, is_const, name_of, number, whole
-from rrnn.backends.triton.time_loop import Walk
+from rrnn.backends.triton.kernel_text import (
+    EntryKeys,
+    EntryName,
+    KernelText,
+    is_const,
+    name_of,
+    number,
+    whole,
+)
+from rrnn.backends.triton.time_loop import TimeLoop
 from rrnn.ir import Program, scan_form
 from rrnn.ir.adjoint import unit_values
 
@@ -16,10 +24,10 @@ _NUMBERS = "xt, xb, xk, mt, mb, it, ib, ot, ob, T, B, D, C,"
 _CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr,"
 
 
-class Forwards(Walk):
+class ForwardKernels(TimeLoop):
     def _chunk(
         self,
-        k: Kernel,
+        k: KernelText,
         program: Program,
         body: Callable[[int], None],
         more: dict[str, tuple[str, str]],
@@ -46,7 +54,7 @@ class Forwards(Walk):
             k(*(f"{name} += {stride}" for name, (_, stride) in self._pointers().items()), "t += 1")
             k.depth -= 1
 
-    def _recur(self, k: Kernel, again: bool = False) -> None:
+    def _recur(self, k: KernelText, again: bool = False) -> None:
         """The recurrence along a chunk, from the states z."""
         p, every = self.program, self.every
         units, results, outputs = unit_values(p), p.of_kind("state"), p.of_kind("output")
@@ -79,13 +87,13 @@ class Forwards(Walk):
         )
 
     def forward(self) -> str:
-        k = Kernel()
+        k = KernelText()
         k.units(self.program, unit_values(self.program))
         k.first("z", "starts", lambda s: f"(c * {self.S} + {s}) * lanes + lane", self.program.first_states)
         self._recur(k)
         return k.text("forward", f"{_POINTERS} {_NUMBERS}\n    {_CONSTANTS}")
 
-    def _summarise(self, k: Kernel) -> None:
+    def _summarise(self, k: KernelText) -> None:
         """Compose a chunk's transition: m_{i}_{j}, of each component."""
         form, ring = scan_form(self.cell), self.cell.semiring
         p, size = form.program.flat, form.size
@@ -118,7 +126,7 @@ class Forwards(Walk):
 
         self._chunk(k, p, body, {})
 
-    def _keys(self) -> Keys:
+    def _keys(self) -> EntryKeys:
         """(i, j): what goes from state i − 1 before the chunk (0: from the constant one) to state j − 1 after it; of
         each component."""
         carried, size = sorted(scan_form(self.cell).carried), self.cell.semiring.size
@@ -130,7 +138,7 @@ class Forwards(Walk):
         parts = [(i, j, c) if ring.size > 1 else (i, j) for c in range(ring.size)]
         return ring.element(f"{letter}{name_of(key)}" for key in parts)
 
-    def _assign(self, k: Kernel, target: Any, terms: list[Any]) -> None:
+    def _assign(self, k: KernelText, target: Any, terms: list[Any]) -> None:
         """target: the ⊕ of the terms, component by component."""
         ring = self.cell.semiring
         total = terms[0] if terms else ring.element(number(x) for x in ring.numbers_of(ring.zero))
@@ -139,7 +147,7 @@ class Forwards(Walk):
         for name, value in zip(ring.numbers_of(target), ring.numbers_of(total), strict=True):
             k(f"{name} = {whole(value, not terms)}")
 
-    def _apply(self, k: Kernel, entry: Entry) -> None:
+    def _apply(self, k: KernelText, entry: EntryName) -> None:
         """n: the states z taken through a chunk."""
         form, ring = scan_form(self.cell), self.cell.semiring
         size = ring.size
@@ -159,7 +167,7 @@ class Forwards(Walk):
             self._assign(k, state("n", j - 1), terms)
 
     def summary(self) -> str:
-        k, keys = Kernel(), self._keys()
+        k, keys = KernelText(), self._keys()
         self._summarise(k)
         for e, key in enumerate(keys):
             k(f"tl.store(entries + (c * {len(keys)} + {e}) * lanes + lane, m{name_of(key)}, mask=ok)")
@@ -172,7 +180,7 @@ class Forwards(Walk):
 
     def chained(self) -> str:
         """All three in one kernel; the second walk reads from the L2 what the first has read."""
-        k = Kernel()
+        k = KernelText()
         self._summarise(k)
         join(k, self.program.first_states, self._keys(), self._apply, "starts")
         k.units(self.program, unit_values(self.program))

@@ -44,9 +44,9 @@ def number(value: float) -> str:
     return f'float("{value}")' if math.isinf(value) else repr(value)
 
 
-Keys = list[tuple[int, ...]]
+EntryKeys = list[tuple[int, ...]]
 """The numbers that a chunk carries: (i, j), from state i to state j, and which component, if there are several."""
-Entry = Callable[[tuple[int, ...]], str]
+EntryName = Callable[[tuple[int, ...]], str]
 """The name of one of them."""
 
 
@@ -54,7 +54,7 @@ def name_of(key: tuple[int, ...]) -> str:
     return "".join(f"_{i}" for i in key)
 
 
-class Kernel:
+class KernelText:
     """Lines of one kernel, indented."""
 
     def __init__(self) -> None:

@@ -13,14 +13,16 @@ compiled for the same dtypes and numbers fits again, as long as all pointers are
 
 from __future__ import annotations
 
+import importlib.util
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
-from rrnn.backends.triton.backward_kernels import Backwards
-from rrnn.backends.triton.forward_kernels import Forwards
+from rrnn.backends.cache import cached
+from rrnn.backends.triton.backward_kernels import BackwardKernels
+from rrnn.backends.triton.forward_kernels import ForwardKernels
 from rrnn.backends.triton.kernel_text import HEAD
 from rrnn.backends.triton.plan import Plan
 from rrnn.ir import Program
@@ -30,13 +32,13 @@ from rrnn.ir import Program
 def render(program: Program, unroll: int, every: int, stages: int = 0) -> str:
     """A module with the kernels of a program: `unroll` steps at a time forwards, states saved every `every` steps
     (0: none, and then no backward kernels), loads `stages` turns ahead in shared memory (0: one turn, in registers)."""
-    forwards = Forwards(program, unroll, every, stages)
+    forwards = ForwardKernels(program, unroll, every, stages)
     about = f"{program.name}, generated: unroll {unroll}, states saved every {every} steps, {stages} stages."
     parts = [f'"""{about}"""\n\n', HEAD, forwards.forward()]
     if program.states:
         parts += [forwards.summary(), forwards.join(), forwards.chained()]
     if every:
-        backwards = Backwards(program, unroll, every, stages)
+        backwards = BackwardKernels(program, unroll, every, stages)
         parts += [backwards.backward(), backwards.parameters()]
         if program.states:
             parts += [backwards.reverse_summary(), backwards.reverse_join(), backwards.reverse_chained()]
@@ -86,3 +88,15 @@ class Kernels:
                 self._compiled.clear()
             constants = (how.block,) if masked is None else (masked, how.block)
             self._compiled[key] = kernel[grid], (*numbers, *constants)
+
+
+@lru_cache(maxsize=512)
+def kernels_of(program: Program, unroll: int, every: int, stages: int) -> Kernels:
+    """Return the kernels of a program, imported from a content-hashed file, since Triton reads their source."""
+    source = render(program, unroll, every, stages)
+    path = cached(source, ".py", source.encode)
+    spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return Kernels(module)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from rrnn.backends.triton.kernel_text import Entry, Kernel, Keys, name_of
+from rrnn.backends.triton.kernel_text import EntryKeys, EntryName, KernelText, name_of
 from rrnn.ir import Op, Program
 
 
-class Walk:
+class TimeLoop:
     def __init__(self, program: Program, unroll: int, every: int, stages: int) -> None:
         self.cell, self.program = program, program.flat
         self.unroll, self.every, self.stages = unroll, every, stages
@@ -32,7 +32,7 @@ class Walk:
 
     def _loads(
         self,
-        k: Kernel,
+        k: KernelText,
         program: Program,
         offsets: Iterable[object],
         into: str,
@@ -65,7 +65,7 @@ class Walk:
 
     def _turns(
         self,
-        k: Kernel,
+        k: KernelText,
         program: Program,
         steps: int,
         back: bool,
@@ -137,20 +137,20 @@ class Walk:
         return f" + {n} * D" if n else ""
 
     @staticmethod
-    def _select(k: Kernel, name: str, new: str, old: str, j: int) -> None:
+    def _select(k: KernelText, name: str, new: str, old: str, j: int) -> None:
         """name = new, or old on a padded step."""
         k("if MASKED:", f"    {name} = tl.where(am{j} != 0, {new}, {old})", "else:", f"    {name} = {new}")
 
     def _join(
         self,
         name: str,
-        keys: Keys,
-        renew: Callable[[Kernel, Entry], None],
+        keys: EntryKeys,
+        renew: Callable[[KernelText, EntryName], None],
         values: Sequence[float | None],
     ) -> str:
         """Walk `chunks` chunks from the first (step 1) or the last (step −1); the state before each goes to `starts`,
         the last to `final`, if it is asked for. `values`: what `first` holds where it is None."""
-        k, group = Kernel(), 8
+        k, group = KernelText(), 8
         k("c = tl.cast(tl.where(step > 0, 0, chunks - 1), tl.int64)")
         k.first("z", "first", lambda s: f"{s} * lanes + lane", values)
 

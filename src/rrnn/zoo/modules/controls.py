@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rrnn.errors import CellError
-from rrnn.nn.weights import uniform_rows
+from rrnn.nn.layer_weights import uniform_rows
 from rrnn.zoo.modules.looped import Looped, Update
 
 

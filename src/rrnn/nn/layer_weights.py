@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from rrnn.ir import Lowered, Program
 
 
-class Rows(NamedTuple):
+class ProjectionRows(NamedTuple):
     """`cell` is the cell's place in the layer, −1 for the layer's own rows: "input", "skip", "gate"."""
 
     cell: int
@@ -47,7 +47,9 @@ class Rows(NamedTuple):
         return slice(start, start + self.stop - self.start)
 
 
-def rows_of(cells: Sequence[Lowered], widths: Sequence[int], extra: Mapping[str, int]) -> tuple[Rows, ...]:
+def lay_out_rows(
+    cells: Sequence[Lowered], widths: Sequence[int], extra: Mapping[str, int]
+) -> tuple[ProjectionRows, ...]:
     """Lay out the projections of all cells, then the layer's own, `extra`: name → rows."""
     wanted = [
         (i, projection.name, width, projection.window)
@@ -59,16 +61,16 @@ def rows_of(cells: Sequence[Lowered], widths: Sequence[int], extra: Mapping[str,
     rows = []
     for cell, name, width, window in wanted:
         start, *lagged = ends[:window]
-        rows.append(Rows(cell, name, start, start + width, tuple(lagged)))
+        rows.append(ProjectionRows(cell, name, start, start + width, tuple(lagged)))
         ends[:window] = [end + width for end in ends[:window]]
     return tuple(rows)
 
 
-def count(rows: Sequence[Rows]) -> int:
+def row_count(rows: Sequence[ProjectionRows]) -> int:
     return sum(r.stop - r.start for r in rows)
 
 
-def add_columns(y: Tensor, z: Tensor, rows: Sequence[Rows]) -> Tensor:
+def add_columns(y: Tensor, z: Tensor, rows: Sequence[ProjectionRows]) -> Tensor:
     """y, with the columns of z added in the place of these rows."""
     if z.shape[-1] == y.shape[-1]:
         return y + z
@@ -85,7 +87,7 @@ class Projection:
     """The weights of one projection, W₀ x_t + W₁ x_{t−1} + … + b. They are the layer's own parameters: what you write
     into them in place (`with torch.no_grad()`), the layer computes with."""
 
-    rows: Rows
+    rows: ProjectionRows
     matrices: tuple[Tensor, ...]
     """`weight`, `lagged.1`, …: the whole matrices, which this projection shares with others."""
     bias: Tensor | None
