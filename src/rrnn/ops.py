@@ -34,6 +34,8 @@ On a GPU the interval is `rrnn.backends.triton.plan.save_every`."""
 
 
 class Result(NamedTuple):
+    """What `rational` returns."""
+
     output: Tensor  # (T, B, ΣN·D): per cell all units' first output, then their second one, …
     states: list[Tensor]  # per cell (S, B, D)
 
@@ -101,7 +103,7 @@ def rational(
 
 
 def initial_state(program: Program, params: Tensor, batch: int) -> Tensor:
-    """λ of every stored state: (S, batch, D), differentiable in the parameters."""
+    """Return λ of every stored state, (S, batch, D), differentiable in the parameters."""
     program = program.flat
     dtype, shape = compute_dtype(params.dtype), (batch, params.shape[-1])
     if None not in program.first_states:  # nearly always
@@ -111,12 +113,12 @@ def initial_state(program: Program, params: Tensor, batch: int) -> Tensor:
 
 
 def initial_states(programs: Sequence[Program], params: Sequence[Params], batch: int) -> tuple[Tensor, ...]:
-    """`initial_state` of cells side by side."""
+    """Return the `initial_state` of each of several cells side by side."""
     return tuple(initial_state(p, _table(v), batch) for p, v in zip(programs, params, strict=True))
 
 
 def _table(params: Params) -> Tensor:
-    """(P, D)."""
+    """Return a cell's parameters as one tensor, (P, D)."""
     if isinstance(params, Tensor):
         return params
     if len(params) > 1:
@@ -128,6 +130,7 @@ def _table(params: Params) -> Tensor:
 
 
 def _eager_reference(call: LayerCall, states: Sequence[Tensor]) -> Result:
+    """Run the cells with plain torch ops, which autograd records."""
     outputs, finals = [], []
     for own, state in zip(call.split(), states, strict=True):
         inputs = serial.Inputs.of(own)
@@ -138,12 +141,13 @@ def _eager_reference(call: LayerCall, states: Sequence[Tensor]) -> Result:
 
 
 class _FirstDerivativeOnly(torch.autograd.Function):
-    """Gradients that cannot be differentiated again, and say so. (torch's once_differentiable keeps quiet, and second
-    derivatives are silently wrong, where the incoming gradient is a constant, as that of `out.sum()` is.)"""
+    """Gradients that cannot be differentiated again, and raise if they are. (Torch's once_differentiable does not
+    notice where the incoming gradient is a constant, as that of `out.sum()` is: second derivatives are then silently
+    wrong.)"""
 
     @staticmethod
     def forward(ctx: Any, count: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-        """The first `count` tensors are the gradients; the others are what they depend on."""
+        """Return the first `count` tensors, the gradients; the others are what they depend on."""
         return tensors[:count]
 
     @staticmethod
@@ -157,13 +161,15 @@ class _FirstDerivativeOnly(torch.autograd.Function):
 def _through_product(
     grad: Tensor, x: Tensor, weight: Tensor, wanted: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of x and of the weight, from that of their product."""
+    """Return the gradients of x and of the weight, from that of their product."""
     rows = grad.flatten(0, 1)
     to_x = rows.mm(weight).view(x.shape) if wanted[0] else None
     return to_x, rows.t().mm(x.flatten(0, 1)) if wanted[1] else None
 
 
 class _RationalFunction(torch.autograd.Function):
+    """The cells of a layer, and perhaps the matrix product before them, as one node of autograd's graph."""
+
     @staticmethod
     def forward(
         ctx: Any,
@@ -174,8 +180,8 @@ class _RationalFunction(torch.autograd.Function):
         inp: Tensor | None,
         *rest: Any,
     ) -> tuple[Tensor, ...]:
-        """`layer`: the cells, and how many rows of parameters each of them has. `rest`: all cells' rows, then their
-        states. (Rows, so that no stack is in the graph.)"""
+        """Run the cells. `layer` holds the cells and how many rows of parameters each of them has; `rest` holds all
+        cells' rows, then their states. (Rows, so that no stack is in the graph.)"""
         ctx.cells, counts = layer
         params, ctx.are_rows, at = [], [], 0
         for count in counts:

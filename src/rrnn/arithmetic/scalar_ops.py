@@ -76,11 +76,12 @@ def _log(x: float) -> float:
 
 
 def _finite(f: Callable[[float], float]) -> Callable[[float], float]:
+    """Return f with NaN in place of an error at infinities and NaN."""
     return lambda x: f(x) if math.isfinite(x) else math.nan
 
 
 def _select(first_wins: str) -> Callable[[Any], Callable[..., Any]]:
-    """max and min on tensors: in a tie the first argument wins, and an infinite result passes no gradient on."""
+    """Return max or min on tensors: in a tie the first argument wins, and an infinite result passes no gradient on."""
 
     def on(torch: Any) -> Callable[..., Any]:
         wins = getattr(torch, first_wins)
@@ -96,7 +97,7 @@ def _select(first_wins: str) -> Callable[[Any], Callable[..., Any]]:
 
 
 def _tensors(torch: Any, *values: Any) -> list[Any]:
-    """The values as tensors of one dtype, at least one of them being a tensor already."""
+    """Return the values as tensors of the dtype and device of those that are tensors; float64 if none is."""
     like = next((v for v in values if isinstance(v, torch.Tensor)), None)
     if like is None:
         return [torch.as_tensor(v, dtype=torch.float64) for v in values]
@@ -104,7 +105,7 @@ def _tensors(torch: Any, *values: Any) -> list[Any]:
 
 
 def _tensor_logaddexp(torch: Any) -> Callable[..., Any]:
-    """−∞ safe in value and in gradient, where torch's own gives NaN."""
+    """Return logaddexp on tensors, safe at −∞ in value and in gradient, where torch's own gives NaN."""
 
     def logaddexp(a: Any, b: Any) -> Any:
         a, b = _tensors(torch, a, b)
@@ -127,6 +128,8 @@ def _tensor_share(torch: Any) -> Callable[..., Any]:
 
 
 def _compare(name: str) -> Callable[[Any], Callable[..., Any]]:
+    """Return a comparison on tensors that gives 1.0 and 0.0 in place of truth values."""
+
     def on(torch: Any) -> Callable[..., Any]:
         def op(a: Any, b: Any) -> Any:
             a, b = _tensors(torch, a, b)
@@ -147,6 +150,8 @@ def _tensor_where(torch: Any) -> Callable[..., Any]:
 
 
 def _unary(name: str) -> Callable[[Any], Callable[..., Any]]:
+    """Return torch's function of one argument by its name."""
+
     def on(torch: Any) -> Callable[..., Any]:
         f = getattr(torch, name)
         return lambda x: f(_tensors(torch, x)[0])
@@ -155,7 +160,7 @@ def _unary(name: str) -> Callable[[Any], Callable[..., Any]]:
 
 
 def _max_gradient(s: Any, a: Any, b: Any, y: Any, g: Any) -> tuple[Any, Any]:
-    """The first argument wins ties, but a −∞ that stands for the semiring's zero never gets a gradient."""
+    """Give ties to the first argument; a −∞ that stands for the semiring's zero never gets a gradient."""
     first = s.mul(g, s.ge(a, b))
     if -math.inf in s.infinities:
         first = s.mul(first, s.gt(a, -math.inf))
@@ -310,21 +315,22 @@ class Op(Enum):
 
     @property
     def text(self) -> str:
-        """The name in programs."""
+        """The op's name in programs."""
         return self.value.name
 
     @property
     def arity(self) -> int:
-        """How many arguments it takes; −1: as many as the semiring has components."""
+        """The number of arguments; −1 stands for as many as the semiring has components."""
         return self.value.arity
 
     @property
     def attribute(self) -> str | None:
+        """What the number beside a leaf is: "number", "index", "output", or None for an op without one."""
         return self.value.attribute
 
     @property
     def leaf(self) -> bool:
-        """Whether it reads something that no instruction computes."""
+        """Whether the op reads something that no instruction computes."""
         return self.value.arity == 0
 
 

@@ -59,54 +59,56 @@ class Cell:
     # ---- builder -------------------------------------------------------------------------------------------
 
     def initial(self, state: str, weight: ex.Operand = ex.one) -> Cell:
-        """Paths may start in `state`, with this weight λ."""
+        """Return the cell with `state` as a start of paths, with the initial weight λ."""
         weighed = self._weigh("initial", state, weight, self.initials)
         return self._with(initials=weighed, states=self._states_with(state))
 
     def final(self, state: str, weight: ex.Operand = ex.one) -> Cell:
-        """Paths may end in `state`, with this weight ρ."""
+        """Return the cell with `state` as an end of paths, with the final weight ρ."""
         weighed = self._weigh("final", state, weight, self.finals)
         return self._with(finals=weighed, states=self._states_with(state))
 
     def arc(self, source: str, target: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
-        """An arc that consumes a symbol. `merge="plus"` allows a second one between the same states (⊕)."""
+        """Return the cell with an arc that consumes a symbol. `merge="plus"` allows a second arc between the same
+        states (⊕)."""
         return self._arc(source, target, weight, False, merge)
 
     def loop(self, state: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
-        """A self-loop that consumes a symbol."""
+        """Return the cell with a self-loop that consumes a symbol."""
         return self._arc(state, state, weight, False, merge)
 
     def epsilon(self, source: str, target: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
-        """An arc that consumes nothing; its weight uses only parameters and numbers."""
+        """Return the cell with an arc that consumes nothing; its weight uses only parameters and numbers."""
         return self._arc(source, target, weight, True, merge)
 
     def output(self, *exprs: ex.Operand) -> Cell:
-        """What the layer returns, from `score`, projections, parameters and `input()`; several values of each unit, if
-        several expressions are given."""
+        """Return the cell with these output expressions of `score`, projections, parameters and `input()`. With several
+        expressions, each unit returns several values."""
         if not exprs:
             raise CellError("output takes at least one expression; got none")
         return self._with(given_outputs=tuple(check_output(ex.as_expr(e), self.semiring) for e in exprs))
 
     @property
     def output_exprs(self) -> tuple[ex.Expr, ...]:
-        """What the layer returns of each unit: if nothing was said, the score, or all of its components."""
+        """The output expressions of each unit; by default the score, or all of its components."""
         components = tuple(ex.Component(ex.score, c) for c in self.semiring.components)
         return self.given_outputs or components or (ex.score,)
 
     @property
     def output_expr(self) -> ex.Expr:
-        """The output expression; of several the first."""
+        """The output expression; the first one if there are several."""
         return self.output_exprs[0]
 
     def limit_epsilon(self, limit: int, *, after_last: bool = True) -> Cell:
-        """At most `limit` consecutive ε-arcs on a path; `after_last=False`: none after the last symbol (SoPa)."""
+        """Return the cell with at most `limit` consecutive ε-arcs on a path. With `after_last=False` there are none
+        after the last symbol, as in SoPa."""
         if not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= 64:
             raise CellError(f"epsilon_limit must be a whole number from 0 to 64; got {limit!r}")
         return self._with(epsilon_limit=limit, epsilon_after_last=bool(after_last))
 
     def with_semiring(self, semiring: str | Semiring) -> Cell:
-        """The same automaton over another semiring. Its weights are not changed: `check` tells if they fit, and a
-        warning comes now if loops over the new semiring grow without bound."""
+        """Return the same automaton over another semiring. Weights are not changed: `check` tells whether they fit, and
+        a warning comes now if loops over the new semiring grow without bound."""
         cell = self._with(semiring_name=get_semiring(semiring).name)
         with suppress(CellError, SemiringError):  # weights that do not fit: `check` says so
             for place, weight in cell.weights():
@@ -115,12 +117,13 @@ class Cell:
         return cell
 
     def renamed(self, name: str) -> Cell:
+        """Return the cell under another name."""
         return self._with(name=ex.check_name(name, "a cell's name"))
 
     # ---- reading -------------------------------------------------------------------------------------------
 
     def weights(self) -> Iterator[tuple[str, ex.Expr]]:
-        """Every weight with the words that name its place in messages."""
+        """Yield every weight, with the words that name its place in messages."""
         for state, weight in self.initials:
             yield _end_place("initial", state), weight
         for arc in self.arcs:
@@ -129,14 +132,14 @@ class Cell:
             yield _end_place("final", state), weight
 
     def expressions(self) -> Iterator[ex.Expr]:
-        """Every expression, in the order in which a path meets them: λ, τ, ρ, then the output."""
+        """Yield every expression in the order in which a path meets them: λ, arcs, ρ, then the output."""
         yield from (weight for _, weight in self.initials)
         yield from (arc.weight for arc in self.arcs)
         yield from (weight for _, weight in self.finals)
         yield from self.output_exprs
 
     def to_text(self) -> str:
-        """The `.cell` text; `Cell.from_text` reads it back."""
+        """Return the `.cell` text, which `Cell.from_text` reads back."""
         return to_text(self)
 
     @staticmethod
@@ -151,7 +154,7 @@ class Cell:
 
     @cached_property
     def _key(self) -> Any:
-        """Cells are equal when they read equally: names that would be printed count, however they were given."""
+        """What equality compares: the cell's text. Names that would be printed count, however they were given."""
         try:
             return render(self)
         except CellError:  # names in conflict: this cell has no text yet
@@ -174,7 +177,8 @@ class Cell:
         return sum(e.size for e in self.expressions())
 
     def _with(self, *, volume: int | None = None, **fields: Any) -> Cell:
-        """A copy with these fields (unchecked, but for what a cell may hold in all; `volume`, if known)."""
+        """Return a copy with these fields, unchecked but for the limits on a cell's size. `volume` is that of the copy,
+        if known."""
         cell = Cell.__new__(Cell)
         for field in self.__dataclass_fields__:
             object.__setattr__(cell, field, fields.pop(field) if field in fields else getattr(self, field))
@@ -199,6 +203,7 @@ class Cell:
     def _weigh(
         self, word: str, state: str, weight: ex.Operand, given: tuple[tuple[str, ex.Expr], ...]
     ) -> tuple[tuple[str, ex.Expr], ...]:
+        """Return `given`, the initial or final weights so far, with that of one more state."""
         ex.check_name(state, "a state's name")
         if any(q == state for q, _ in given):
             raise CellError(f"a state has one {word} weight; {state!r} is given a second. Leave one out.")

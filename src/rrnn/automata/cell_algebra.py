@@ -20,7 +20,7 @@ from rrnn.semirings import Semiring
 
 
 def times(semiring: Semiring, a: ex.Expr, b: ex.Expr) -> ex.Expr:
-    """a ⊗ b as an expression."""
+    """Return a ⊗ b as an expression."""
     if isinstance(a, ex.Zero) or isinstance(b, ex.Zero):
         return ex.zero
     if isinstance(a, ex.One):
@@ -34,19 +34,19 @@ def times(semiring: Semiring, a: ex.Expr, b: ex.Expr) -> ex.Expr:
 
 
 def _components(semiring: Semiring, weight: ex.Expr) -> Any:
-    """A weight as an element of expressions."""
+    """Return a weight as an element whose components are expressions."""
     return Evaluator(ex.EXPRESSIONS, semiring, lambda leaf: leaf, ex.as_expr).weight(weight)
 
 
 def _joined(semiring: Semiring, element: Any) -> ex.Expr:
-    """An element of expressions as a weight: by the first constructor, which takes the components."""
+    """Return an element of expressions as a weight, by the first constructor, which takes the components."""
     if not semiring.components:
         return element
     return ex.construct(next(iter(semiring.constructors)), *element)
 
 
 def scale(cell: Cell, weight: ex.Operand) -> Cell:
-    """Every score ⊗ weight (a constant weight: it multiplies the final weights)."""
+    """Return a cell whose scores are those of `cell` ⊗ `weight`, a constant that multiplies the final weights."""
     _are_cells("scale", cell)
     w = ex.as_expr(weight)
     scaled = cell._with(finals=())
@@ -56,14 +56,14 @@ def scale(cell: Cell, weight: ex.Operand) -> Cell:
 
 
 def union(a: Cell, b: Cell, name: str | None = None, *, output: ex.Operand | None = None) -> Cell:
-    """score = score of `a` ⊕ score of `b`."""
+    """Return a cell whose score is the score of `a` ⊕ the score of `b`."""
     _are_cells("union", a, b)
     both, a, b = _side_by_side(a, b, name or f"{a.name}_or_{b.name}"[:64], output)
     return both._with(initials=a.initials + b.initials, finals=a.finals + b.finals)
 
 
 def concatenate(a: Cell, b: Cell, name: str | None = None, *, output: ex.Operand | None = None) -> Cell:
-    """score of a string = ⊕ over its splits of (a of the head) ⊗ (b of the tail)."""
+    """Return a cell whose score of a string is the ⊕, over all splits, of (`a` of the head) ⊗ (`b` of the tail)."""
     _are_cells("concatenate", a, b)
     if a.epsilon_limit is not None or b.epsilon_limit is not None:
         raise CellError(
@@ -87,10 +87,10 @@ def interpolate(
     *,
     output: ex.Operand | None = None,
 ) -> Cell:
-    """score = weight_a ⊗ score of `a` ⊕ weight_b ⊗ score of `b`.
+    """Return a cell whose score is weight_a ⊗ the score of `a` ⊕ weight_b ⊗ the score of `b`.
 
-    By default two learned weights in (0, 1), their logarithms where ⊗ is +, their costs −log in min-plus: σ of
-    the first two parameters among p1, p2, … that the cells do not use.
+    By default the two weights are learned and lie in (0, 1); where ⊗ is +, they are the logarithms of such weights, and
+    in min-plus their costs −log. They are σ of the first two parameters among p1, p2, … that the cells do not use.
     """
     _are_cells("interpolate", a, b)
     used = {n.name for c in (a, b) for n in _nodes(c) if isinstance(n, (ex.Linear, ex.Parameter))}
@@ -109,6 +109,7 @@ def interpolate(
 
 
 def _are_cells(what: str, *given: object) -> None:
+    """Raise a `CellError` if an argument of the function `what` is no cell."""
     for each in given:
         if not isinstance(each, Cell):
             raise CellError(
@@ -118,8 +119,8 @@ def _are_cells(what: str, *given: object) -> None:
 
 
 def relabel(cell: Cell, states: Mapping[str, str] | None = None, prefix: str = "") -> Cell:
-    """The cell with states renamed and `prefix` put before every projection's, parameter's and expression's
-    name."""
+    """Return the cell with states renamed, and with `prefix` before the name of every projection, parameter and named
+    expression."""
     _are_cells("relabel", cell)
     new = {q: ex.check_name((states or {}).get(q, q), "a state's name") for q in cell.states}
     unknown = [q for q in states or {} if q not in new]
@@ -140,7 +141,7 @@ def relabel(cell: Cell, states: Mapping[str, str] | None = None, prefix: str = "
 
 
 def _rebuilt(cell: Cell, states: Mapping[str, str], node: Callable[[ex.Expr], ex.Expr]) -> Cell:
-    """The cell with other names of states, and every node of its expressions replaced, inner ones first."""
+    """Return the cell with other names of states, and every node of its expressions replaced, inner ones first."""
 
     def expr(e: ex.Expr) -> ex.Expr:
         if isinstance(e, ex.Call):
@@ -161,7 +162,8 @@ def _rebuilt(cell: Cell, states: Mapping[str, str], node: Callable[[ex.Expr], ex
 
 
 def _side_by_side(a: Cell, b: Cell, name: str, output: ex.Operand | None) -> tuple[Cell, Cell, Cell]:
-    """(both in one, without ends; `a`; `b` with states and names of expressions that clash renamed)."""
+    """Return (both cells in one, without initial and final weights; `a`; `b` with clashing names of states and
+    expressions renamed)."""
     if a.semiring != b.semiring:
         raise CellError(
             f"cells compose over one semiring; got {a.semiring_name} and {b.semiring_name}. "
@@ -192,7 +194,7 @@ def _side_by_side(a: Cell, b: Cell, name: str, output: ex.Operand | None) -> tup
 
 
 def _fresh(names: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
-    """Each name with as many _ behind it as make it new."""
+    """Return each name with as many underscores appended as make it new: old name → new name."""
     seen, fresh = set(taken), dict[str, str]()
     for name in names:
         new = name

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 def check_cell(cell: Cell) -> None:
     # Weights were checked as they were given, but perhaps under another semiring.
+    """Raise a `CellError` for what only the whole automaton shows, such as an unreachable final state."""
     for place, weight in cell.weights():
         check_weight(weight, place, cell.semiring, constant=False)
     for expr in cell.output_exprs:
@@ -43,7 +44,7 @@ def check_cell(cell: Cell) -> None:
 
 
 def check_leaves(cell: Cell, fix: str = "use two names") -> None:
-    """A name stands for one projection or parameter."""
+    """Raise a `CellError` if one name stands for two different projections or parameters."""
     seen: dict[str, ex.Expr] = {}
     for expression in cell.expressions():
         for node in ex.walk(expression):
@@ -56,6 +57,7 @@ def check_leaves(cell: Cell, fix: str = "use two names") -> None:
 
 
 def _check_ends(cell: Cell) -> None:
+    """Raise a `CellError` if no path leads from an initial to a final state, or one of these has no arc."""
     ring = cell.semiring
     if not cell.initials:
         raise CellError(f"cell {cell.name!r} has no initial state: say .initial(state)")
@@ -85,7 +87,7 @@ def _check_ends(cell: Cell) -> None:
 
 
 def _ends_reached(cell: Cell) -> set[str]:
-    """States in which a path may end, as far as arcs, weights of zero and the limit on ε decide it."""
+    """Return the states in which a path may end, as far as arcs, weights of zero and the limit on ε decide it."""
     ring, limit = cell.semiring, cell.epsilon_limit
     starts = [q for q, w in cell.initials if not is_zero(w, ring)]
     arcs = [arc for arc in cell.arcs if not is_zero(arc.weight, ring)]
@@ -109,7 +111,7 @@ def _ends_reached(cell: Cell) -> set[str]:
 
 
 def reachable(starts: Iterable[str], arcs: Iterable[CellArc], *, backwards: bool = False) -> set[str]:
-    """States reachable from `starts` along arcs of any kind (against them when `backwards`)."""
+    """Return the states reachable from `starts` along arcs of any kind (against their direction if `backwards`)."""
     following: dict[str, set[str]] = {}
     for arc in arcs:
         if not isinstance(arc.weight, ex.Zero):
@@ -126,7 +128,7 @@ def reachable(starts: Iterable[str], arcs: Iterable[CellArc], *, backwards: bool
 
 
 def epsilon_cycles(cell: Cell) -> list[list[str]]:
-    """Groups of states that reach each other (or themselves) by ε-arcs alone, each in state order."""
+    """Return the groups of states that reach each other (or themselves) by ε-arcs alone, each in state order."""
     arcs = _epsilon_arcs(cell)
     sources = {a.source for a in arcs}
     ahead = {
@@ -146,7 +148,7 @@ def _epsilon_arcs(cell: Cell) -> list[CellArc]:
 
 
 def _one_cycle(start: str, arcs: list[CellArc]) -> str:
-    """A shortest ε-cycle through a state, for the message."""
+    """Return a shortest ε-cycle through a state, as text for the message."""
     paths, found = [[start]], {start}
     while True:  # breadth first; it ends, since there is one
         path = paths.pop(0)
@@ -159,7 +161,7 @@ def _one_cycle(start: str, arcs: list[CellArc]) -> str:
 
 
 def _star_exists(ring: Semiring, component: set[str], arcs: list[CellArc]) -> bool:
-    """A sufficient proof, from the ranges of the weights on the cycles, that their ε-closure converges."""
+    """Return whether the ranges of the weights on the cycles prove that their ε-closure converges."""
     rows: dict[str, list[tuple[str, Any]]] = {q: [] for q in component}
     for arc in arcs:
         if {arc.source, arc.target} <= component:
@@ -168,8 +170,8 @@ def _star_exists(ring: Semiring, component: set[str], arcs: list[CellArc]) -> bo
 
 
 def warn_of_growth(cell: Cell) -> None:
-    """Warn, once for each cell, of loops whose weight is provably stronger than one: states grow without bound. Of what
-    has no gradient and is not learned, as counts, growing is what is wanted."""
+    """Warn, once for each cell, of loops whose weight is provably stronger than one: their states grow without bound.
+    Semirings without a gradient are left out: there, as with counts, growth is what is wanted."""
     ring = cell.semiring
     if not (ring.ranks and ring.has_gradient) or cell.__dict__.setdefault("_growth_was_checked", False):
         return
@@ -195,7 +197,7 @@ def _grows(ring: Semiring, weight: ex.Expr) -> bool:
 
 
 def _weaker(ring: Semiring, loops: list[CellArc]) -> str:
-    """What to write instead."""
+    """Return the advice of the growth warning: which weights to write instead."""
     if not ring.logarithmic:
         return "Keep it within one, as sigmoid does."
     forms = [
@@ -209,7 +211,7 @@ def _weaker(ring: Semiring, loops: list[CellArc]) -> str:
 
 
 def _outside() -> int:
-    """The stack level, seen from the caller, of the first frame outside this package."""
+    """Return the stack level, seen from the caller, of the first frame outside this package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "rrnn":
         frame, level = frame.f_back, level + 1

@@ -37,7 +37,7 @@ MAX_TEXT = 200_000
 
 
 def to_text(cell: Cell) -> str:
-    """The text of a finished cell, which `from_text` reads back as an equal one."""
+    """Return the text of a finished cell, which `Cell.from_text` reads back as an equal one."""
     text = render(cell.check())
     if len(text) > MAX_TEXT:
         raise CellError(
@@ -48,7 +48,7 @@ def to_text(cell: Cell) -> str:
 
 
 def render(cell: Cell) -> str:
-    """The text of any cell, finished or not."""
+    """Return the text of any cell, finished or not."""
     names = definitions(cell)
     lines = [HEADER, f"cell {cell.name}", f"semiring {cell.semiring_name}"]
     if cell.epsilon_limit is not None:
@@ -72,6 +72,7 @@ def render(cell: Cell) -> str:
 
 
 def _suffix(weight: ex.Expr, names: dict[ex.Expr, str]) -> str:
+    """Return ": weight", or nothing for a weight of one."""
     return "" if isinstance(weight, ex.One) and weight not in names else f" : {expr_text(weight, names)}"
 
 
@@ -123,6 +124,7 @@ class _Reader:
 
     def read(self, line: str) -> None:
         # A definition is tried first: an expression may well be called `output` or `states`.
+        """Add one line to the cell."""
         if m := _DEFINE.fullmatch(line):
             self.define(m[1], m[2])
         elif m := _ONCE.fullmatch(line):
@@ -151,6 +153,7 @@ class _Reader:
         return parse_expr(text, self.known)
 
     def define(self, name: str, text: str) -> None:
+        """Give an expression a name, which later lines may use."""
         if name in RESERVED:
             raise FormatError(
                 f"{name!r} is a word of the cell language and cannot be defined. Call it {name}_1 or the like."
@@ -160,6 +163,7 @@ class _Reader:
         self.known[name] = self.expr(text).named(name)
 
     def say(self, word: str, rest: str) -> None:
+        """Read a line that may stand once in a text: `word`, then the rest of the line."""
         cell = self.cell
         if word == "cell":
             self.cell = cell.renamed(rest)
@@ -177,7 +181,7 @@ class _Reader:
             raise FormatError(f"expected epsilon_limit K [not after last], K from 0 to 64; got {rest[:60]!r}")
 
     def state(self, name: str) -> str:
-        """A state's name, one of those listed if some are."""
+        """Return a state's name, checked against the `states` line if there is one."""
         if "states" in self.said and name not in self.cell.states:
             near = difflib.get_close_matches(name[:64], self.cell.states, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -12,7 +12,8 @@ from rrnn.semirings import SEMIRINGS, Semiring
 
 
 def check_weight(expr: ex.Expr, place: str, semiring: Semiring, *, constant: bool) -> ex.Expr:
-    """The expression if it may be a weight there; `constant`: an initial, ε or final weight."""
+    """Return the expression if it may be a weight at this place, else raise a `CellError`. `constant` marks initial, ε
+    and final weights."""
     _elements_stand_alone(expr, place, whole=True)
     _fits(expr, place, semiring)
     _is_an_element(expr, place, semiring)
@@ -31,7 +32,7 @@ def check_weight(expr: ex.Expr, place: str, semiring: Semiring, *, constant: boo
 
 
 def check_output(expr: ex.Expr, semiring: Semiring) -> ex.Expr:
-    """The expression if a layer may return it."""
+    """Return the expression if a layer may output it, else raise a `CellError`."""
     _elements_stand_alone(expr, "the output expression", whole=False)
     _fits(expr, "the output expression", semiring)
     _reads_components(expr, semiring)
@@ -40,7 +41,7 @@ def check_output(expr: ex.Expr, semiring: Semiring) -> ex.Expr:
 
 
 def _reads_components(expr: ex.Expr, semiring: Semiring) -> None:
-    """A score of several components is read one by one."""
+    """Raise a `CellError` where a score of several components is read as a whole."""
     if not semiring.components:
         return
     whole = isinstance(expr, ex.Score) or any(
@@ -69,6 +70,7 @@ def is_constant(expr: ex.Expr, semiring: Semiring, element: Any) -> bool:
 
 
 def _elements_stand_alone(expr: ex.Expr, place: str, *, whole: bool) -> None:
+    """Raise a `CellError` where one, zero or a constructor is used inside arithmetic."""
     for node in ex.walk(expr):
         if isinstance(node, (ex.One, ex.Zero)) and not (whole and node is expr):
             raise CellError(
@@ -84,7 +86,7 @@ def _elements_stand_alone(expr: ex.Expr, place: str, *, whole: bool) -> None:
 
 
 def _fits(expr: ex.Expr, place: str, semiring: Semiring) -> None:
-    """Constructors and components must be those of the cell's own semiring."""
+    """Raise a `CellError` for a constructor or component of another semiring than the cell's."""
     if isinstance(expr, ex.Construct) and expr.function not in semiring.constructors:
         owners = [ring.name for ring in SEMIRINGS.values() if expr.function in ring.constructors]
         raise CellError(
@@ -98,7 +100,7 @@ def _fits(expr: ex.Expr, place: str, semiring: Semiring) -> None:
 
 
 def _is_an_element(expr: ex.Expr, place: str, semiring: Semiring) -> None:
-    """A real expression is a weight of several components only where it stands for one."""
+    """Raise a `CellError` for a real expression as a weight where the semiring converts no real numbers."""
     if (
         semiring.components
         and not isinstance(expr, (ex.One, ex.Zero, ex.Construct))
@@ -112,6 +114,7 @@ def _is_an_element(expr: ex.Expr, place: str, semiring: Semiring) -> None:
 
 
 def _domain(expr: ex.Expr, place: str, semiring: Semiring) -> None:
+    """Raise a `CellError` for a logarithm or root of what may be negative, and for a divisor that may be 0."""
     for node in ex.walk(expr):
         if isinstance(node, ex.Call) and node.function in ("log", "sqrt"):
             low = range_of(node.argument, semiring).low
@@ -130,7 +133,7 @@ def _domain(expr: ex.Expr, place: str, semiring: Semiring) -> None:
 
 
 def _inside(expr: ex.Expr, place: str, semiring: Semiring) -> None:
-    """Known values lie in the semiring's set; where that is less than the real numbers, unknown ones provably."""
+    """Raise a `CellError` for a weight outside the semiring's set, or not provably inside where that is less than ℝ."""
     ranges = semiring.numbers_of(weight_range(expr, semiring))
     if all(r.constant for r in ranges) and not semiring.contains(semiring.element(r.low for r in ranges)):
         value = semiring.element(r.low for r in ranges)
@@ -149,7 +152,7 @@ def _inside(expr: ex.Expr, place: str, semiring: Semiring) -> None:
 
 
 def _located(fix: str, low: float) -> str:
-    """The text of a fix, with how low the value may be where it speaks of negative ones."""
+    """Return the text of a fix, with how low the value may be where it speaks of negative ones."""
     return fix.replace("may be negative,", f"may be negative (as low as {low:g}),")
 
 

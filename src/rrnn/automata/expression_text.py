@@ -23,12 +23,12 @@ _MAX_NESTING = 2 * ex.MAX_DEPTH + 2  # -(-(-x)) nests twice an operation
 
 
 def expr_text(expr: ex.Expr, names: Mapping[ex.Expr, str] | None = None, *, top: bool = False) -> str:
-    """The expression as Python-like text, named subexpressions by their names (`top`: spell this one out)."""
+    """Return an expression as Python-like text, named subexpressions by their names (`top`: spell this one out)."""
     return _show(expr, names or {}, 0, top)
 
 
 def _show(e: ex.Expr, names: Mapping[ex.Expr, str], parent: int = 0, top: bool = False) -> str:
-    """`parent`: how tightly the surrounding operator binds; looser text gets brackets."""
+    """Write an expression. `parent` is how tightly the surrounding operator binds; looser text gets brackets."""
     if not top and e in names:
         return names[e]
     match e:
@@ -80,7 +80,7 @@ _TOKEN = re.compile(
 
 
 def parse_list(text: str, known: Mapping[str, ex.Expr] | None = None) -> list[ex.Expr]:
-    """Return expressions that commas separate."""
+    """Return the expressions of a text that commas separate."""
     parser = _Parser(text, known or {})
     found = parser.arguments()
     parser.finish()
@@ -88,7 +88,7 @@ def parse_list(text: str, known: Mapping[str, ex.Expr] | None = None) -> list[ex
 
 
 def parse_expr(text: str, known: Mapping[str, ex.Expr] | None = None) -> ex.Expr:
-    """An expression from text; `known` are the names defined so far."""
+    """Return the expression of a text; `known` are the names defined so far."""
     return _Parser(text, known or {}).parse()
 
 
@@ -120,6 +120,7 @@ class _Parser:
         self.place, self.kind, self.token = match.end(), match.lastgroup, match[match.lastgroup]
 
     def error(self, expected: str) -> FormatError:
+        """Return the error that something else was expected here."""
         got = "the end of the expression" if self.kind == "end" else repr(_clip(self.token))
         return FormatError(
             f"cannot read {_clip(self.text)!r}: expected {expected}, got {got}. "
@@ -127,17 +128,19 @@ class _Parser:
         )
 
     def take(self, token: str) -> None:
+        """Step over a sign that must come next."""
         if self.token != token or self.kind != "sign":
             raise self.error(repr(token))
         self.advance()
 
     def nest(self, by: int) -> None:
+        """Go `by` brackets deeper, within the limit."""
         self.depth += by
         if self.depth > _MAX_NESTING:
             raise FormatError(f"an expression is nested at most {_MAX_NESTING} deep; this one is deeper")
 
     def expression(self, level: int = 1) -> ex.Expr:
-        """Operators that bind at least as tightly as `level`, the left ones first."""
+        """Read operators that bind at least as tightly as `level`, the left ones first."""
         left = self.operand()
         while self.kind == "sign" and _PRECEDENCE.get(self.token, 0) >= level:
             operator = self.token
@@ -146,6 +149,7 @@ class _Parser:
         return left
 
     def operand(self) -> ex.Expr:
+        """Read what stands between operators: a number, a name, a call, a negation or a bracket."""
         kind, token = self.kind, self.token
         if kind == "number":
             self.advance()
@@ -207,7 +211,7 @@ class _Parser:
         return found
 
     def arguments(self) -> list[ex.Expr]:
-        """Expressions that commas separate."""
+        """Read expressions that commas separate."""
         found = [self.expression()]
         while self.kind == "sign" and self.token == ",":
             self.advance()
@@ -215,6 +219,7 @@ class _Parser:
         return found
 
     def linear(self) -> ex.Expr:
+        """Read the arguments of linear(…)."""
         name, bias, window = self.string(), False, 1
         options = {"bias", "window"}
         while self.token == "," and self.kind == "sign":
@@ -235,6 +240,7 @@ class _Parser:
         return ex.linear(name, bias=bias, window=window)
 
     def string(self) -> str:
+        """Read a name in quotes."""
         if self.kind != "string":
             raise self.error('a name in quotes, as in linear("u")')
         name = self.token[1:-1]
@@ -258,11 +264,11 @@ still read: a call is told from a name by its bracket."""
 
 
 def definitions(cell: Cell) -> dict[ex.Expr, str]:
-    """Expression → name, inner ones first.
+    """Return the names of a cell's expressions, inner ones first: expression → name.
 
-    Names given by `.named` come first (of two for the same expression, the first); then a gate is called after
-    the projection or parameter it squashes, and a weight, or an argument of its constructor, after the one projection
-    that no inner name explains.
+    Names given by `.named` come first (of two for the same expression, the first). Then a gate is called after the
+    projection or parameter it squashes, and a weight, or an argument of its constructor, after the one projection that
+    no inner name explains.
     """
     names: dict[ex.Expr, str] = {}
     for label, node in given_names(cell).items():
@@ -296,7 +302,7 @@ def definitions(cell: Cell) -> dict[ex.Expr, str]:
 
 
 def given_names(cell: Cell) -> dict[str, ex.Expr]:
-    """Name → the expression that `.named` gave it to, checked to be one each."""
+    """Return the names that `.named` gave, each checked to stand for one expression: name → expression."""
     given: dict[str, ex.Expr] = {}
     for top in cell.expressions():
         for node in ex.walk(top):
@@ -315,7 +321,7 @@ def given_names(cell: Cell) -> dict[str, ex.Expr]:
 
 
 def _leaves(expr: ex.Expr, names: dict[ex.Expr, str]) -> set[str]:
-    """Projection and parameter names below `expr`, not counting those inside an already named subexpression."""
+    """Return the names of projections and parameters below `expr`, without those inside a named subexpression."""
     if isinstance(expr, (ex.Linear, ex.Parameter)):
         return {expr.name}
     return {n for child in expr.children if child not in names for n in _leaves(child, names)}

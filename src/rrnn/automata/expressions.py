@@ -78,7 +78,7 @@ class Expr:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def named(self, label: str) -> Expr:
-        """The same expression under a name, so that equations and text print it."""
+        """Return the same expression under a name, so that equations and text print it."""
         return replace(self, label=check_name(label, "an expression's name"))
 
     @property
@@ -224,23 +224,26 @@ one, zero, score = One(), Zero(), Score()
 
 
 def linear(name: str, *, bias: bool = False, window: int = 1) -> Expr:
-    """`W_name · v`, one learned row per unit; `bias=True` adds a learned number; `window=K` sees K inputs."""
+    """Return a projection of the input, `W_name · v`, one learned row per unit. `bias=True` adds a learned number;
+    `window=K` sees the K latest inputs."""
     if not isinstance(window, int) or isinstance(window, bool) or not 1 <= window <= 1000:
         raise CellError(f"linear({name!r}): window must be a whole number from 1 to 1000; got {window!r}")
     return Linear(_leaf_name(name, "a projection's name"), bool(bias), window)
 
 
 def parameter(name: str) -> Expr:
-    """A learned number per unit."""
+    """Return a learned number per unit."""
     return Parameter(_leaf_name(name, "a parameter's name"))
 
 
 def input() -> Expr:
-    """The layer's own input at this unit."""
+    """Return the layer's own input at this unit."""
     return Input()
 
 
 def _function(name: str) -> Callable[[Operand], Expr]:
+    """Return the Python function that calls a function of the cell language."""
+
     def call(x: Operand) -> Expr:
         return Call(name, as_expr(x))
 
@@ -308,7 +311,7 @@ def _on_expressions(op: Op) -> Callable[..., Expr]:
 
 
 def _lift(x: Operand) -> Expr:
-    """A number as an expression; −∞, which no expression writes as a number, as log(0)."""
+    """Return a number as an expression; −∞, which no expression writes as a number, becomes log(0)."""
     return log(0.0) if isinstance(x, float) and x == -math.inf else as_expr(x)
 
 
@@ -317,7 +320,7 @@ EXPRESSIONS = Arithmetic(_on_expressions)
 
 
 def as_expr(x: Operand) -> Expr:
-    """Numbers become `Number`; the word "score" stands for the score, so `tanh("score")` reads well."""
+    """Return a number or the word "score" as an expression, so that `tanh("score")` reads well."""
     if isinstance(x, Expr):
         return x
     if isinstance(x, str) and x == "score":
@@ -342,7 +345,7 @@ def as_expr(x: Operand) -> Expr:
 
 
 def check_name(name: object, what: str) -> str:
-    """The name, or an error: names must survive every text form and mean the same in each."""
+    """Return the name, or raise a `CellError`: names must survive every text form and mean the same in each."""
     if (
         not isinstance(name, str)
         or len(name) > 64
@@ -357,6 +360,7 @@ def check_name(name: object, what: str) -> str:
 
 
 def _leaf_name(name: object, what: str) -> str:
+    """Return the name of a projection or parameter, or raise a `CellError` if it is taken or no name."""
     if name in ("input", "score"):
         raise CellError(
             f"{what} cannot be {name!r}: that word is the layer's input or the automaton's score. "
@@ -366,7 +370,8 @@ def _leaf_name(name: object, what: str) -> str:
 
 
 def _short(x: object) -> str:
-    """A value in a message, however large it is (Python refuses to print integers of over 4300 digits)."""
+    """Return a value as a message shows it, however large it is. (Python refuses to print integers of over 4300
+    digits.)"""
     try:
         text = repr(x)
     except Exception:
@@ -375,7 +380,7 @@ def _short(x: object) -> str:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Every node, children first, left to right; repeated subexpressions repeat."""
+    """Yield every node, children first, left to right; repeated subexpressions repeat."""
     todo = [(expr, False)]
     while todo:
         node, ready = todo.pop()
@@ -387,4 +392,5 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def depends_on_input(expr: Expr) -> bool:
+    """Return whether an expression reads the current input."""
     return any(isinstance(node, (Linear, Input)) for node in walk(expr))

@@ -52,40 +52,43 @@ class Gradients(NamedTuple):
 
 
 class Backend(ABC):
+    """One way to run programs."""
+
     name: str
     gives_parameter_gradients = False
     """Whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""
 
     @abstractmethod
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
-        """None when this backend can run here; otherwise why not, as the end of a sentence."""
+        """Return None if this backend can run here; otherwise why not, as the end of a sentence."""
 
     def passed_over(self, device: torch.device, dtype: torch.dtype) -> None:  # noqa: B027  (most have nothing to say)
-        """`auto` has to do without this backend: the place to warn a user, once, who could have it."""
+        """Warn a user, once, who could have this backend, when `auto` has to do without it."""
 
     @abstractmethod
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
         """Write the outputs into `out` (T, B, N·D), a possibly strided view; return (final state, saved), where `saved`
-        is None if `call.every` is 0. `state = None`: the program's own first states, if they are all numbers."""
+        is None if `call.every` is 0. With `state = None` the program starts from its own first states, which must be
+        numbers."""
 
     @abstractmethod
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
-        """Fill `grads.x` and `grads.inp`; return (dL/d unit values (U, D), dL/d first state), where the latter is
-        None unless `grads.wants_first`. `saved` is what `forward` returned for the same call."""
+        """Fill `grads.x` and `grads.inp`; return (dL/d unit values (U, D), dL/d first state), where the latter is None
+        unless `grads.wants_first`. `saved` is what `forward` returned for the same call."""
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What states and arithmetic use: float64 stays, everything else computes in float32."""
+    """Return the dtype of states and arithmetic: float64 for float64, else float32."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def cast(t: Tensor, dtype: torch.dtype) -> Tensor:
-    """t.to(dtype), which takes its time even where there is nothing to do."""
+    """Return t in a dtype. (`t.to` takes time even where there is nothing to do.)"""
     return t if t.dtype == dtype else t.to(dtype)
 
 
 def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The stored states before the first step, (S, B, D), where they are all numbers."""
+    """Return the stored states before the first step, (S, B, D), of a program where they are all numbers."""
     numbers, units = program.flat.first_states, params.shape[-1]
     if len(set(numbers)) <= 1:  # nearly always
         number = numbers[0] or 0.0 if numbers else 0.0
@@ -94,7 +97,7 @@ def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype
 
 
 def units_contiguous(t: Tensor) -> Tensor:
-    """The tensor with units side by side, as kernels read them; everything else is read where it is."""
+    """Return the tensor with units side by side, as kernels read them; other strides are read in place."""
     return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
 
 
@@ -111,4 +114,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def in_forked_child() -> bool:
+    """Return whether this process was forked. OpenMP's threads do not survive that: a child that asks for them waits
+    forever."""
     return _forked

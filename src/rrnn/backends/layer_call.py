@@ -17,7 +17,7 @@ from rrnn.ir import Op, Program, adjoint
 
 
 class LayerCells(NamedTuple):
-    """Which cells stand side by side, and how they run."""
+    """The cells that stand side by side in a layer, and how they run."""
 
     programs: Sequence[Program]
     widths: Sequence[int]  # units D of each cell
@@ -86,8 +86,8 @@ class LayerCall(NamedTuple):
 def run_forward(
     call: LayerCall, states: Sequence[Tensor | None]
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Return the output (T, B, ΣN·D), the cells' final states and what they saved. `states` are in the compute dtype,
-    None for a cell's own numbers."""
+    """Return the output (T, B, ΣN·D), the cells' final states and what they saved. `states` are in the compute dtype;
+    None starts a cell from its own first states."""
     x, cells = call.x, call.cells
     steps, batch, _ = x.shape
     out = x.new_empty((steps, batch, cells.output_size()))
@@ -129,7 +129,7 @@ def run_backward(
 
 
 def epilogue(program: Program, params: Tensor, units: Tensor) -> Tensor:
-    """Gradients of per-unit values to gradients of parameters: a few (D,)-sized operations."""
+    """Return the gradients of parameters from those of per-unit values, by a few operations on (D,)-sized tensors."""
     tail = adjoint(program).epilogue
     if _only_biases(tail):
         return units
@@ -142,6 +142,6 @@ def epilogue(program: Program, params: Tensor, units: Tensor) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _only_biases(tail: Program) -> bool:
-    """Whether every parameter is read as it is: its gradient is that of the per-unit value."""
+    """Return whether every parameter is read unchanged, so that its gradient is that of the per-unit value."""
     given = leaves(tail, Op.GRAD_UNIT)
     return [given.get(n) for n in tail.of_kind("grad_param").values()] == list(range(len(given)))

@@ -24,6 +24,7 @@ _choice = "auto"  # a plain global: torch.compile reads and guards it
 
 @cache
 def get_backend(name: str) -> Backend:
+    """Return the backend of a name; it is imported on first use."""
     if name not in TABLE:
         raise BackendError(f"unknown backend {name!r}: there are auto, {', '.join(TABLE)}")
     module, _, attribute = TABLE[name].partition(":")
@@ -53,12 +54,13 @@ def use_backend(name: str) -> _UseBackend:
 
 
 def chosen() -> str:
-    """The name in force: "auto" or a backend's."""
+    """Return the name in force: "auto" or a backend's."""
     return _choice
 
 
 def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Sequence[Program]) -> Backend:
-    """The backend that runs these programs on this device. One asked for by name must work, or it is an error."""
+    """Return the backend that runs these programs on this device. One that is asked for by name must work, or it is an
+    error."""
     if name != "auto":
         backend = get_backend(name)
         for program in programs:
@@ -79,6 +81,6 @@ def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Seque
 
 
 def report(device: torch.device) -> Iterator[tuple[str, str | None]]:
-    """(backend, None or why it does not work on this device), for `rrnn doctor`."""
+    """Yield (backend, None or why it does not work on this device), for `rrnn doctor`."""
     for name in TABLE:
         yield name, get_backend(name).why_not(device, torch.float32)

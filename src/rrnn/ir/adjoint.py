@@ -20,6 +20,8 @@ from rrnn.semirings import SEMIRINGS
 
 @dataclass(frozen=True)
 class Adjoint:
+    """The programs that run one step backwards."""
+
     step: Program  # grad_preact k, grad_input, grad_state s, grad_unit j; new_state s, to recompute with
     epilogue: Program  # grad_param p, from GRAD_UNIT j
     units: tuple[int, ...]  # unit value j is instruction units[j] of the forward program
@@ -27,7 +29,7 @@ class Adjoint:
 
 @lru_cache(maxsize=256)
 def adjoint(program: Program) -> Adjoint:
-    """The gradient of a step: for semirings that have one."""
+    """Return the gradient of a step, for semirings that have one."""
     if not program.semiring.has_gradient:
         others = ", ".join(name for name, ring in SEMIRINGS.items() if ring.has_gradient)
         raise ProgramError(
@@ -63,7 +65,7 @@ def adjoint(program: Program) -> Adjoint:
 
 
 def unit_values(program: Program) -> tuple[int, ...]:
-    """Per-unit values, not numbers, that the step itself reads."""
+    """Return the per-unit instructions, constants left out, that the step itself reads."""
     per_unit = program.per_unit
     used = {a for n, i in enumerate(program.instructions) if n not in per_unit for a in i.args}
     used |= {o.value for o in program.outputs}
@@ -71,6 +73,7 @@ def unit_values(program: Program) -> tuple[int, ...]:
 
 
 def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
+    """Return the program that turns gradients of per-unit values into gradients of parameters."""
     b = Builder(program.semiring)
     forward = copy_into(b, program, only=program.per_unit)
     seeds: dict[int, int] = {}
@@ -94,13 +97,15 @@ def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
 
 
 def accumulate(b: Builder, grads: dict[int, int], n: int, g: int) -> None:
+    """Add g to the gradient of instruction n."""
     grads[n] = b.emit(Op.ADD, grads[n], g) if n in grads else g
 
 
 def reverse(
     b: Builder, seeds: Mapping[int, int], stop: frozenset[int] | set[int] = frozenset()
 ) -> dict[int, int]:
-    """instruction → its gradient, given the gradients of some; `stop`: treat these as leaves."""
+    """Return instruction → its gradient, given the gradients of some (`seeds`). Instructions in `stop` are treated as
+    leaves."""
     grads = dict(seeds)
     for n in range(max(seeds, default=-1), -1, -1):
         if n not in grads or n in stop:

@@ -52,8 +52,8 @@ def plus_and_times(ring: Semiring) -> tuple[Op, Op]:
 
 
 class Builder:
-    """Instructions so far, each known by its number. An element of the semiring is one number, too: where ⊕ or ⊗ are no
-    single op, or elements have several components, it is the instruction `plus`, `times` or `element`."""
+    """The instructions so far, each known by its number. An element of the semiring is one number, too: where ⊕ or ⊗ is
+    no single op, or elements have several components, it is the instruction `plus`, `times` or `element`."""
 
     def __init__(self, semiring: Semiring) -> None:
         self._start(semiring)
@@ -71,12 +71,15 @@ class Builder:
     # ---- emitting ------------------------------------------------------------------------------------------
 
     def leaf(self, op: Op, index: int | None = None) -> int:
+        """Return the instruction that reads a leaf."""
         return self._add(Instruction(op, (), index))
 
     def const(self, value: float) -> int:
+        """Return the instruction of a number."""
         return self._add(Instruction(Op.CONST, (), float(value) + 0.0))  # + 0.0: no negative zero
 
     def emit(self, op: Op, *args: int) -> int:
+        """Return the instruction of an op, folded to a number or simplified where that is possible."""
         values = [self.value(a) for a in args]
         if all(v is not None for v in values) and op.value.meaning is not None:
             folded = op.value.meaning(*values)
@@ -87,6 +90,7 @@ class Builder:
         return self._simplify(op, args, values) if len(args) == 2 else self._add(Instruction(op, args))
 
     def value(self, n: int) -> float | None:
+        """Return the number that an instruction is known to be, or None."""
         op, _, attr = self.instructions[n]
         return float(attr) if op is Op.CONST and attr is not None else None
 
@@ -165,6 +169,7 @@ class Builder:
         return self.element(self.const(x) for x in self.semiring.numbers_of(element))
 
     def plus(self, a: int, b: int) -> int:
+        """Return a ⊕ b, simplified where one of them is zero, or one absorbs."""
         if self.zero in (a, b):
             return b if a == self.zero else a
         if self.semiring.one_absorbs and self.one in (a, b):
@@ -172,6 +177,7 @@ class Builder:
         return self.emit(self._plus_op, a, b)
 
     def times(self, a: int, b: int) -> int:
+        """Return a ⊗ b, simplified where one of them is zero or one."""
         if self.zero in (a, b):
             return self.zero
         if self.one in (a, b):
@@ -179,13 +185,14 @@ class Builder:
         return self.emit(self._times_op, a, b)
 
     def sum(self, values: Iterable[int]) -> int:
-        """⊕ from left to right, so that in a tie the first wins."""
+        """Return the ⊕ from left to right, so that in a tie the first wins."""
         total = self.zero
         for value in values:
             total = self.plus(total, value)
         return total
 
     def star(self, a: int) -> int:
+        """Return a*, which `check_cell` has proved to exist."""
         if self.semiring.selective:  # `check_cell` has proved that no cycle improves a path
             return self.one
         return self.from_values(self.semiring.star_of(self.values_of(a), self.arithmetic))
@@ -202,7 +209,7 @@ class Builder:
         initial: Iterable[int],
         outputs: Iterable[tuple[str, int, int]],
     ) -> tuple[Program, dict[int, int]]:
-        """The verified program without dead code, and old number → new number."""
+        """Return the verified program without dead code, and old number → new number."""
         initial, outputs = tuple(initial), [Output(*o) for o in outputs]
         live = needed(self.instructions, [*initial, *(o.value for o in outputs)])
         number = {old: new for new, old in enumerate(sorted(live))}
@@ -225,7 +232,7 @@ class Builder:
 
 
 def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) -> dict[int, int]:
-    """Emit a program's instructions into a builder: old number → new number."""
+    """Emit a program's instructions, or `only` some, into a builder; return old number → new number."""
     number: dict[int, int] = {}
     for n, (op, args, attr) in enumerate(program.instructions):
         if only is not None and n not in only:
@@ -268,7 +275,7 @@ def flatten(program: Program) -> Program:
             number[n] = b.emit(op, *(number[a] if a in number else elements[a] for a in args))
 
     def spread(n: int, index: int) -> list[tuple[int, int]]:
-        """(index, number) of each component."""
+        """Return (index, number) of each component."""
         if n in elements:
             return [(index * size + c, b.component(elements[n], c)) for c in range(size)]
         return [(index, number[n])]

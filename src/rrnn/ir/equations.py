@@ -26,17 +26,17 @@ Lines = list[tuple[str, str]]
 
 
 def equations(cell: Cell) -> str:
-    """The cell's recurrence in plain text, one equation a line."""
+    """Return the cell's recurrence in plain text, one equation a line."""
     return PLAIN.lines(Equations(lower(cell), PLAIN).lines())
 
 
 def latex(cell: Cell) -> str:
-    """The cell's recurrence as a LaTeX `align` environment (amsmath)."""
+    """Return the cell's recurrence as a LaTeX `align` environment (amsmath)."""
     return LATEX.lines(Equations(lower(cell), LATEX).lines())
 
 
 class Equations(FormulaWriter):
-    """What is written, and in which order."""
+    """Writes the lines of a cell's recurrence in order."""
 
     def __init__(self, lowered: Lowered, notation: Notation) -> None:
         windows = {p.name: p.window for p in lowered.projections}
@@ -73,7 +73,7 @@ class Equations(FormulaWriter):
 
 
 def state_symbols(cell: Cell) -> dict[str, str]:
-    """Stored state → its symbol in the equations, without the time: {"q1": "c¹", "q2": "c²"}."""
+    """Return stored state → its symbol in the equations, without the time: {"q1": "c¹", "q2": "c²"}."""
     lowered = lower(cell)
     writer = FormulaWriter(lowered.program, PLAIN, lowered.names, lowered.weights)
     return {q: writer.state(s, "") for s, q in enumerate(lowered.program.states)}
@@ -84,7 +84,7 @@ _MANY = 40  # entries from which on their compositions are not written out
 
 
 def scan_text(cell: Cell) -> str:
-    """The numbers that a chunk carries, forwards over the semiring and backwards over the reals."""
+    """Return the numbers that a chunk carries, forwards over the semiring and backwards over the reals, as text."""
     lowered = lower(cell)
     parts = [_forward(lowered)]
     if lowered.program.semiring.has_gradient:
@@ -150,7 +150,7 @@ def _backward(lowered: Lowered) -> str:
 
 
 def _writer(lowered: Lowered, program: Program) -> FormulaWriter:
-    """A writer of a derived program, which knows the names of the cell's expressions."""
+    """Return a writer of a derived program that knows the names of the cell's expressions."""
     names = translate(lowered.names, lowered.program, program)
     weights = translate(dict.fromkeys(lowered.weights, ""), lowered.program, program)
     windows = {p.name: p.window for p in lowered.projections}
@@ -161,7 +161,7 @@ def _writer(lowered: Lowered, program: Program) -> FormulaWriter:
 
 
 def translate(labels: Mapping[int, str], source: Program, target: Program) -> dict[int, str]:
-    """The labels of one program's instructions on those of another that compute the same."""
+    """Return the labels of one program's instructions on those instructions of another that compute the same."""
     number: dict[object, int] = {}
 
     def keys(program: Program) -> list[int]:
@@ -181,7 +181,7 @@ def _arrow(place: list[str], i: int, j: int) -> str:
 
 
 def _composition(place: list[str], entries: Pattern) -> Lines:
-    """(0, 0) is one in every chunk: what enters from always-on states."""
+    """Return how entries of two chunks compose. Entry (0, 0), for always-on states, is one in every chunk."""
     rows: Lines = []
     for i, j in sorted(entries - {(0, 0)}):
         terms: list[str] = []

@@ -49,6 +49,7 @@ def idiom(program: Program, n: int) -> Idiom | None:
 
 
 def _is_number(program: Program, n: int, value: float) -> bool:
+    """Return whether an instruction is this constant."""
     op, _, attr = program.instructions[n]
     return op is Op.CONST and float(attr or 0.0) == value
 
@@ -93,7 +94,7 @@ class FormulaWriter:
     # ---- symbols -------------------------------------------------------------------------------------------
 
     def state(self, s: int, time: str, prefix: str = "") -> str:
-        """One stored state is c, several are c¹, c², …; the numbers of an element are c¹.re and c¹.im."""
+        """Return the symbol of a stored state: c if there is one, else c¹, c², …; components are c¹.re and c¹.im."""
         state, _, component = self.program.states[s].partition(".")
         states = list(dict.fromkeys(q.partition(".")[0] for q in self.program.states))
         number = str(states.index(state) + 1) if len(states) > 1 else ""
@@ -102,18 +103,18 @@ class FormulaWriter:
 
     @property
     def score_symbol(self) -> str:
-        """cₜ; but sₜ where c is the one stored state, and the score is not just that."""
+        """The symbol of the score: cₜ, but sₜ where c is the one stored state and the score is not just that."""
         score, new = self.program.of_kind("score")[0], self.program.of_kind("state")
         letter = self._score_letter if len(new) == 1 and new[0] != score else self._state_letter
         return self.notation.symbol(Symbol(letter, "", "t"))
 
     def output(self, k: int, prefix: str = "") -> str:
-        """One output is h, several are h¹, h², …"""
+        """Return the symbol of an output: h if there is one, else h¹, h², …"""
         number = str(k + 1) if self.output_count > 1 else ""
         return self.notation.symbol(Symbol(self._output_letter, number, "t", prefix))
 
     def _symbol(self, name: str) -> Symbol:
-        """f¹ for f1; but f′¹ if f_1 has that symbol already."""
+        """Return the symbol of a name: f¹ for f1, but f′¹ if f_1 has that symbol already."""
         symbol = self._symbols.get(name, symbol_of(name))
         while name not in self._symbols:
             if symbol in self._symbols.values():
@@ -123,6 +124,7 @@ class FormulaWriter:
         return symbol
 
     def _parameter(self, name: str, names: Mapping[int, str]) -> Symbol:
+        """Return the symbol of a parameter: b_f for the bias of f."""
         if name.endswith(".bias"):
             return self._symbol(name.removesuffix(".bias"))._replace(prefix="b")
         # As the paper writes r = σ(b_r): where the name stands for more than the parameter, that is called b.
@@ -133,7 +135,7 @@ class FormulaWriter:
         return self.program.instructions[n].op is Op.PARAM
 
     def _letter(self, *choices: str) -> str:
-        """The first choice that no name uses, with or without a number."""
+        """Return the first choice that no name uses, with or without a number."""
         letter = next((c for c in choices if c not in self._letters_used), choices[0] + "′")
         while letter in self._letters_used:
             letter += "′"
@@ -143,26 +145,27 @@ class FormulaWriter:
     # ---- writing -------------------------------------------------------------------------------------------
 
     def write(self, n: int, known: Mapping[int, str] | None = None, states: set[int] | None = None) -> str:
-        """The value of an instruction. `known` values have a symbol already; `states` of them are new states.
-        Whatever other symbols it uses are then found by `take_definitions`."""
+        """Return the formula of an instruction. `known` values have a symbol already, and those in `states` are new
+        states. The other symbols that it uses are then found by `take_definitions`."""
         self._known, self._states = known or {}, states or set()
         if n in self._known or n in self.names:
             return self._text(n).text
         return self._spell(n).text
 
     def take_definitions(self) -> list[tuple[str, tuple[str, str]]]:
-        """(kind, (symbol, formula)) of the symbols used since the last call, inner ones first. The kind is
+        """Return (kind, (symbol, formula)) of the symbols used since the last call, inner ones first. The kind is
         "unit" for what does not change with time, "state" for what depends on the state, and "step"."""
         taken, self._definitions = self._definitions, []
         return taken
 
     def is_zero(self, n: int) -> bool:
-        """Whether this is the semiring's zero, known as such."""
+        """Return whether an instruction is known to be the semiring's zero."""
         ring, (op, args, _) = self.program.semiring, self.program.instructions[n]
         numbers = [self.constant(a) for a in (args if op is Op.ELEMENT else [n])]
         return numbers == list(ring.numbers_of(ring.zero))
 
     def constant(self, n: int) -> float | None:
+        """Return the number that an instruction is, or None."""
         op, _, attr = self.program.instructions[n]
         return float(attr or 0.0) if op is Op.CONST else None
 
@@ -201,7 +204,7 @@ class FormulaWriter:
         return (shared or n in self.weights) and self._size(n, {}) >= _LONG
 
     def _size(self, n: int, sizes: dict[int, int]) -> int:
-        """How many symbols and numbers it takes to write this out."""
+        """Return how many symbols and numbers it takes to write an instruction out."""
         if n not in sizes:
             args = self.program.instructions[n].args
             inner = (1 if a in self.names or a in self._known else self._size(a, sizes) for a in args)
@@ -295,7 +298,7 @@ class FormulaWriter:
         raise AssertionError(op)
 
     def _chain(self, n: int, op: Op) -> list[Formula]:
-        """The arguments of a ⊕ of ⊕s, as far as nothing in it has a symbol."""
+        """Return the arguments of nested instructions of one op, as far as nothing among them has a symbol."""
         pieces: list[Formula] = []
         for a in self.program.instructions[n].args:
             pieces += self._chain(a, op) if self._is_inner(a, op) else [self._text(a)]
@@ -366,7 +369,7 @@ class FormulaWriter:
 
     @property
     def _times_sign(self) -> str:
-        """How ⊗ is written where it is no single op: as the product of numbers, if it is one."""
+        """The sign of ⊗ where it is no single op: that of the product of numbers, if it is one."""
         sign = self.program.semiring.times_symbol
         return "⊙" if sign == "·" else sign
 
@@ -378,7 +381,7 @@ class FormulaWriter:
         return factors
 
     def _rank(self, n: int) -> int:
-        """1 for what carries a state, 0 for a weight."""
+        """Return 1 for what carries a state, 0 for a weight."""
         if n in self._states:
             return 1
         return int(n in self._stateful and n not in self._known and not self._states)

@@ -40,7 +40,8 @@ def interpret(
 def evaluate(
     instructions: Sequence[Instruction], leaves: Mapping[int, float], fixed: Mapping[int, float] | None = None
 ) -> list[float]:
-    """Values of all instructions; `leaves` by instruction number, constants left aside; `fixed` overrides any."""
+    """Return the values of all instructions. `leaves` are given by instruction number, without constants; `fixed`
+    overrides the value of any instruction."""
     values = {n: x for n, x in leaves.items() if instructions[n].op is not Op.CONST} | dict(fixed or {})
     # A builder's own zero and one may be elements, which no flat program reads.
     values |= {n: math.nan for n, i in enumerate(instructions) if i.op is Op.ELEMENT}
@@ -49,8 +50,8 @@ def evaluate(
 
 
 def run_step(program: Program, leaves: Mapping[Op, Sequence[float]]) -> dict[tuple[str, int], float]:
-    """(kind, index) → value of every output of one step; `leaves` are numbers by kind and index
-    (`{Op.PREACT: [0.5, -1.0], Op.STATE: [0.0]}`)."""
+    """Return (kind, index) → value of every output of one step. `leaves` are numbers by kind and index, as in
+    `{Op.PREACT: [0.5, -1.0], Op.STATE: [0.0]}`."""
     program = program.flat
     numbers = {
         n: leaves[op][int(attr or 0)]
@@ -62,7 +63,7 @@ def run_step(program: Program, leaves: Mapping[Op, Sequence[float]]) -> dict[tup
 
 
 def initial_state(program: Program, parameters: Sequence[float]) -> list[float]:
-    """The stored states before the first symbol."""
+    """Return the stored states before the first symbol."""
     program = program.flat
     # Only per-unit values are asked for, so whatever stands in for the step's own leaves does not matter.
     numbers = {
@@ -111,7 +112,8 @@ def check_output(program: Program) -> None:
 
 
 def score_may_be_zero(program: Program) -> bool:
-    """Run the support of the state (zero or not, every weight taken as non-zero) until it repeats."""
+    """Return whether some score is zero, by running the support of the state (zero or not, with every weight taken as
+    non-zero) until it repeats."""
     ring = program.semiring
     plus, times = plus_and_times(ring)
     zeros = ring.numbers_of(ring.zero)

@@ -31,7 +31,7 @@ class Symbol(NamedTuple):
 
 
 def symbol_of(name: str, time: str = "", prefix: str = "") -> Symbol:
-    """The symbol of a name of the cell language: digits at its end are a number."""
+    """Return the symbol of a name of the cell language: digits at its end are a number."""
     base, number = re.fullmatch(r"(.*?)(\d*)", name).groups()  # type: ignore[union-attr]
     return Symbol(base.rstrip("_") or base or "_", number, time, prefix)
 
@@ -44,62 +44,70 @@ class Notation(ABC):
 
     @abstractmethod
     def function(self, op: Op) -> str:
-        """How the table of ops writes this one here."""
+        """Return how the table of ops writes this one here."""
 
     def joint(self, sign: str) -> str:
-        """A sign between two pieces; one that is not in the table, of a user's semiring, as it is."""
+        """Return a sign between two pieces; one that is not in the table, of a user's semiring, is written as it is."""
         return self.joints.get(sign, f" {sign} ")
 
     def word(self, name: str) -> str:
-        """The name of a function that is no op."""
+        """Return the name of a function that is no op."""
         return name
 
     @abstractmethod
     def tuple(self, pieces: list[str]) -> str:
-        """The components of an element."""
+        """Write the components of an element."""
 
     def component(self, text: str, name: str) -> str:
-        """c.re, as in the cell language."""
+        """Write a component as c.re, as in the cell language."""
         return f"{text}.{self.word(name)}"
 
     @abstractmethod
-    def symbol(self, symbol: Symbol) -> str: ...
+    def symbol(self, symbol: Symbol) -> str:
+        """Write a symbol."""
 
     @abstractmethod
-    def number(self, value: float) -> str: ...
+    def number(self, value: float) -> str:
+        """Write a number."""
 
     @abstractmethod
     def matrix_times(self, matrix: Symbol, vectors: list[Symbol], more: bool) -> str:
-        """W v, or W on the stacked inputs of a window (`more`: some in the middle are left out)."""
+        """Write W v, or W on the stacked inputs of a window (`more`: some in the middle are left out)."""
 
     @abstractmethod
-    def apply(self, function: str, argument: str) -> str: ...
+    def apply(self, function: str, argument: str) -> str:
+        """Write a function of an argument."""
 
     @abstractmethod
     def choose(self, function: str, options: list[str]) -> str:
-        """max{a, b}"""
+        """Write a choice among options, as max{a, b}."""
 
     @abstractmethod
-    def quotient(self, above: Formula, below: Formula) -> Formula: ...
+    def quotient(self, above: Formula, below: Formula) -> Formula:
+        """Write a quotient."""
 
     @abstractmethod
-    def root(self, text: str) -> str: ...
+    def root(self, text: str) -> str:
+        """Write a square root."""
 
     def size(self, text: str) -> str:
-        """The absolute value."""
+        """Write the absolute value."""
         return f"|{text}|"
 
     @abstractmethod
     def truth(self, statement: str) -> str:
-        """1 where a statement holds, 0 elsewhere."""
+        """Write what is 1 where a statement holds, and 0 elsewhere."""
 
     @abstractmethod
-    def lines(self, equations: list[tuple[str, str]]) -> str: ...
+    def lines(self, equations: list[tuple[str, str]]) -> str:
+        """Write equations below each other."""
 
     def brackets(self, text: str) -> str:
+        """Write a text in brackets."""
         return f"({text})"
 
     def at_least(self, piece: Formula, level: int) -> str:
+        """Return a formula's text, in brackets if it binds less tightly than `level`."""
         return piece.text if piece.level >= level else self.brackets(piece.text)
 
 

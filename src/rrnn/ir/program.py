@@ -44,7 +44,7 @@ class Instruction(NamedTuple):
 
 
 class Output(NamedTuple):
-    """What an instruction's value is for. `kind` is one of the names in `OUTPUT_KINDS`."""
+    """What an instruction's value is used for. `kind` is one of `OUTPUT_KINDS`."""
 
     kind: str
     index: int  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -85,6 +85,8 @@ def needed(
 
 @dataclass(frozen=True)
 class Program:
+    """One time step of a cell, or a program derived from it: instructions, initial values of states, and outputs."""
+
     name: str
     semiring_name: str
     projections: tuple[str, ...]
@@ -110,33 +112,34 @@ class Program:
         return get_semiring(self.semiring_name)
 
     def of_kind(self, kind: str) -> dict[int, int]:
-        """index → instruction, of the outputs of one kind, by index."""
+        """Return index → instruction of the outputs of one kind, ordered by index."""
         return {o.index: o.value for o in sorted(self.outputs, key=lambda o: o.index) if o.kind == kind}
 
     @cached_property
     def flat(self) -> Program:
-        """The same program with elements of the semiring written out as numbers: what backends run."""
+        """The same program with elements of the semiring written out as numbers: the one that backends run."""
         from rrnn.ir.builder import flatten
 
         return flatten(self)
 
     @cached_property
     def output_count(self) -> int:
-        """How many values a unit returns at a step."""
+        """The number of values that a unit returns at a step."""
         return sum(o.kind == "output" for o in self.outputs)
 
     @cached_property
     def uses_input(self) -> bool:
+        """Whether a step reads the layer's own input."""
         return any(i.op is Op.INPUT for i in self.instructions)
 
     @cached_property
     def first_states(self) -> tuple[float | None, ...]:
-        """`initial` as numbers; None for one that depends on parameters."""
+        """The initial values as numbers; None for one that depends on parameters."""
         numbers = {n: float(i.attr or 0.0) for n, i in enumerate(self.instructions) if i.op is Op.CONST}
         return tuple(numbers.get(n) for n in self.initial)
 
     def depending_on(self, *leaves: Op) -> frozenset[int]:
-        """Instructions whose value depends on a leaf of these kinds."""
+        """Return the instructions whose value depends on a leaf of these kinds."""
         found: set[int] = set()
         for n, (op, args, _) in enumerate(self.instructions):
             if op in leaves or any(a in found for a in args):
@@ -145,7 +148,7 @@ class Program:
 
     @cached_property
     def per_unit(self) -> frozenset[int]:
-        """Instructions computed once per unit: those that depend on parameters and numbers alone."""
+        """The instructions computed once per unit: those that depend on parameters and numbers alone."""
         step = (Op.PREACT, Op.INPUT, Op.STATE, Op.GRAD_OUTPUT, Op.GRAD_STATE)
         return frozenset(range(len(self.instructions))) - self.depending_on(*step)
 
@@ -155,6 +158,7 @@ class Program:
 
     @cached_property
     def text(self) -> str:
+        """The canonical text, which `parse` reads back."""
         lines = [
             HEADER,
             f"name {self.name}",
@@ -174,7 +178,7 @@ class Program:
 
     @property
     def _definition_key(self) -> list[str]:
-        """A hash of what ⊕ and ⊗ are, where instructions do not say it."""
+        """A hash of the definition of ⊕ and ⊗, where instructions use them by name."""
         if not self.has_elements:
             return []
         return [hashlib.sha256(self.semiring.definition.encode()).hexdigest()[:16]]
@@ -187,7 +191,7 @@ class Program:
 
     @staticmethod
     def parse(text: str) -> Program:
-        """The program of a canonical text, verified; parsed once per process."""
+        """Return the verified program of a canonical text; each text is parsed once per process."""
         return _parse(text)
 
 
@@ -289,6 +293,7 @@ def verify(program: Program) -> Program:
 
 
 def _verify_instruction(program: Program, n: int) -> None:
+    """Raise for an instruction with wrong arguments or attribute."""
     op, args, attr = program.instructions[n]
     where = f"%{n} ({op.text})"
     arity = program.semiring.size if op is Op.ELEMENT else op.arity
@@ -317,7 +322,7 @@ _ON_ELEMENTS = (Op.COMPONENT, Op.PLUS, Op.TIMES)
 
 
 def _verify_elements(program: Program) -> None:
-    """An element of several components is no number, nor the other way round."""
+    """Raise where an element of several components is used as a number, or a number as an element."""
     code = program.instructions
     if not any(i.op in (Op.ELEMENT, *_ON_ELEMENTS) for i in code):
         return
@@ -341,6 +346,7 @@ def _verify_elements(program: Program) -> None:
 
 
 def _verify_outputs(program: Program) -> None:
+    """Raise for outputs that are invalid, missing, given twice, or of kinds that do not belong together."""
     states, given = len(program.states), {(o.kind, o.index) for o in program.outputs}
     many = {kind: max(1, sum(o.kind == kind for o in program.outputs)) for kind in ("score", "output")}
     count = {

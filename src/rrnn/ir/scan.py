@@ -33,6 +33,8 @@ class Scan:
 
 @dataclass(frozen=True)
 class ReverseScan:
+    """The scan form of the gradient: Jacobian entries of a step, and which ones a chunk carries."""
+
     program: Program  # outputs `jacobian i*S+j` = ∂ new j / ∂ old i, `direct j`, `new_state j`
     size: int  # S stored states
     step: Pattern
@@ -40,7 +42,7 @@ class ReverseScan:
 
 
 def compose_closure(size: int, step: Pattern) -> Pattern:
-    """Entries that a product of any number of steps (none too) can have."""
+    """Return the entries that a product of any number of steps, none included, can have."""
     reach = {(i, i) for i in range(size)} | set(step)
     for k in range(size):
         for i in range(size):
@@ -52,7 +54,7 @@ def compose_closure(size: int, step: Pattern) -> Pattern:
 
 @lru_cache(maxsize=256)
 def scan_form(program: Program) -> Scan:
-    """Read the linear form of every new state off the program."""
+    """Return the scan form of a program: the linear form of every new state, read off its instructions."""
     b = Builder(program.semiring)
     number = copy_into(b, program)
     plus, times = plus_and_times(program.semiring)
@@ -99,7 +101,7 @@ def scan_form(program: Program) -> Scan:
 
 @lru_cache(maxsize=256)
 def reverse_scan_form(program: Program) -> ReverseScan:
-    """Jacobian and direct part of a step backwards, of every number that is stored."""
+    """Return the Jacobian and the direct part of a step backwards, for every stored number."""
     program = program.flat
     b = Builder(program.semiring)
     forward = copy_into(b, program)

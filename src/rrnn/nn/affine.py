@@ -37,8 +37,8 @@ IDENTITY = -1
 def affine_scan(
     symbols: Tensor, matrices: Tensor, u: Tensor, first: Tensor, *, chunk: int | None = None
 ) -> Tensor:
-    """The states c_1 … c_T, (T, B, d), of symbols (T, B), matrices (S, d, d), u (T, B, d) and first (B, d), all of one
-    dtype, float32 or float64. Symbols are int64, from −1 (the identity) to S − 1; they are trusted."""
+    """Return the states c_1 … c_T, (T, B, d), of symbols (T, B), matrices (S, d, d), u (T, B, d) and first (B, d), all
+    of one dtype, float32 or float64. Symbols are int64, from −1 (the identity) to S − 1; they are trusted."""
     if chunk is not None and 1 <= chunk < symbols.shape[0]:
         return _chunked(symbols, matrices, u, first, chunk)
     name = chosen()
@@ -49,7 +49,7 @@ def affine_scan(
 
 
 def _chunked(symbols: Tensor, matrices: Tensor, u: Tensor, first: Tensor, chunk: int) -> Tensor:
-    """Chunks of time side by side, as further sequences."""
+    """Run chunks of time side by side, as further sequences."""
     steps, batch, size = u.shape
     count = -(-steps // chunk)
     missing = count * chunk - steps  # the last chunk is filled up with steps that change nothing
@@ -70,7 +70,7 @@ def _chunked(symbols: Tensor, matrices: Tensor, u: Tensor, first: Tensor, chunk:
 
 
 def _compose(x: Tensor, matrices: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-    """P (N, d, d) and p (N, d) with c_L = P c_0 + p, of x (L, N) and u (L, N, d). In plain torch ops."""
+    """Return P (N, d, d) and p (N, d) with c_L = P c_0 + p, of x (L, N) and u (L, N, d), in plain torch ops."""
     eye = torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
     with_identity = torch.cat([matrices, eye.unsqueeze(0)])  # −1 is the last
     product, offset = eye.expand(x.shape[1], -1, -1), torch.zeros_like(u[0])
@@ -82,8 +82,8 @@ def _compose(x: Tensor, matrices: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _walk(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, reverse: bool) -> Tensor:
-    """Step by step in torch ops. `columns` are the matrices transposed: states are rows here, which torch multiplies
-    three times as fast as columns."""
+    """Run step by step in torch ops. `columns` are the matrices transposed: states are rows here, which torch
+    multiplies three times as fast as columns."""
     steps, c = u.shape[0], first
     kept, states = (symbols < 0).unsqueeze(-1), []
     for t in range(steps - 1, -1, -1) if reverse else range(steps):
@@ -100,7 +100,7 @@ def _walk(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, reverse: b
 
 
 def _walk_in_place(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, reverse: bool) -> Tensor:
-    """The same without a graph: nothing is allocated in a step, which on a CPU takes most of its time."""
+    """Run as `_walk` does, without a graph: nothing is allocated in a step, which on a CPU takes most of its time."""
     (steps, batch, size), out, c = u.shape, torch.empty_like(u), first
     chosen_ones = u.new_empty(batch, size, size)
     kept = symbols < 0
@@ -123,6 +123,7 @@ def _walk_in_place(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, r
 
 
 def _runs_natively(name: str, u: Tensor) -> bool:
+    """Return whether the native backend runs this recurrence; raise if it was asked for by name and cannot."""
     if name not in ("auto", "native"):
         return False
     why = get_backend("native").why_not(u.device, u.dtype)
@@ -148,7 +149,7 @@ def _forward_op(symbols: Tensor, matrices: Tensor, u: Tensor, first: Tensor, bac
 def _backward_op(
     symbols: Tensor, matrices: Tensor, first: Tensor, states: Tensor, grad: Tensor, backend: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of matrices, u and first."""
+    """Return the gradients of matrices, u and first."""
     if not symbols.numel():
         return torch.zeros_like(matrices), torch.zeros_like(grad), torch.zeros_like(first)
     # The gradient of c_t goes back through the matrix of step t + 1; after the last step there is none.
@@ -164,7 +165,7 @@ def _backward_op(
 
 
 def _outer_sums(symbols: Tensor, left: Tensor, right: Tensor, like: Tensor) -> Tensor:
-    """Σ left rightᵀ over the places of each symbol: places sorted by symbol, one product a symbol."""
+    """Return Σ left rightᵀ over the places of each symbol: places are sorted by symbol, with one product a symbol."""
     total = torch.zeros_like(like, memory_format=torch.contiguous_format)
     order = symbols.argsort()
     counts = torch.bincount(symbols + 1, minlength=like.shape[0] + 1).tolist()
@@ -208,7 +209,10 @@ _forward_op.register_autograd(_grad, setup_context=_setup)
 
 
 class AffineRNN(nn.Module, ABC):
-    """One layer of an affine recurrence. A subclass says what the symbols, the matrices and u_t are."""
+    """One layer of an affine recurrence. A subclass defines the symbols, the matrices and u_t.
+
+    Layouts, masks, lengths and streaming are those of `RationalRNN`. The state is one tensor, (batch, units).
+    """
 
     features: int
     """Dimensions of one step of one sequence: 0 for symbols, 1 for vectors."""
@@ -220,8 +224,8 @@ class AffineRNN(nn.Module, ABC):
 
     @abstractmethod
     def affine(self, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """(symbols (T, B) without those of padding, matrices (S, d, d), u (T, B, d)) of a checked input, time first.
-        Whatever padding holds must reach none of them."""
+        """Return (symbols (T, B) without those of padding, matrices (S, d, d), u (T, B, d)) of a checked input, time
+        first. Whatever padding holds must reach none of them."""
 
     @abstractmethod
     def check_input(self, input: Tensor, mask: Tensor | None) -> None:
@@ -230,10 +234,10 @@ class AffineRNN(nn.Module, ABC):
     @property
     @abstractmethod
     def dtype(self) -> torch.dtype:
-        """Of the parameters, and so of the output."""
+        """The dtype of the parameters, and so of the output."""
 
     def init_state(self, batch_size: int | None = None) -> Tensor:
-        """c_0: zeros (batch, units), or (units,) for unbatched input."""
+        """Return c_0: zeros (batch, units), or (units,) for unbatched input."""
         shape = (self.hidden_size,) if batch_size is None else (batch_size, self.hidden_size)
         return next(self.parameters()).new_zeros(shape, dtype=compute_dtype(self.dtype))
 
@@ -245,10 +249,11 @@ class AffineRNN(nn.Module, ABC):
         lengths: Tensor | Sequence[int] | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """(states c_1 … c_T, the last state) of a batch, time first unless `batch_first`, or of one sequence.
+        """Return (states c_1 … c_T, the last state) of a batch, time first unless `batch_first`, or of one sequence.
 
-        `hx` is a state that an earlier call returned. `lengths` (B) or `mask` (True at valid steps) say what is
-        padding: it changes no state, outputs zeros, and nothing depends on what it holds."""
+        `hx` is a state that an earlier call returned. `lengths` (B) or `mask` (True at valid steps) mark padding: it
+        changes no state, outputs zeros, and nothing depends on what it holds.
+        """
         dims = input.dim() if isinstance(input, Tensor) else -1
         if dims - self.features not in (1, 2):
             came = tuple(input.shape) if isinstance(input, Tensor) else type(input).__name__
@@ -269,7 +274,7 @@ class AffineRNN(nn.Module, ABC):
         return given.output(out.to(self.dtype)), given.state_out(final)
 
     def step(self, x_t: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(output, state) of one step, for streaming."""
+        """Return (output, state) of one step, for streaming."""
         if not isinstance(x_t, Tensor) or x_t.dim() - self.features not in (0, 1):
             came = tuple(x_t.shape) if isinstance(x_t, Tensor) else type(x_t).__name__
             raise ShapeError(
@@ -285,7 +290,7 @@ class AffineRNN(nn.Module, ABC):
         return final.to(self.dtype), final
 
     def _first(self, hx: Tensor | None, given: TimeFirst) -> Tensor:
-        """The first state, (B, d), in the dtype that states have."""
+        """Return the first state, (B, d), in the dtype that states have."""
         if hx is None:
             return self.init_state(given.x.shape[1])
         expected = (*given.batch, self.hidden_size)

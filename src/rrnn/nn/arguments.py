@@ -18,7 +18,7 @@ from rrnn.nn.sequences import LayerState, State
 
 
 def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
-    """(cell, units) pairs, of one cell and a hidden size, or of a list of pairs."""
+    """Return the (cell, units) pairs of one cell and a hidden size, or of a list of pairs."""
     if isinstance(cell, str):
         raise CellError(
             f"a layer is built of a Cell; got the name {cell!r}. Write rrnn.zoo.layer({cell!r}, input_size, "
@@ -46,7 +46,8 @@ def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
 
 
 def check_forget_gates(cells: Sequence[tuple[Cell, int]], what: str) -> None:
-    """Whether there are some, and a loop that one weighs is weighed with one where the gate is fully open."""
+    """Raise a `CellError` unless there are forget gates, and every loop that one weighs has weight one where it is
+    fully open."""
     kinds = [cell for cell, _ in cells]
     if not any(_forget_gates(expression) for cell in kinds for expression in cell.expressions()):
         raise CellError(
@@ -60,6 +61,7 @@ def check_forget_gates(cells: Sequence[tuple[Cell, int]], what: str) -> None:
 
 
 def _check_loop(cell: Cell, state: str, expression: ex.Expr, what: str) -> None:
+    """Raise a `CellError` if a loop's weight is not one where its forget gates are fully open."""
     gates, one = _forget_gates(expression), cell.semiring.one
     # What the others are does not matter to a gate that is open.
     names = (node.name for node in ex.walk(expression) if isinstance(node, (ex.Linear, ex.Parameter)))
@@ -74,6 +76,7 @@ def _check_loop(cell: Cell, state: str, expression: ex.Expr, what: str) -> None:
 
 
 def _forget_gates(expression: ex.Expr) -> set[str]:
+    """Return the names of the forget gates in an expression."""
     projections = (node.name for node in ex.walk(expression) if isinstance(node, ex.Linear))
     return {name for name in projections if is_forget_gate(name)}
 
@@ -85,6 +88,7 @@ def check_options(
     skip: Any,
     norm: Any,
 ) -> None:
+    """Raise a `ShapeError` for an option of `RationalRNN` that has no meaning."""
     positive(input_size, "input_size")
     positive(num_layers, "num_layers")
     for name, value in rates.items():
@@ -132,7 +136,7 @@ def check_input(x: Any, dims: tuple[int, ...], input_size: int, weight: Tensor) 
 
 
 def check_state(state: Any, shapes: Sequence[tuple[list[tuple[int, ...]], tuple[int, ...] | None]]) -> State:
-    """The state, after checking it against (shapes of states, shape of the history) per layer and direction."""
+    """Return the state, checked against (shapes of states, shape of the history) of each layer and direction."""
     fix = "Pass a state that this layer returned, or rnn.init_state(batch_size)."
     if not isinstance(state, (tuple, list)) or isinstance(state, LayerState) or len(state) != len(shapes):
         came = f"{len(state)}" if isinstance(state, (tuple, list)) else type(state).__name__
@@ -162,6 +166,7 @@ def check_state(state: Any, shapes: Sequence[tuple[list[tuple[int, ...]], tuple[
 
 
 def _check_tensor(tensor: Any, shape: tuple[int, ...], place: str, meaning: str, fix: str) -> None:
+    """Raise a `ShapeError` for a tensor of a state with another shape, or without floating-point numbers."""
     if not isinstance(tensor, Tensor) or not torch.is_floating_point(tensor):
         came = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
         raise ShapeError(f"{place} must be a tensor of floating-point numbers; got {came}. {fix}")

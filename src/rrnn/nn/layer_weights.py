@@ -28,7 +28,8 @@ from rrnn.ir import Lowered, Program
 
 
 class ProjectionRows(NamedTuple):
-    """`cell` is the cell's place in the layer, −1 for the layer's own rows: "input", "skip", "gate"."""
+    """The rows of one projection. `cell` is the cell's place in the layer, −1 for the layer's own rows: "input",
+    "skip", "gate"."""
 
     cell: int
     name: str
@@ -39,6 +40,7 @@ class ProjectionRows(NamedTuple):
 
     @property
     def window(self) -> int:
+        """The number of inputs that the projection sees."""
         return 1 + len(self.lagged)
 
     def of_lag(self, k: int) -> slice:
@@ -50,7 +52,7 @@ class ProjectionRows(NamedTuple):
 def lay_out_rows(
     cells: Sequence[Lowered], widths: Sequence[int], extra: Mapping[str, int]
 ) -> tuple[ProjectionRows, ...]:
-    """Lay out the projections of all cells, then the layer's own, `extra`: name → rows."""
+    """Return the rows of the projections of all cells, then of the layer's own, `extra`: name → number of rows."""
     wanted = [
         (i, projection.name, width, projection.window)
         for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
@@ -67,11 +69,12 @@ def lay_out_rows(
 
 
 def row_count(rows: Sequence[ProjectionRows]) -> int:
+    """Return how many rows these are."""
     return sum(r.stop - r.start for r in rows)
 
 
 def add_columns(y: Tensor, z: Tensor, rows: Sequence[ProjectionRows]) -> Tensor:
-    """y, with the columns of z added in the place of these rows."""
+    """Return y with the columns of z added in the place of these rows."""
     if z.shape[-1] == y.shape[-1]:
         return y + z
     parts, end, taken = [], 0, 0
@@ -95,7 +98,7 @@ class Projection:
 
     @property
     def window(self) -> int:
-        """How many inputs it sees: the present one and window − 1 earlier ones."""
+        """The number of inputs that the projection sees: the present one and window − 1 earlier ones."""
         return self.rows.window
 
     def weight(self, lag: int = 0) -> Tensor:
@@ -111,6 +114,7 @@ class NamedParameters(nn.Module):
     attributes."""
 
     def add(self, name: str, value: nn.Parameter) -> None:
+        """Add a parameter under a name."""
         self._parameters[name] = value
 
     def __getitem__(self, name: str) -> Tensor:
@@ -119,6 +123,7 @@ class NamedParameters(nn.Module):
         return value
 
     def get(self, name: str) -> Tensor | None:
+        """Return the parameter of a name, or None."""
         return self._parameters.get(name)
 
     def train(self, mode: bool = True) -> NamedParameters:
@@ -150,7 +155,7 @@ class CellParameters(nn.Module):
                 (self.bias if is_bias else self.parameter).add(name, value)
 
     def rows(self, like: Tensor) -> list[Tensor] | Tensor:
-        """P rows (units,) in the program's order; biases that the layer does not have are zeros."""
+        """Return P rows (units,) in the program's order; biases that the layer does not have are zeros."""
         if not self.names:
             return like.new_zeros(0, self.units)
         biases, learned = self.bias.get, self.parameter.get  # once: attributes of modules are slow to look up
@@ -162,10 +167,11 @@ SATURATED = 1e4  # σ of it is exactly 1, its gradient exactly 0; half precision
 
 
 def is_forget_gate(projection: str) -> bool:
+    """Return whether a projection is a forget gate, by its name."""
     return re.fullmatch(r"f\d*|forget\w*", projection) is not None
 
 
 def uniform_rows(weight: Tensor, input_size: int, window: int = 1) -> None:
-    """Fill rows of a matrix, in place."""
+    """Fill rows of a matrix with the default initialisation, in place."""
     bound = math.sqrt(3 / (max(input_size, 1) * window))
     nn.init.uniform_(weight, -bound, bound)

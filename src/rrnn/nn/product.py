@@ -34,9 +34,12 @@ _RUN: ContextVar[Run | None] = ContextVar("weight_gradients", default=None)
 
 @contextmanager
 def weight_gradients(run: Run) -> Iterator[None]:
-    """Inside, products on a GPU have the gradient of a weight made by run(function, *tensors): function(*tensors), but
-    maybe on another stream. Who asks autograd for these gradients waits for that stream before reading them; each
-    weight must come into one product only, since autograd would add up others at once."""
+    """Let products on a GPU inside have the gradient of a weight computed by run(function, *tensors), which returns
+    function(*tensors), maybe from another stream.
+
+    Whoever asks autograd for these gradients waits for that stream before reading them. Each weight must come into one
+    product only, since autograd would add up several gradients at once.
+    """
     token = _RUN.set(run)
     try:
         yield
@@ -45,7 +48,7 @@ def weight_gradients(run: Run) -> Iterator[None]:
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x (T, B, I) times weightᵀ (I, rows)."""
+    """Return x (T, B, I) times weightᵀ (I, rows)."""
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return F.linear(x, weight)
     if x.is_cuda and weight.is_leaf and weight.requires_grad and (run := _RUN.get()) is not None:
@@ -56,8 +59,8 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
 
 
 def in_one_node(x: Tensor, weight: Tensor) -> bool:
-    """Whether the product is left to `rrnn.ops.rational`, whose node of autograd's graph it is then part of: on a GPU,
-    where calls can take the host longer than the device, and where nothing else has a say in the product."""
+    """Return whether the product is left to `rrnn.ops.rational`, whose node of autograd's graph it is then part of: on
+    a GPU, where calls can take the host longer than the device, and where nothing else has a say in the product."""
     return (
         not torch.compiler.is_compiling()
         and x.is_cuda
@@ -73,7 +76,8 @@ def in_one_node(x: Tensor, weight: Tensor) -> bool:
 
 
 def _plain(x: Tensor, weight: Tensor) -> bool:
-    """Tensors that a foreign kernel may read: float32 on the CPU, no subclass, no transform or cast under way."""
+    """Return whether a foreign kernel may read these tensors: float32 on the CPU, no subclass, no transform or cast
+    under way."""
     return (
         (x.requires_grad or weight.requires_grad)
         and x.dtype == weight.dtype == torch.float32
@@ -89,14 +93,14 @@ def _plain(x: Tensor, weight: Tensor) -> bool:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a bᵀ, by oneDNN; b may be a transposed view."""
+    """Return a bᵀ, computed by oneDNN; b may be a transposed view."""
     return torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
 
 
 @cache
 def _onednn_gains() -> bool:
-    """Whether this is a processor where it was measured, and this torch has the operation (it is torch's own affair)
-    and computes with it what we expect."""
+    """Return whether oneDNN was measured to be faster on this kind of processor, and this torch has the (private)
+    operation and computes what we expect with it."""
     if "AMD" not in cpu() or not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
         return False
     a, b = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(3, 4)
@@ -107,6 +111,8 @@ def _onednn_gains() -> bool:
 
 
 class _OneDnnLinear(torch.autograd.Function):
+    """The product computed by oneDNN."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
@@ -129,6 +135,8 @@ class _OneDnnLinear(torch.autograd.Function):
 
 
 class _SideStreamLinear(torch.autograd.Function):
+    """The product whose weight gradient is computed by `run`, maybe on another stream."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, run: Run) -> Tensor:
         ctx.save_for_backward(x, weight)

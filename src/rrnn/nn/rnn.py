@@ -125,6 +125,7 @@ class RationalRNN(nn.Module):
 
     @property
     def num_directions(self) -> int:
+        """2 for a bidirectional layer, else 1."""
         return 2 if self.bidirectional else 1
 
     @property
@@ -134,7 +135,7 @@ class RationalRNN(nn.Module):
         return tuple(zip(first.cell_types, first.widths, strict=True))
 
     def _all_layers(self) -> list[RationalLayer]:
-        """In the order of the state: layer by layer, forwards, then backwards."""
+        """Return the layers in the order of the state: layer by layer, forwards, then backwards."""
         if not self.bidirectional:
             return list(self.layers)  # pyright: ignore[reportReturnType]
         both = zip(self.layers, self.reverse_layers, strict=True)
@@ -146,10 +147,11 @@ class RationalRNN(nn.Module):
             layer.reset_parameters()
 
     def flatten_parameters(self) -> None:
-        """Nothing to do: here so that code written for `nn.LSTM` runs."""
+        """Do nothing: this is here so that code written for `nn.LSTM` runs."""
 
     def init_state(self, batch_size: int | None = None) -> State:
-        """The state before the first step: λ of the automata (differentiable). None: for unbatched input."""
+        """Return the state before the first step, λ of the automata (differentiable); without `batch_size` for
+        unbatched input."""
         state = tuple(layer.initial(1 if batch_size is None else batch_size) for layer in self._all_layers())
         return state if batch_size is not None else transform(lambda t: t.squeeze(1), state)
 
@@ -200,8 +202,8 @@ class RationalRNN(nn.Module):
         return given.output(out), given.state_out(state)
 
     def step(self, x_t: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """(output, state) of one step: x_t (B, I), or (I,) without a batch. For streaming; in training mode every
-        call draws dropout masks of its own."""
+        """Return (output, state) of one step: x_t (B, I), or (I,) without a batch. For streaming; in training mode
+        every call draws dropout masks of its own."""
         if self.bidirectional:
             raise ShapeError(
                 "step needs the past alone, and a bidirectional layer reads its input from the end as well: "
@@ -215,6 +217,7 @@ class RationalRNN(nn.Module):
         return given.output(out), given.state_out(state)
 
     def _forward_packed(self, packed: PackedSequence, hx: State | None) -> tuple[PackedSequence, State]:
+        """Run all layers on a packed batch, and pack the output the same way."""
         data, sizes, order, back = packed
         layers = self._all_layers()
         check_input(data, (2,), self.input_size, layers[0].weight)
@@ -234,7 +237,7 @@ class RationalRNN(nn.Module):
         mask: Tensor | None,
         prefix: bool,
     ) -> tuple[Tensor, State]:
-        """Time first, batched, checked."""
+        """Run all layers on a checked batch, time first."""
         x, n = zero_padding(x, mask), self.num_directions
         given: Sequence[LayerState | None] = state or [None] * len(layers)
         finals: list[LayerState] = []
@@ -261,7 +264,7 @@ class RationalRNN(nn.Module):
         return x, tuple(finals)
 
     def _first(self, state: Any, given: TimeFirst, layers: Sequence[RationalLayer]) -> State:
-        """The caller's state, checked, with a batch."""
+        """Return the caller's state, checked, with a batch."""
         return given.state_in(check_state(state, [layer.state_shapes(given.batch) for layer in layers]))
 
     def extra_repr(self) -> str:

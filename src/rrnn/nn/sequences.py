@@ -92,7 +92,7 @@ class OneStep(TimeFirst):
 
 
 def check_mask(mask: Tensor, shape: tuple[int, ...], layout: str) -> Tensor:
-    """A user's mask, checked: bool, True at valid steps, of the input's own leading shape."""
+    """Return a user's mask, checked to be bool (True at valid steps) and of the input's own leading shape."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         came = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise ShapeError(
@@ -107,7 +107,7 @@ def check_mask(mask: Tensor, shape: tuple[int, ...], layout: str) -> Tensor:
 
 
 def mask_of_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, device: torch.device) -> Tensor:
-    """(T, B) bool, True at the first `lengths[b]` steps of each sequence."""
+    """Return a mask (T, B) that is True at the first `lengths[b]` steps of each sequence."""
     if not isinstance(lengths, Tensor):
         given = list(lengths)
         lengths = torch.tensor(given) if given else torch.zeros(0, dtype=torch.int64)
@@ -126,7 +126,8 @@ def mask_of_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, dev
 
 
 def zero_padding(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Zeros at padded steps, whatever they held: 0 · NaN would reach the weights' gradients through a product."""
+    """Return x with zeros at padded steps, whatever they held: 0 · NaN would reach the weights' gradients through a
+    product."""
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0.0)
 
 
@@ -134,7 +135,8 @@ class Window:
     """Earlier inputs: the valid ones of this call, and before them those that the state remembers."""
 
     def __init__(self, x: Tensor, history: Tensor, mask: Tensor | None, prefix: bool) -> None:
-        """x (T, B, I), history (K−1, B, I), oldest first; `prefix`: valid steps come before all padding."""
+        """Join x (T, B, I) to the history (K−1, B, I), oldest first. `prefix` says that valid steps come before all
+        padding."""
         self.steps, self.reach = x.shape[0], history.shape[0]
         self.inputs = torch.cat([history.to(x.dtype), x])  # (K−1+T, B, I)
         self.mask, self.prefix = mask, prefix
@@ -145,7 +147,7 @@ class Window:
             self.order = torch.cat([remembered, times])
 
     def lag(self, k: int, inputs: Tensor | None = None) -> Tensor:
-        """(T, B, I): at each valid step the input k valid steps earlier; anything finite elsewhere."""
+        """Return (T, B, I): at each valid step the input k valid steps earlier; anything finite elsewhere."""
         start, inputs = self.reach - k, self.inputs if inputs is None else inputs
         if self.mask is None or self.prefix:
             return inputs[start : start + self.steps]
@@ -153,7 +155,7 @@ class Window:
         return self._take(self.order.gather(0, (rank + start).clamp_min(0)), inputs)
 
     def latest(self) -> Tensor:
-        """The last K−1 valid inputs: the next history."""
+        """Return the last K−1 valid inputs, the next history."""
         if self.mask is None:
             return self.inputs[self.steps :].clone()  # a view would keep the whole piece alive
         ranks = self.mask.sum(0) + torch.arange(self.reach, device=self.inputs.device).unsqueeze(1)
@@ -164,7 +166,8 @@ class Window:
 
 
 class LayerState(NamedTuple):
-    """One direction of one layer. Its first value is λ of the automaton, not zeros: ask `init_state` for it."""
+    """The state of one direction of one layer. Its first value is λ of the automaton, not zeros: ask `init_state` for
+    it."""
 
     states: tuple[Tensor, ...]
     """Per cell the stored states (S, batch, units), in float32 (float64 for a float64 layer)."""
@@ -192,10 +195,10 @@ def transform(function: Callable[[Tensor], Tensor], state: S) -> S:
 
 
 def detach(state: State) -> State:
-    """The state without its graph: what truncated backpropagation carries over."""
+    """Return the state without its graph, as truncated backpropagation carries it over."""
     return transform(lambda t: t.detach(), state)
 
 
 def reorder(state: State, order: Tensor | None) -> State:
-    """Other sequences first: index `order` along the batch."""
+    """Return the state with its sequences in another order: index `order` along the batch."""
     return state if order is None else transform(lambda t: t.index_select(1, order), state)

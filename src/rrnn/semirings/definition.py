@@ -126,7 +126,7 @@ class Definition:
 
     @property
     def size(self) -> int:
-        """How many numbers an element has."""
+        """The number of components of an element: 1 where an element is a number."""
         return len(self.components) or 1
 
     @property
@@ -151,7 +151,7 @@ class Definition:
 
     @property
     def adds(self) -> bool:
-        """Whether a score is the sum of its paths' weights, as numbers: contributions of paths add up."""
+        """Whether a score is the sum of its paths' weights as numbers, so that contributions of paths add up."""
         return self._to_real is not None and not self.selective and not self.components
 
     @property
@@ -161,12 +161,12 @@ class Definition:
 
     @cached_property
     def infinities(self) -> frozenset[float]:
-        """The infinities in 0̄."""
+        """The infinities among the components of 0̄."""
         return frozenset(z for z in self.numbers_of(self.zero) if math.isinf(z))
 
     @cached_property
     def definition(self) -> str:
-        """What ⊕, ⊗, 0̄ and 1̄ are, as a text: two semirings of one name are the same if these texts are."""
+        """⊕, ⊗, 0̄ and 1̄ written as a text: two semirings of one name are the same if these texts are."""
         names = [f"{letter}.{c}" if c else letter for letter in "ab" for c in self.components or ("",)]
         texts = [TextValue(name) for name in names]
         a, b = self.element(texts[: self.size]), self.element(texts[self.size :])

@@ -145,6 +145,6 @@ class SparseMatrix:
 
 
 def _paired(a: list[Any], b: list[Any]) -> zip[tuple[Any, Any]]:
-    """Entries of two rows side by side; one entry stands for as many as the other row has."""
+    """Pair the entries of two rows; a row of one entry is repeated as often as the other needs."""
     a, b = a * len(b) if len(a) == 1 else a, b * len(a) if len(b) == 1 else b
     return zip(a, b, strict=True)

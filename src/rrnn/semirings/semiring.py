@@ -19,7 +19,7 @@ class Semiring(Definition):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The default tensor dtype of exact work."""
+        """The tensor dtype in which weights are exact, or as good as Python's floats."""
         import torch
 
         return torch.int64 if self.integers else torch.float64
@@ -181,7 +181,7 @@ class Semiring(Definition):
 
 
 def _tuples(values: Any, depth: int) -> Any:
-    """Nested lists, the innermost as tuples."""
+    """Return nested lists with the innermost ones as tuples."""
     return tuple(values) if depth == 1 else [_tuples(v, depth - 1) for v in values]
 
 

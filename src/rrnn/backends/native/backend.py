@@ -52,11 +52,13 @@ def _backward_kernel(program: Program, dtype: torch.dtype) -> Any:
 
 
 def _at2(t: Tensor | None) -> tuple[int, ...]:
-    """Pointer, strides of time and batch; zeros for None."""
+    """Return a tensor's pointer and its strides of time and batch; zeros for None."""
     return (0, 0, 0) if t is None else (t.data_ptr(), *t.stride()[:2])
 
 
 class Native(Backend):
+    """The backend that compiles programs to C and runs them on the CPU."""
+
     name = "native"
     gives_parameter_gradients = True
 
@@ -150,7 +152,7 @@ def _affine_kernel(size: int, dtype: torch.dtype) -> Any:
 
 
 def affine_scan(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, reverse: bool) -> Tensor:
-    """The states (T, B, d) of symbols (T, B), u (T, B, d) and first (B, d); time runs backwards if `reverse`.
+    """Return the states (T, B, d) of symbols (T, B), u (T, B, d) and first (B, d); time runs backwards if `reverse`.
     `columns` (S, d, d) holds the matrices transposed. A symbol of −1 stands for the identity."""
     steps, batch, size = u.shape
     columns, first, u = columns.contiguous(), first.contiguous(), u.contiguous()
@@ -159,7 +161,7 @@ def affine_scan(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, reve
         return out
 
     def walk(t: Tensor) -> tuple[int, int, int]:
-        """Where time begins, and the strides of time and batch."""
+        """Return where time begins, and the strides of time and batch."""
         begin, stride = t.data_ptr(), t.stride(0)
         return (
             (begin + (steps - 1) * stride * t.element_size() if reverse else begin),

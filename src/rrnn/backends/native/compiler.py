@@ -48,6 +48,7 @@ class Compiler:
         self.flags = [line for line in path.read_text().split("\n") if line.startswith("-")]  # not the seal
 
     def _flags(self) -> list[str]:
+        """Return the first set of flags with which a trial source compiles."""
         failure = ""
         for extra in TUNING:
             try:
@@ -59,7 +60,7 @@ class Compiler:
         raise BackendError(failure)
 
     def compile(self, source: str, flags: list[str]) -> bytes:
-        """The shared library of a source."""
+        """Return the shared library of a source."""
         with tempfile.TemporaryDirectory() as folder:
             text, library = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
             text.write_text(source, encoding="utf-8")
@@ -73,7 +74,7 @@ class Compiler:
             return library.read_bytes()
 
     def load(self, source: str) -> ctypes.CDLL:
-        """Compile, or find in the cache, and load."""
+        """Return the library of a source, compiled by the first compiler that works."""
         key = "\0".join([source, header(), *self.command, *self.flags, self.version, cpu()])
         path = cached(key, ".so", lambda: self.compile(source, self.flags))
         try:
@@ -93,7 +94,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 @cache
 def find_compiler() -> Compiler | str:
-    """The first compiler whose output can be loaded and run, or why there is none. Asked once a process."""
+    """Return the first compiler whose output can be loaded and run, or why there is none. Each process looks once."""
     if not sys.platform.startswith("linux") or sys.maxsize < 2**32:
         return "generated C is supported on 64-bit Linux only"
     failures = []
@@ -114,6 +115,7 @@ def find_compiler() -> Compiler | str:
 
 
 def _candidates() -> list[list[str]]:
+    """Return the commands that may be C compilers, in order of preference."""
     commands = [shlex.split(os.environ["CC"])] if os.environ.get("CC") else []
     commands += [[name] for name in ("cc", "gcc", "clang") if shutil.which(name)]
     if importlib.util.find_spec("ziglang"):
@@ -123,7 +125,7 @@ def _candidates() -> list[list[str]]:
 
 @cache
 def cpu() -> str:
-    """What -march=native depends on."""
+    """Return what -march=native depends on, as a text."""
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n")
     except OSError:
@@ -147,7 +149,8 @@ SMALL = 1 << 14
 
 @cache
 def parallel_address() -> int:
-    """GOMP_parallel as torch itself finds it: among all libraries' names, or in what torch links; 0 if nowhere."""
+    """Return the address of GOMP_parallel as torch itself finds it: among all loaded libraries' names, or in what torch
+    links; 0 if it is nowhere."""
     for library in (None, Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"):
         try:
             function = ctypes.CDLL(None if library is None else str(library)).GOMP_parallel
@@ -158,5 +161,6 @@ def parallel_address() -> int:
 
 
 def threads_for(work: int) -> int:
-    """Threads for a call that computes `work` numbers: torch's number, one for little work or in a forked child."""
+    """Return the number of threads for a call that computes `work` numbers: torch's, but one for little work or in a
+    forked child."""
     return 1 if work < SMALL or in_forked_child() else torch.get_num_threads()

@@ -21,18 +21,20 @@ _HEAVY = {DECAY, *(OPS[op] for op in (Op.EXP, Op.LOG, Op.TANH, Op.SHARE, Op.SIN,
 
 
 class Line(NamedTuple):
+    """One C expression: a template over the lines that are its arguments."""
+
     text: str  # a template over its arguments
     args: tuple[int, ...] = ()
     note: str = ""
 
     @property
     def heavy(self) -> bool:
-        """Takes an exponential's time."""
+        """Whether this line takes the time of an exponential."""
         return self.text in _HEAVY
 
 
 class Lines:
-    """Lines so far, each known by its number."""
+    """The lines so far, each known by its number."""
 
     def __init__(self, suffix: str) -> None:
         self.suffix = suffix
@@ -41,6 +43,7 @@ class Lines:
         self._known: dict[tuple[str, tuple[int, ...]], int] = {}
 
     def add(self, text: str, *args: int, note: str = "") -> int:
+        """Return the number of a line, which is added unless an equal one exists."""
         key = (text, args)
         if key not in self._known:
             self._known[key] = len(self.lines)
@@ -48,6 +51,7 @@ class Lines:
         return self._known[key]
 
     def number(self, value: float) -> int:
+        """Return the line of a number."""
         text = "INFINITY" if math.isinf(value) else repr(abs(value)) + ("f" if self.suffix == "f" else "")
         n = self.add(f"(-{text})" if value < 0 else text)
         self.numbers.add(n)
@@ -56,7 +60,8 @@ class Lines:
     def expand(
         self, program: Program, wanted: Iterable[int], leaves: Mapping[int, tuple[str, str]]
     ) -> dict[int, int]:
-        """instruction → line, of all that the `wanted` instructions need; `leaves`: instruction → (place, note)."""
+        """Return instruction → line for all that the `wanted` instructions need; `leaves` are instruction → (place,
+        note)."""
         number: dict[int, int] = {}
         for n in sorted(needed(program.instructions, wanted, stop=leaves)):
             op, _, attr = program.instructions[n]
@@ -70,6 +75,7 @@ class Lines:
         return number
 
     def _op(self, program: Program, instruction: Instruction, number: Mapping[int, int]) -> int:
+        """Return the line of an instruction; functions of one argument share the line of their exponential."""
         op, args, _ = instruction
         lines = [number[a] for a in args]
         match op:
@@ -92,7 +98,7 @@ class Lines:
         return self.add(OPS[op], *lines)
 
     def _magnitude(self, n: int) -> int:
-        """A line of the same magnitude: decay(-x) is decay(x)."""
+        """Return a line of the same magnitude without its sign: decay(-x) is decay(x)."""
         while self.lines[n].text == OPS[Op.NEG]:
             (n,) = self.lines[n].args
         return n
@@ -127,10 +133,11 @@ class Loops:
         self.bodies = [self._body(stage) for stage in range(self.count)]
 
     def _simple(self, n: int) -> bool:
+        """Return whether a line is read from memory or is a number."""
         return n in self.given or not self.lines.lines[n].args
 
     def _depths(self) -> list[int]:
-        """Per line the exponentials on the longest way to it, its own included."""
+        """Return, for each line, the number of exponentials on the longest way to it, its own included."""
         depth: list[int] = []
         for n, line in enumerate(self.lines.lines):  # arguments come first
             light = 0 if self._simple(n) else max(depth[a] for a in line.args)
@@ -138,10 +145,11 @@ class Loops:
         return depth
 
     def stage(self, n: int) -> int:
+        """Return the stage in which a line is computed."""
         return max(0, self.depth[n] - 1)
 
     def _use(self, n: int, stage: int) -> None:
-        """Line n is read in this stage: compute it here, or earlier and carry it over."""
+        """Note that line n is read in this stage: compute it here, or earlier and carry it over."""
         todo = [(n, stage)]
         while todo:
             n, stage = todo.pop()
@@ -158,8 +166,9 @@ class Loops:
                 todo.append((n, self.stage(n)))
 
     def _place(self, stores: list[Store]) -> list[int]:
-        """Per store its stage: where its value is computed, or later, where its place's old value is last read.
-        A store that waits reads its value there, which may make another one wait: until nothing changes."""
+        """Return the stage of each store: where its value is computed, or later, where its place's old value is last
+        read. A store that waits reads its value there, which may make another one wait, so repeat until nothing
+        changes."""
         stages = [self.stage(store.value) for store in stores]
         while True:
             before = list(stages)
@@ -172,7 +181,7 @@ class Loops:
                 return stages
 
     def _body(self, stage: int) -> list[str]:
-        """Statements of one loop."""
+        """Return the statements of one loop."""
         text: list[str] = []
         for n in sorted(self.used[stage]):
             line = self.lines.lines[n]
@@ -195,7 +204,7 @@ class Loops:
         return text
 
     def _stored_at(self, n: int) -> tuple[int, str] | None:
-        """(stage, place) of a plain store of this line, which later stages can load."""
+        """Return (stage, place) of a plain store of this line, which later stages can load."""
         for stage, stores in enumerate(self.stores):
             for store in stores:
                 if store.value == n and store.form == PLAIN:
@@ -203,11 +212,12 @@ class Loops:
         return None
 
     def _kept_place(self, n: int, stage: int) -> str:
+        """Return where a line of an earlier stage is kept."""
         at = self._stored_at(n)
         return at[1] if at and at[0] < stage else f"row[{self.rows[n]}][i]"
 
     def _carried(self, n: int, stage: int) -> bool:
-        """Whether a line computed in this stage must wait in scratch for a later one."""
+        """Return whether a line computed in this stage must wait in scratch for a later one."""
         if self._simple(n) or not self.depth[n] or self.stage(n) != stage:
             return False
         later = [s for s in range(stage + 1, self.count) if n in self.used[s]]
@@ -218,7 +228,7 @@ class Loops:
         return self.lines.lines[n].text if n in self.lines.numbers else f"v{n}"
 
     def text(self, indent: int) -> str:
-        """All loops, in order."""
+        """Return the C text of all loops, in order."""
         pad = " " * indent
         out: list[str] = []
         for body in self.bodies:

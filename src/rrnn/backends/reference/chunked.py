@@ -21,7 +21,7 @@ Entries = dict[tuple[int, int], Element]
 
 
 def compose(ring: Semiring, first: Entries, second: Entries) -> Entries:
-    """The transition that takes `first`, then `second`."""
+    """Return the transition that takes `first`, then `second`."""
     out: Entries = {}
     for (i, k), a in first.items():
         for (k2, j), b in second.items():
@@ -32,7 +32,7 @@ def compose(ring: Semiring, first: Entries, second: Entries) -> Entries:
 
 
 def apply(ring: Semiring, row: list[Element], step: Entries) -> list[Element]:
-    """row ⊗ transition."""
+    """Return row ⊗ transition."""
     new: list[Element | None] = [None] * len(row)
     for (i, j), a in sorted(step.items(), key=lambda item: item[0][0] != item[0][1]):
         term, old = ring.times(row[i], a, TENSORS), new[j]
@@ -41,19 +41,19 @@ def apply(ring: Semiring, row: list[Element], step: Entries) -> list[Element]:
 
 
 def constant(ring: Semiring, element: Any, like: Element) -> Element:
-    """An element that is known, in the shape of another one."""
+    """Return an element that is known, in the shape of another one."""
     some = ring.numbers_of(like)[0]
     return ring.element(torch.full_like(some, x) for x in ring.numbers_of(element))
 
 
 def each(ring: Semiring, function: Callable[..., Tensor], *elements: Element) -> Element:
-    """The function on every component."""
+    """Apply a function to every component."""
     return ring.element(function(*parts) for parts in zip(*map(ring.numbers_of, elements), strict=True))
 
 
 def _chunks(steps: Entries, size: int, ring: Semiring, chunk: int, mask: Tensor | None) -> list[Entries]:
-    """Per position inside a chunk, the entries of all chunks: (chunks, B, D) each. Padded steps, and the steps
-    that fill up the last chunk, are the identity: this is the one place that says so."""
+    """Return the entries of all chunks, (chunks, B, D) each, for each position inside a chunk. Padded steps, and the
+    steps that fill up the last chunk, are the identity: this is decided here alone."""
     some = next(iter(steps.values()))
     total = ring.numbers_of(some)[0].shape[0]
     n = -(-total // chunk)
@@ -75,7 +75,7 @@ def _chunks(steps: Entries, size: int, ring: Semiring, chunk: int, mask: Tensor 
 
 
 def _states(chunks: list[Entries], ring: Semiring, first: list[Element], total: int) -> tuple[Tensor, Tensor]:
-    """(rows before each step (T, numbers, B, D), row at the end) of the linear recurrence, chunk-parallel."""
+    """Run the linear recurrence chunk by chunk; return (rows before each step (T, numbers, B, D), row at the end)."""
 
     def stack(row: list[Element], dim: int = 0) -> Tensor:
         return torch.stack([x for element in row for x in ring.numbers_of(element)], dim)
@@ -100,7 +100,7 @@ def _states(chunks: list[Entries], ring: Semiring, first: list[Element], total: 
 
 
 def forward(program: Program, inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor]:
-    """As `serial.forward`, in chunks of `chunk` steps."""
+    """Run a program as `serial.forward` does, in chunks of `chunk` steps."""
     total, batch, _, units = inputs.x.shape
     form, ring, flat = scan_form(program), program.semiring, program.flat
     if not total or not program.states:
@@ -127,7 +127,8 @@ def forward(program: Program, inputs: Inputs, state: Tensor, chunk: int) -> tupl
 def backward(
     program: Program, inputs: Inputs, before: Tensor, grad_out: Tensor, grad_state: Tensor, chunk: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """As `serial.backward`: carried' = Jᵀ(carried + direct), an affine recurrence over the reals, time reversed."""
+    """Run a program backwards as `serial.backward` does, in chunks: carried' = Jᵀ(carried + direct) is an affine
+    recurrence over the reals, with time reversed."""
     total, batch, _, units = inputs.x.shape
     form, program = reverse_scan_form(program), program.flat
     if not total or not program.states:

@@ -27,12 +27,12 @@ def interpret(program: Program, which: Iterable[int], values: dict[int, Tensor],
 
 
 def leaves(program: Program, op: Op) -> dict[int, int]:
-    """instruction → attribute of the leaves of one kind."""
+    """Return instruction → attribute of the leaves of one kind."""
     return {n: int(i.attr or 0) for n, i in enumerate(program.instructions) if i.op is op}
 
 
 def per_unit_values(program: Program, params: Tensor) -> dict[int, Tensor]:
-    """Values of the per-unit region, each (D,) or a scalar."""
+    """Return the values of the per-unit region, each (D,) or a scalar."""
     values = {n: params[p] for n, p in leaves(program, Op.PARAM).items()}
     interpret(program, program.per_unit, values, params)
     return values
@@ -58,14 +58,14 @@ class Inputs:
         return Inputs(x, call.params.to(dtype), mask, inp)
 
     def keep(self, new: Tensor, old: Tensor | float, t: int | None = None) -> Tensor:
-        """`new` on valid steps, `old` on padded ones; of one step, or of all."""
+        """Return `new` on valid steps and `old` on padded ones, of step t or of all steps."""
         if self.mask is None:
             return new
         valid = self.mask[t] if t is not None else self.mask
         return torch.where(valid.unsqueeze(-1), new, old)
 
     def values(self, program: Program) -> dict[int, Tensor]:
-        """Per-unit values and the leaves of all steps, (T, B, D) each."""
+        """Return the per-unit values and the leaves of all steps, (T, B, D) each."""
         values = per_unit_values(program, self.params)
         values |= {n: self.x[:, :, k] for n, k in leaves(program, Op.PREACT).items()}
         values |= {n: self.inp for n in leaves(program, Op.INPUT) if self.inp is not None}
@@ -81,8 +81,8 @@ def carry(
     results: dict[int, int],
     reverse: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Run a recurrence: `leaf` s is the carried value, `results[s]` the instruction that renews it. Values that
-    depend on the carry are left to the caller. Returns (carry before each step (T, S, B, D), carry at the end)."""
+    """Run a recurrence: `leaf` s is the carried value, `results[s]` the instruction that renews it. Values that depend
+    on the carry are left to the caller. Return (carry before each step (T, S, B, D), carry at the end)."""
     steps, recurrent = inputs.x.shape[0], program.depending_on(leaf)
     loop = [
         n
@@ -112,7 +112,7 @@ def carry(
 
 
 def forward(program: Program, inputs: Inputs, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(output, final state, states before each step (T, S, B, D)), differentiable."""
+    """Run a program over time; return (output, final state, states before each step (T, S, B, D)), differentiable."""
     values = inputs.values(program)
     recurrent = program.depending_on(Op.STATE)
     results = program.of_kind("state")
@@ -125,7 +125,7 @@ def forward(program: Program, inputs: Inputs, state: Tensor) -> tuple[Tensor, Te
 def finish(
     program: Program, inputs: Inputs, values: dict[int, Tensor], before: Tensor, end: Tensor
 ) -> Tensor:
-    """Outputs of all steps, once the states before each step are known."""
+    """Return the outputs of all steps, once the states before each step are known."""
     outputs = program.of_kind("output").values()
     after = torch.cat([before[1:], end.unsqueeze(0)]) if before.shape[0] else before
     # A padded step's output is not looked at, but its gradient of zero must not meet an infinite state.
@@ -141,7 +141,7 @@ def finish(
 def backward(
     program: Program, inputs: Inputs, before: Tensor, grad_out: Tensor, grad_state: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """The adjoint program over time: (dx, d unit values (U, D), d first state, d input)."""
+    """Run the adjoint program over time; return (dx, d unit values (U, D), d first state, d input)."""
     step = adjoint(program).step
     values = backward_values(step, inputs, before, grad_out)
     interpret(
@@ -154,6 +154,7 @@ def backward(
 
 
 def backward_values(step: Program, inputs: Inputs, before: Tensor, grad_out: Tensor) -> dict[int, Tensor]:
+    """Return the values that a step backwards reads, of all steps."""
     values = inputs.values(step)
     values |= {n: before[:, s] for n, s in leaves(step, Op.STATE).items()}
     parts = grad_out.to(before.dtype).split(inputs.params.shape[-1], -1)
@@ -164,7 +165,7 @@ def backward_values(step: Program, inputs: Inputs, before: Tensor, grad_out: Ten
 def finish_backward(
     step: Program, inputs: Inputs, values: dict[int, Tensor], carried: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Gradients of all steps, once dL/d new state is known for each: (dx, d unit values, d input)."""
+    """Return the gradients of all steps, once dL/d new state is known for each: (dx, d unit values, d input)."""
     steps, batch, _, units = inputs.x.shape
     values |= {n: carried[:, s] for n, s in leaves(step, Op.GRAD_STATE).items()}
     interpret(step, range(len(step.instructions)), values, inputs.params)
@@ -182,6 +183,8 @@ def finish_backward(
 
 
 class Reference(Backend):
+    """The backend that defines the correct result: any float dtype and device."""
+
     name = "reference"
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:

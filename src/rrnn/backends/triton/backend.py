@@ -24,23 +24,24 @@ MANY = 64  # rows from which torch's reduction is quicker than the parameters' k
 
 @cache
 def installed() -> bool:
-    """Asked at every call of a layer, and looking it up takes a tenth of a millisecond."""
+    """Return whether triton is installed. Every call of a layer asks, and a look-up takes a tenth of a millisecond."""
     return importlib.util.find_spec("triton") is not None
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Whether Triton's kernels run there; torch ops stand in for them."""
+    """Return whether Triton's kernels run on this device; elsewhere torch ops stand in for them."""
     return device.type == "cuda" and installed()
 
 
 @lru_cache(maxsize=1024)
 def _plan(program: Program, steps: int, lanes: int, size: int, backward: bool) -> Plan:
+    """Return the plan of a call, computed once for each program and size."""
     logs = takes_logarithms(program.flat)
     return plan(steps, lanes, size, len(program.flat.instructions), backward=backward, logs=logs)
 
 
 def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
-    """The words through which chained chunks speak: the queue of tickets, transitions, states of groups."""
+    """Return the words through which chained chunks communicate: queue of tickets, transitions, states of groups."""
     states, lanes = state.shape[0], state[0].numel()
     all_words = torch.full(
         (64 + words(chunks, keys, states) * lanes,), -1, dtype=torch.int32, device=state.device
@@ -49,11 +50,13 @@ def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
 
 
 def _strides(t: Tensor | None, dims: int = 2) -> tuple[int, ...]:
-    """Of the first dimensions: time and batch, and projections."""
+    """Return the strides of the first dimensions: time and batch, and projections. Zeros for None."""
     return (0,) * dims if t is None else t.stride()[:dims]
 
 
 class Triton(Backend):
+    """The backend that runs generated Triton kernels on CUDA devices."""
+
     name = "triton"
     gives_parameter_gradients = True
 
@@ -155,7 +158,7 @@ class Triton(Backend):
 
 
 def _parameters(launch: Kernels, partial: Tensor, params: Tensor, how: Plan) -> Tensor:
-    """Sums per chunk and sequence to gradients of parameters."""
+    """Return the gradients of parameters from the sums per chunk and sequence."""
     chunks, _, batch, units = partial.shape
     grad = torch.empty_like(params)
     if not grad.numel():
@@ -167,7 +170,7 @@ def _parameters(launch: Kernels, partial: Tensor, params: Tensor, how: Plan) -> 
 
 
 def on_device(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Triton launches on the current device, wherever the tensors are."""
+    """Return a context in which Triton launches on this device; by itself it uses the current one."""
     if device.type != "cuda" or device.index == torch.cuda.current_device():
         return _HERE
     return torch.cuda.device(device)

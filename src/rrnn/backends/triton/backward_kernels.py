@@ -16,8 +16,10 @@ _CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr,"
 
 
 class BackwardKernels(TimeLoop):
+    """Writes the kernels of the gradient."""
+
     def _renew(self, k: KernelText, program: Program, j: int, before: str, after: str) -> None:
-        """States after step j from those before it."""
+        """Write the states after step j from those before it."""
         units, new = unit_values(program), program.of_kind("new_state")
         k.step(program, new.values(), units, self._leaf(j, before), f"f{j}_")
         for s, n in new.items():
@@ -68,7 +70,7 @@ class BackwardKernels(TimeLoop):
         self._turns(k, program, E, back=True, grad=True, store=store, body=body, again=again)
 
     def _recur(self, k: KernelText, again: bool = False) -> None:
-        """Gradients along a chunk, from those of the states after it, g."""
+        """Write the gradients along a chunk, from those of the states after it, g."""
         p = adjoint(self.program).step
         units, sums = unit_values(p), p.of_kind("grad_unit")
         results, preacts, inputs = p.of_kind("grad_state"), p.of_kind("grad_preact"), p.of_kind("grad_input")
@@ -104,13 +106,15 @@ class BackwardKernels(TimeLoop):
         k(*(f"tl.store(partial + (c * {len(sums)} + {u}) * lanes + lane, acc{u}, mask=ok)" for u in sums))
 
     def backward(self) -> str:
+        """Return the kernel of the gradient of every chunk."""
         k = KernelText()
         k.first("g", "ends", lambda s: f"(c * {self.S} + {s}) * lanes + lane", [0.0] * self.S)
         self._recur(k)
         return k.text("backward", f"{_POINTERS}\n    {_NUMBERS} {_CONSTANTS}")
 
     def parameters(self) -> str:
-        """Gradients of per-unit values, summed over the batch in its order, to gradients of parameters."""
+        """Return the kernel that sums gradients of per-unit values over the batch, in its order, and turns them into
+        gradients of parameters."""
         tail, k, group = adjoint(self.program).epilogue, KernelText(), 8
         sums, results = adjoint(self.program).units, tail.of_kind("grad_param")
         k(*(f"a{u} = tl.zeros([BLOCK], tl.float32)" for u in range(len(sums))))
@@ -133,7 +137,8 @@ class BackwardKernels(TimeLoop):
         return k.text("parameters", "partial, theta, grad, B, D, BLOCK: tl.constexpr,")
 
     def _reverse_keys(self) -> EntryKeys:
-        """(i, j): what state i's gradient before the chunk gets from state j's after it; j = S: the constant part."""
+        """Return the keys (i, j) of what state i's gradient before the chunk gets from state j's after it; j = S is the
+        constant part."""
         form = reverse_scan_form(self.program)
         return sorted(form.carried) + [(i, self.S) for i in range(self.S)]
 
@@ -164,13 +169,14 @@ class BackwardKernels(TimeLoop):
         self._backwards(k, p, step, store=False)
 
     def _apply(self, k: KernelText, entry: EntryName) -> None:
-        """n: the gradients z taken back through a chunk."""
+        """Write n, the gradients z taken back through a chunk."""
         keys = self._reverse_keys()
         for i in range(self.S):
             terms = [f"z{j} * {entry((i, j))}" for j in range(self.S) if (i, j) in keys]
             k(f"n{i} = {' + '.join([*terms, entry((i, self.S))])}")
 
     def reverse_summary(self) -> str:
+        """Return the kernel that composes each chunk's derivative."""
         k, keys = KernelText(), self._reverse_keys()
         self._summarise(k)
         for e, (i, j) in enumerate(keys):
@@ -179,10 +185,11 @@ class BackwardKernels(TimeLoop):
         return k.text("reverse_summary", f"{arguments}\n    {_CONSTANTS}")
 
     def reverse_join(self) -> str:
+        """Return the kernel that takes the gradient from chunk to chunk, backwards."""
         return self._join("reverse_join", self._reverse_keys(), self._apply, [0.0] * self.S)
 
     def reverse_chained(self) -> str:
-        """All three in one kernel; the second walk reads from the L2 what the first has read."""
+        """Return one kernel for all three parts; its second walk reads from the L2 cache what the first has read."""
         k = KernelText()
         self._summarise(k)
         join(k, [0.0] * self.S, self._reverse_keys(), self._apply, "ends")

@@ -33,12 +33,12 @@ Apply = Callable[[KernelText, EntryName], None]
 
 
 def words(chunks: int, keys: int, states: int) -> int:
-    """How many words a lane needs."""
+    """Return how many words a lane needs."""
     return chunks * keys + (chunks // GROUP + 1) * states
 
 
 def join(k: KernelText, values: Sequence[float | None], keys: EntryKeys, apply: Apply, first: str) -> None:
-    """z: the states before this chunk, whose transition is m_{i}_{j}. `first`: where the very first states are;
+    """Write z, the states before this chunk, whose transition is m_{i}_{j}. `first` is where the very first states are;
     where it is None they are `values`."""
     _publish(k, "entries", "place", {e: f"m{name_of(key)}" for e, key in enumerate(keys)})
     _gather(k, values, keys, apply, first)
@@ -46,14 +46,14 @@ def join(k: KernelText, values: Sequence[float | None], keys: EntryKeys, apply: 
 
 
 def _publish(k: KernelText, where: str, row: str, values: dict[int, str]) -> None:
-    """values: index → name, stored in row `row` of as many."""
+    """Store values, index → name, in row `row` of as many."""
     for e, name in values.items():
         bits = f"tl.where({name} == {name}, {name}.to(tl.int32, bitcast=True), {_NAN})"
         k(f"tl.store({where} + (({row}) * {len(values)} + {e}) * lanes + lane, {bits}, mask=ok)")
 
 
 def _wait(k: KernelText, asked: dict[str, tuple[str, str]]) -> None:
-    """name → (pointer, mask): load until no word is missing."""
+    """Load name → (pointer, mask) until no word is missing."""
     k(*(f"{name} = tl.full([BLOCK], -1, tl.int32)" for name in asked))
     k("missing = 1", "while missing > 0:")
     k.depth += 1
@@ -64,7 +64,7 @@ def _wait(k: KernelText, asked: dict[str, tuple[str, str]]) -> None:
 
 
 def _gather(k: KernelText, values: Sequence[float | None], keys: EntryKeys, apply: Apply, first: str) -> None:
-    """z: the states before this chunk."""
+    """Write z, the states before this chunk."""
     states = len(values)
     k(f"group = place // {GROUP}", f"before = place % {GROUP}")
     k(*(f"z{s} = tl.zeros([BLOCK], tl.float32)" for s in range(states)))
@@ -96,7 +96,7 @@ def _gather(k: KernelText, values: Sequence[float | None], keys: EntryKeys, appl
 
 
 def _pass_on(k: KernelText, states: int, apply: Apply) -> None:
-    """The last of a group gives the next group its states."""
+    """Let the last chunk of a group publish the states of the next group."""
     k(f"if before == {GROUP - 1}:")
     k.depth += 1
     apply(k, lambda key: f"m{name_of(key)}")

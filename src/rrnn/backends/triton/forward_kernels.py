@@ -25,6 +25,8 @@ _CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr,"
 
 
 class ForwardKernels(TimeLoop):
+    """Writes the kernels of the recurrence."""
+
     def _chunk(
         self,
         k: KernelText,
@@ -55,7 +57,7 @@ class ForwardKernels(TimeLoop):
             k.depth -= 1
 
     def _recur(self, k: KernelText, again: bool = False) -> None:
-        """The recurrence along a chunk, from the states z."""
+        """Write the recurrence along a chunk, from the states z."""
         p, every = self.program, self.every
         units, results, outputs = unit_values(p), p.of_kind("state"), p.of_kind("output")
 
@@ -87,6 +89,7 @@ class ForwardKernels(TimeLoop):
         )
 
     def forward(self) -> str:
+        """Return the kernel that runs every chunk from its first states."""
         k = KernelText()
         k.units(self.program, unit_values(self.program))
         k.first("z", "starts", lambda s: f"(c * {self.S} + {s}) * lanes + lane", self.program.first_states)
@@ -127,19 +130,19 @@ class ForwardKernels(TimeLoop):
         self._chunk(k, p, body, {})
 
     def _keys(self) -> EntryKeys:
-        """(i, j): what goes from state i − 1 before the chunk (0: from the constant one) to state j − 1 after it; of
-        each component."""
+        """Return the keys (i, j) of what goes from state i − 1 before the chunk (0: from the constant one) to state j −
+        1 after it, one for each component."""
         carried, size = sorted(scan_form(self.cell).carried), self.cell.semiring.size
         return [(*key, c) if size > 1 else key for key in carried for c in range(size)]
 
     def _element(self, letter: str, i: int, j: int) -> Any:
-        """The names of an entry's components, as an element of texts."""
+        """Return the names of an entry's components, as an element of texts."""
         ring = self.cell.semiring
         parts = [(i, j, c) if ring.size > 1 else (i, j) for c in range(ring.size)]
         return ring.element(f"{letter}{name_of(key)}" for key in parts)
 
     def _assign(self, k: KernelText, target: Any, terms: list[Any]) -> None:
-        """target: the ⊕ of the terms, component by component."""
+        """Write target, the ⊕ of the terms, component by component."""
         ring = self.cell.semiring
         total = terms[0] if terms else ring.element(number(x) for x in ring.numbers_of(ring.zero))
         for term in terms[1:]:
@@ -148,7 +151,7 @@ class ForwardKernels(TimeLoop):
             k(f"{name} = {whole(value, not terms)}")
 
     def _apply(self, k: KernelText, entry: EntryName) -> None:
-        """n: the states z taken through a chunk."""
+        """Write n, the states z taken through a chunk."""
         form, ring = scan_form(self.cell), self.cell.semiring
         size = ring.size
 
@@ -167,6 +170,7 @@ class ForwardKernels(TimeLoop):
             self._assign(k, state("n", j - 1), terms)
 
     def summary(self) -> str:
+        """Return the kernel that composes each chunk's transition."""
         k, keys = KernelText(), self._keys()
         self._summarise(k)
         for e, key in enumerate(keys):
@@ -175,11 +179,12 @@ class ForwardKernels(TimeLoop):
         return k.text("summary", f"{arguments}\n    {_CONSTANTS}")
 
     def join(self) -> str:
-        """States at the start of every chunk, from the first state and the chunks' transitions."""
+        """Return the kernel that finds the states at the start of every chunk, from the first state and the chunks'
+        transitions."""
         return self._join("join", self._keys(), self._apply, self.program.first_states)
 
     def chained(self) -> str:
-        """All three in one kernel; the second walk reads from the L2 what the first has read."""
+        """Return one kernel for all three parts; its second walk reads from the L2 cache what the first has read."""
         k = KernelText()
         self._summarise(k)
         join(k, self.program.first_states, self._keys(), self._apply, "starts")

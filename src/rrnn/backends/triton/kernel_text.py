@@ -41,6 +41,7 @@ _LANES = """\
 
 
 def number(value: float) -> str:
+    """Write a number."""
     return f'float("{value}")' if math.isinf(value) else repr(value)
 
 
@@ -51,11 +52,12 @@ EntryName = Callable[[tuple[int, ...]], str]
 
 
 def name_of(key: tuple[int, ...]) -> str:
+    """Return the end of an entry's name: _i_j, and its component if there are several."""
     return "".join(f"_{i}" for i in key)
 
 
 class KernelText:
-    """Lines of one kernel, indented."""
+    """The lines of one kernel, indented by `depth`."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -68,8 +70,8 @@ class KernelText:
     def first(
         self, names: str, pointer: str, at: Callable[[int], str], values: Sequence[float | None]
     ) -> None:
-        """The very first states, or gradients: from `pointer`, or these numbers where it is None. (A value that is None
-        is not known when kernels are written: there is always a pointer.)"""
+        """Write the very first states, or gradients: from `pointer`, or these numbers where it is None. (A value that
+        is None is not known when kernels are written: there is always a pointer.)"""
         loads = [f"{names}{s} = tl.load({pointer} + {at(s)}, mask=ok, other=0.0)" for s in range(len(values))]
         if not values or None in values:
             self(*loads)
@@ -84,7 +86,7 @@ class KernelText:
         self("else:", *(f"    {load}" for load in loads))
 
     def units(self, program: Program, units: tuple[int, ...]) -> None:
-        """Per-unit values, once."""
+        """Write the per-unit values, which are computed once."""
         for n in sorted(program.needed_for(units)):
             op, args, attr = program.instructions[n]
             if op is Op.CONST:
@@ -103,7 +105,7 @@ class KernelText:
         leaf: Callable[[Op, int], str],
         tag: str,
     ) -> None:
-        """The instructions that `values` need, as {tag}v{n}; numbers and per-unit values keep their own names."""
+        """Write the instructions that `values` need, as {tag}v{n}; numbers and per-unit values keep their own names."""
         for n in sorted(needed(program.instructions, values, stop=units)):
             op, args, attr = program.instructions[n]
             if op is Op.CONST:
@@ -132,20 +134,22 @@ class KernelText:
         return ring.element(f"{tag}v{n}" for n in wanted)
 
     def text(self, name: str, arguments: str, place: str = GRID) -> str:
+        """Return the text of the whole kernel."""
         head = [f"\n\n{_JIT}", f"def {name}({arguments}):", (place + _LANES).rstrip("\n")]
         strides = [f"    {stride} = tl.cast({stride}, tl.int64)" for stride in _STRIDES.findall(arguments)]
         return "\n".join([*head, *strides, *self.lines]) + "\n"
 
 
 def whole(value: str, constant: bool) -> str:
-    """A number as a block."""
+    """Return a value as a block of lanes, which a constant is not by itself."""
     return f"tl.full([BLOCK], {value}, tl.float32)" if constant else value
 
 
 def parameter(index: object) -> str:
-    """A row of the parameters, which come in a dtype of their own."""
+    """Return the load of a row of the parameters, which come in a dtype of their own."""
     return f"tl.load(theta + {index} * D + d, mask=ok, other=0.0).to(tl.float32)"
 
 
 def is_const(program: Program, n: int) -> bool:
+    """Return whether an instruction is a number."""
     return program.instructions[n].op is Op.CONST

@@ -30,8 +30,9 @@ from rrnn.ir import Program
 
 @lru_cache(maxsize=256)
 def render(program: Program, unroll: int, every: int, stages: int = 0) -> str:
-    """A module with the kernels of a program: `unroll` steps at a time forwards, states saved every `every` steps
-    (0: none, and then no backward kernels), loads `stages` turns ahead in shared memory (0: one turn, in registers)."""
+    """Return the source of a module with the kernels of a program: `unroll` steps at a time forwards, states saved
+    every `every` steps (0: none, and then no backward kernels), loads `stages` turns ahead in shared memory (0: one
+    turn, in registers)."""
     forwards = ForwardKernels(program, unroll, every, stages)
     about = f"{program.name}, generated: unroll {unroll}, states saved every {every} steps, {stages} stages."
     parts = [f'"""{about}"""\n\n', HEAD, forwards.forward()]

@@ -9,6 +9,8 @@ from rrnn.ir import Op, Program
 
 
 class TimeLoop:
+    """Writes loops over time; its subclasses write the kernels around them."""
+
     def __init__(self, program: Program, unroll: int, every: int, stages: int) -> None:
         self.cell, self.program = program, program.flat
         self.unroll, self.every, self.stages = unroll, every, stages
@@ -17,7 +19,7 @@ class TimeLoop:
     # ---- pieces ------------------------------------------------------------------------------------------------
 
     def _pointers(self, *, grad: bool = False, store: bool = False) -> dict[str, tuple[str, str]]:
-        """name → (where it starts, its stride in time) of the tensors that a kernel walks along."""
+        """Return name → (where it starts, its stride in time) of the tensors that a kernel walks along."""
         places = {"xp": ("x + t * xt + b * xb + d", "xt"), "mp": ("mask + t * mt + b * mb", "mt")}
         if self.program.uses_input:
             places["ip"] = ("inp + t * it + b * ib + d", "it")
@@ -41,8 +43,9 @@ class TimeLoop:
         grad: bool = False,
         again: bool = False,
     ) -> None:
-        """All loads of some steps (at the pointers plus offset·stride), before any arithmetic. `when`: a condition of
-        the whole program under which there is anything to load. `again`: for the last time, from the L2."""
+        """Write all loads of some steps (at the pointers plus offset·stride), before any arithmetic. `when` is a
+        condition of the whole program under which there is anything to load. `again` marks the last reading, from the
+        L2 cache."""
         used = {(i.op, i.attr) for i in program.instructions}
         ok = f"mask=d < tl.where({when}, D, 0), other=0.0" if when else "mask=ok, other=0.0"
         if again:
@@ -74,7 +77,7 @@ class TimeLoop:
         body: Callable[[], None],
         again: bool = False,
     ) -> None:
-        """A loop over turns of `steps` steps, whose loads are ahead of its arithmetic: by the stages of Triton's
+        """Write a loop over turns of `steps` steps, whose loads are ahead of its arithmetic: by the stages of Triton's
         pipeline, through shared memory; without stages by one turn, in registers, which starts quicker."""
         places = self._pointers(grad=grad, store=store)
         read = {
@@ -115,6 +118,8 @@ class TimeLoop:
         k.depth -= 1
 
     def _leaf(self, j: int, state: str) -> Callable[[Op, int], str]:
+        """Return the function that names a leaf of step j; `state` is the beginning of the states' names."""
+
         def leaf(op: Op, index: int) -> str:
             return {
                 Op.PREACT: f"a{j}_{index}.to(tl.float32)",
@@ -128,17 +133,17 @@ class TimeLoop:
 
     @staticmethod
     def _part(n: int) -> str:
-        """What tells the names of a unit's further outputs apart."""
+        """Return what tells the names of a unit's further outputs apart."""
         return f"_{n}" if n else ""
 
     @staticmethod
     def _column(n: int) -> str:
-        """Where a unit's further outputs are, behind its first one."""
+        """Return the offset of a unit's further outputs behind its first one."""
         return f" + {n} * D" if n else ""
 
     @staticmethod
     def _select(k: KernelText, name: str, new: str, old: str, j: int) -> None:
-        """name = new, or old on a padded step."""
+        """Write name = new, or old on a padded step."""
         k("if MASKED:", f"    {name} = tl.where(am{j} != 0, {new}, {old})", "else:", f"    {name} = {new}")
 
     def _join(

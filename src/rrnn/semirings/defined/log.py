@@ -9,7 +9,7 @@ from rrnn.semirings.tensor_products import LOGARITHMIC
 
 
 def _star(s, a):
-    """−log(1 − eᵃ), with 1 − eᵃ = −2t / (1 − t) for t = tanh(a / 2), which does not cancel near 0."""
+    """Return −log(1 − eᵃ), with 1 − eᵃ = −2t / (1 − t) for t = tanh(a / 2), which does not cancel near 0."""
     t = s.tanh(s.mul(a, 0.5))
     return s.log(s.div(s.sub(1.0, t), s.mul(t, -2.0)))
 
