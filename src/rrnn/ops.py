@@ -3,9 +3,9 @@
 `rational` runs the cells of one layer side by side: pre-activations of all of them in one tensor, outputs written side
 by side into one tensor. Three ways lead to a backend, with the same results:
 
-* reference, eager: plain torch ops, so that double backward and vmap work;
-* any other backend, eager: an `autograd.Function` (a quarter of a registered op's calling cost);
-* torch.compile and torch.export: the opaque ops `rrnn::forward` and `rrnn::backward`.
+* eagerly on the reference backend: plain torch ops, so that double backward and vmap work;
+* eagerly on any other backend: an `autograd.Function`, which costs a quarter of a registered op's call;
+* under torch.compile and torch.export: the opaque ops `rrnn::forward` and `rrnn::backward`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def rational(
         out, final, _ = torch.ops.rrnn.forward(x, tables, first, mask, inp, texts, widths, every, name)
         return Result(out, final)
     if name == "auto" and torch._C._are_functorch_transforms_active():
-        name = "reference"  # torch.func's transforms see through torch ops only
+        name = "reference"  # torch.func can transform torch ops only
     backend = resolve(name, x.device, x.dtype, programs)
     if weight is not None and not (grad and backend.name != "reference"):
         x = F.linear(x, weight)
@@ -87,7 +87,7 @@ def rational(
         tables = [_table(r) for r in rows]
         first = initial_states(programs, tables, x.shape[1]) if states is None else states
         return _eager_reference(LayerCall(x, tables, mask, inp, cells), first)
-    if states is None:  # numbers are known to kernels
+    if states is None:  # kernels know first states that are numbers
         first = [
             None if None not in p.flat.first_states else initial_state(p, _table(r), x.shape[1])
             for p, r in zip(programs, rows, strict=True)
@@ -106,7 +106,7 @@ def initial_state(program: Program, params: Tensor, batch: int) -> Tensor:
     """Return λ of every stored state, (S, batch, D), differentiable in the parameters."""
     program = program.flat
     dtype, shape = compute_dtype(params.dtype), (batch, params.shape[-1])
-    if None not in program.first_states:  # nearly always
+    if None not in program.first_states:  # the usual case
         return first_state(program, batch, params, dtype)
     values = per_unit_values(program, params.to(dtype))
     return torch.stack([values[i].expand(shape) for i in program.initial])
@@ -191,7 +191,7 @@ class _RationalFunction(torch.autograd.Function):
             at += count
         y = x if weight is None else F.linear(x, weight)
         out, finals, saved = run_forward(LayerCall(y, params, mask, inp, ctx.cells), rest[at:])
-        ctx.set_materialize_grads(False)  # most often, nothing depends on the final states
+        ctx.set_materialize_grads(False)  # usually nothing depends on the final states
         ctx.save_for_backward(x, weight, y, inp, mask, *params, *saved)
         return out, *finals
 

@@ -249,7 +249,9 @@ def test_a_square_is_not_negative() -> None:
 
 
 def test_an_unknown_operation() -> None:
-    with pytest.raises(AttributeError, match=r"'cosh' is no operation of the table: there are .*exp.*relu"):
+    with pytest.raises(
+        AttributeError, match=r"'cosh' is not an operation of the table; the operations are .*exp.*relu"
+    ):
         FLOATS.cosh  # noqa: B018
 
 

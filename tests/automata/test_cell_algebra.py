@@ -114,7 +114,7 @@ def test_clashing_labels_are_kept_apart() -> None:
     ("change", "message"),
     [
         (lambda c: b(semiring="log"), "compose over one semiring; got real and log"),
-        (lambda c: c.output(score), "different output expressions: say which with output="),
+        (lambda c: c.output(score), "different output expressions: pass output="),
         (lambda c: c.limit_epsilon(2), "epsilon_limit"),
         (
             lambda c: Cell("C").initial("q0").loop("q0", linear("f")).final("q0").output(tanh(score)),
@@ -140,7 +140,7 @@ def test_only_cells_make_cells(combine: Callable[..., Cell]) -> None:
 def test_a_limit_on_epsilon() -> None:
     limited = b().limit_epsilon(1, after_last=False)
     assert union(limited, limited).epsilon_limit == 1 and not union(limited, limited).epsilon_after_last
-    with pytest.raises(CellError, match=r"epsilon_limit would count those too.*then say .limit_epsilon"):
+    with pytest.raises(CellError, match=r"epsilon_limit would count those too.*then call .limit_epsilon"):
         concatenate(limited, limited)
     with pytest.raises(
         CellError, match=r"same epsilon_limit; got 1 and 1 .*after the last symbol: False and True"

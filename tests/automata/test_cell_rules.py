@@ -36,8 +36,8 @@ def chain(semiring: str = "real") -> Cell:
 @pytest.mark.parametrize(
     ("cell", "message"),
     [
-        (Cell("X").loop("q0", u).final("q0"), r"cell 'X' has no initial state: say .initial\(state\)"),
-        (Cell("X").loop("q0", u).initial("q0"), r"cell 'X' has no final state: say .final"),
+        (Cell("X").loop("q0", u).final("q0"), r"cell 'X' has no initial state: call .initial\(state\)"),
+        (Cell("X").loop("q0", u).initial("q0"), r"cell 'X' has no final state: call .final"),
         (Cell("X"), "no initial state"),
         (
             Cell("X").initial("q0").loop("q0", u).arc("q1", "q2", u).final("q2"),

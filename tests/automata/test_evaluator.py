@@ -122,5 +122,5 @@ def test_one_and_zero_are_the_semirings(name: str) -> None:
 
 
 def test_missing_value() -> None:
-    with pytest.raises(CellError, match="needs a value for 'f'; values are given for u"):
+    with pytest.raises(CellError, match="needs a value for 'f'; values were given for u"):
         evaluate(sigmoid(linear("f")), {"u": 1.0}, "real")

@@ -33,9 +33,9 @@ class Arithmetic:
             function = partial(COMPOSITES[name], self)
         else:
             raise AttributeError(
-                f"{name!r} is no operation of the table: there are {', '.join((*BY_NAME, *COMPOSITES))}"
+                f"{name!r} is not an operation of the table; the operations are {', '.join((*BY_NAME, *COMPOSITES))}"
             )
-        self.__dict__[name] = function  # next time without this method
+        self.__dict__[name] = function  # so that the next access does not come here
         return function
 
 

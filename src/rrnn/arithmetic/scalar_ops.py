@@ -1,10 +1,10 @@
-"""The whole instruction set, one row an op: what it means, its derivative, its range, and how renderers write it.
+"""The whole instruction set, one row per op: what it means, its derivative, its range, and how renderers write it.
 
 A row's `meaning` is a function of Python floats, the definition that all backends are held to. `tensor` is the torch
-function of the same meaning, whose own gradient is right wherever the function has one. `gradient(s, *arguments, y, g)`
-gives the gradients of the arguments from that of the result y = op(arguments), written over the ops themselves, so that
-it runs on whatever values the arithmetic `s` has. Whatever can be composed of other ops without loss is no op of its
-own but one of `COMPOSITES`; a function that is an op all the same says why.
+function with the same meaning, whose own gradient is correct wherever the function has one. `gradient(s, *arguments,
+y, g)` returns the gradients of the arguments from that of the result y = op(arguments). It is written over the ops
+themselves, so it runs on whatever values the arithmetic `s` has. A function that can be composed of other ops without
+loss is not an op but one of `COMPOSITES`; if it is an op nevertheless, `why` gives the reason.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rrnn.arithmetic.ranges import Range, RangeRule
 
 @dataclass(frozen=True, eq=False)
 class OpRow:
-    """One op. `attribute` says what the number beside a leaf is: "number", "index", or "output", an index that may be
-    left out for 0."""
+    """Everything about one op. `attribute` says what the number beside a leaf is: "number", "index", or "output", an
+    index that may be left out for 0."""
 
     name: str
     arity: int = 0
@@ -31,7 +31,7 @@ class OpRow:
     tensor: Callable[[Any], Callable[..., Any]] | None = None
     """Given the module torch, the function on tensors."""
     gradient: Callable[..., tuple[Any, ...]] | None = None
-    """None: piecewise constant, or a leaf."""
+    """None for a leaf and for a piecewise constant function."""
     range: RangeRule | None = None
     c: str = ""
     """A C expression of {0}, {1}, …; {s} is the suffix of the type. `backends.native.lines` splits some further."""
@@ -180,10 +180,10 @@ def _div_gradient(s: Any, a: Any, b: Any, y: Any, g: Any) -> tuple[Any, Any]:
 
 
 class Op(Enum):
-    """The ops. Leaves first: what a program reads."""
+    """The ops. Leaves, which a program reads, come first."""
 
     CONST = OpRow("const", attribute="number")
-    PARAM = OpRow("param", attribute="index")  # a learned number per unit (biases too)
+    PARAM = OpRow("param", attribute="index")  # a learned number per unit, or a bias
     PREACT = OpRow("preact", attribute="index")  # a projection W·v of this step, without its bias
     INPUT = OpRow("input")  # the layer's own input of this step
     STATE = OpRow("state", attribute="index")  # a stored state after the previous step
@@ -191,7 +191,7 @@ class Op(Enum):
     GRAD_STATE = OpRow("grad_state", attribute="index")  # adjoints only: dL/d new state, from later steps
     GRAD_UNIT = OpRow("grad_unit", attribute="index")  # epilogues only: summed dL/d per-unit value
 
-    # Elements of a semiring whose ⊕ or ⊗ is no single op here, or that has several components; `Program.flat`
+    # Elements of a semiring whose ⊕ or ⊗ is not a single op here, or that has several components; `Program.flat`
     # expands them.
     ELEMENT = OpRow("element", -1)  # its components in order
     COMPONENT = OpRow("component", 1, "index")  # one of them
@@ -345,4 +345,4 @@ COMPOSITES: dict[str, Callable[..., Any]] = {
     "eq": lambda s, a, b: s.mul(s.ge(a, b), s.ge(b, a)),
     "square": lambda s, x: s.mul(x, x),
 }
-"""Functions that are written over the ops, and run wherever these do."""
+"""Functions that are composed of ops, and run wherever these do."""

@@ -49,7 +49,7 @@ else:
         """Return the constructor of a semiring by its name, as `complex` and `polar`."""
         if name not in constructors():
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = partial(construct, name)  # next time without this function
+        globals()[name] = partial(construct, name)  # so that the next access does not come here
         return globals()[name]
 
 

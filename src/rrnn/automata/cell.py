@@ -1,7 +1,7 @@
 """A cell: an automaton template × a semiring × an output expression, built arc by arc.
 
-Cells are values: every builder method returns a new cell. Mistakes that one arc shows are raised at that arc;
-what needs the whole automaton is checked by `Cell.check`, which lowering, drawing and the text form call.
+Cells are values: every builder method returns a new cell. A mistake in one arc raises an error when that arc is added.
+Mistakes that only the whole automaton shows are found by `Cell.check`, which lowering, drawing and the text form call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CellArc(NamedTuple):
     epsilon: bool = False
 
 
-# A template is small; these bound what a hostile text can ask for.
+# Templates are small. These limits bound what a hostile text can ask for.
 MAX_STATES, MAX_ARCS, MAX_VOLUME = 256, 4096, 50_000
 
 
@@ -110,7 +110,7 @@ class Cell:
         """Return the same automaton over another semiring. Weights are not changed: `check` tells whether they fit, and
         a warning comes now if loops over the new semiring grow without bound."""
         cell = self._with(semiring_name=get_semiring(semiring).name)
-        with suppress(CellError, SemiringError):  # weights that do not fit: `check` says so
+        with suppress(CellError, SemiringError):  # `check` reports weights that do not fit
             for place, weight in cell.weights():
                 check_weight(weight, place, cell.semiring, constant=False)
             warn_of_growth(cell)
@@ -206,7 +206,7 @@ class Cell:
         """Return `given`, the initial or final weights so far, with that of one more state."""
         ex.check_name(state, "a state's name")
         if any(q == state for q, _ in given):
-            raise CellError(f"a state has one {word} weight; {state!r} is given a second. Leave one out.")
+            raise CellError(f"a state has one {word} weight; {state!r} is given a second. Remove one.")
         place = _end_place(word, state)
         return (*given, (state, check_weight(ex.as_expr(weight), place, self.semiring, constant=True)))
 
@@ -219,7 +219,7 @@ class Cell:
         ):
             raise CellError(
                 f"{'ε-arc' if epsilon else 'arc'} {source!r} → {target!r} is given twice. "
-                'Say merge="plus" (in a text: arc+, loop+, epsilon+) to let both count (⊕), or write one weight.'
+                'Pass merge="plus" (in a text: arc+, loop+, epsilon+) to let both count (⊕), or write one weight.'
             )
         place = _arc_place(source, target, epsilon)
         expression = check_weight(ex.as_expr(weight), place, self.semiring, constant=epsilon)

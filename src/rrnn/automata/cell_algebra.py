@@ -1,4 +1,4 @@
-"""Cells from cells: union, concatenation, interpolation, scaling, renaming.
+"""Make cells from cells: union, concatenation, interpolation, scaling, renaming.
 
 Equal projection names share their rows of W; `relabel(cell, prefix="b_")` keeps them apart.
 """
@@ -68,7 +68,7 @@ def concatenate(a: Cell, b: Cell, name: str | None = None, *, output: ex.Operand
     if a.epsilon_limit is not None or b.epsilon_limit is not None:
         raise CellError(
             "cells are concatenated by ε-arcs from the ends of the first to the starts of the second, and an "
-            "epsilon_limit would count those too. Concatenate cells without one, then say .limit_epsilon(k)."
+            "epsilon_limit would count those too. Concatenate cells without one, then call .limit_epsilon(k)."
         )
     both, a, b = _side_by_side(a, b, name or f"{a.name}_then_{b.name}"[:64], output)
     joined = both._with(initials=a.initials, finals=b.finals)
@@ -173,10 +173,10 @@ def _side_by_side(a: Cell, b: Cell, name: str, output: ex.Operand | None) -> tup
         raise CellError(
             f"cells compose only under the same epsilon_limit; got {a.epsilon_limit} and {b.epsilon_limit} "
             f"(after the last symbol: {a.epsilon_after_last} and {b.epsilon_after_last}). "
-            "Say the same .limit_epsilon(k) on both."
+            "Call .limit_epsilon(k) with the same k on both."
         )
     if output is None and a.output_exprs != b.output_exprs:
-        raise CellError("the cells have different output expressions: say which with output=…")
+        raise CellError("the cells have different output expressions: pass output=… to choose one")
     if output is not None:
         b = b._with(given_outputs=())  # names in what is dropped clash with nothing
     states = _fresh(b.states, a.states)

@@ -1,4 +1,4 @@
-"""Rules that only a whole cell can break."""
+"""The rules that only a whole cell can break: reachable final states, converging ε-cycles, names with one meaning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_cell(cell: Cell) -> None:
-    # Weights were checked as they were given, but perhaps under another semiring.
+    # Weights were checked when they were given, but perhaps under another semiring.
     """Raise a `CellError` for what only the whole automaton shows, such as an unreachable final state."""
     for place, weight in cell.weights():
         check_weight(weight, place, cell.semiring, constant=False)
@@ -38,7 +38,7 @@ def check_cell(cell: Cell) -> None:
                 raise CellError(
                     f"cell {cell.name!r} has an ε-cycle {_one_cycle(component[0], arcs)} whose star is not known to "
                     f"exist in the {cell.semiring_name} semiring ({cell.semiring.star_domain}). Keep its weights "
-                    "provably inside (e.g. sigmoid(parameter(…)) over the reals), remove an ε-arc, or say "
+                    "provably inside (e.g. sigmoid(parameter(…)) over the reals), remove an ε-arc, or call "
                     ".limit_epsilon(k)."
                 )
 
@@ -60,9 +60,9 @@ def _check_ends(cell: Cell) -> None:
     """Raise a `CellError` if no path leads from an initial to a final state, or one of these has no arc."""
     ring = cell.semiring
     if not cell.initials:
-        raise CellError(f"cell {cell.name!r} has no initial state: say .initial(state)")
+        raise CellError(f"cell {cell.name!r} has no initial state: call .initial(state)")
     if not cell.finals:
-        raise CellError(f"cell {cell.name!r} has no final state: say .final(state, weight)")
+        raise CellError(f"cell {cell.name!r} has no final state: call .final(state, weight)")
     if not _ends_reached(cell) & {q for q, w in cell.finals if not is_zero(w, ring)}:
         finals = ", ".join(repr(q) for q, _ in cell.finals)
         limit = "" if cell.epsilon_limit is None else f" under its epsilon_limit of {cell.epsilon_limit}"

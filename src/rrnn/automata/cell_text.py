@@ -120,18 +120,18 @@ class _Reader:
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.known: dict[str, ex.Expr] = {}
-        self.said: set[str] = set()
+        self.lines_read: set[str] = set()
 
     def read(self, line: str) -> None:
-        # A definition is tried first: an expression may well be called `output` or `states`.
+        # Definitions come first: an expression may be called `output` or `states`.
         """Add one line to the cell."""
         if m := _DEFINE.fullmatch(line):
             self.define(m[1], m[2])
         elif m := _ONCE.fullmatch(line):
-            if m[1] in self.said:
-                raise FormatError(f"{m[1]!r} is said once; this is the second such line. Leave one out.")
-            self.said.add(m[1])
-            self.say(m[1], m[2])
+            if m[1] in self.lines_read:
+                raise FormatError(f"a text has one {m[1]!r} line; this is the second. Remove one of them.")
+            self.lines_read.add(m[1])
+            self.read_once(m[1], m[2])
         elif m := _ARC.fullmatch(line):
             add = self.cell.epsilon if m[1] == "epsilon" else self.cell.arc
             self.cell = add(
@@ -156,13 +156,13 @@ class _Reader:
         """Give an expression a name, which later lines may use."""
         if name in RESERVED:
             raise FormatError(
-                f"{name!r} is a word of the cell language and cannot be defined. Call it {name}_1 or the like."
+                f"{name!r} is a word of the cell language and cannot be defined. Use another name, such as {name}_1."
             )
         if name in self.known:
             raise FormatError(f"a name is defined once; {name!r} is defined twice. Use two names.")
         self.known[name] = self.expr(text).named(name)
 
-    def say(self, word: str, rest: str) -> None:
+    def read_once(self, word: str, rest: str) -> None:
         """Read a line that may stand once in a text: `word`, then the rest of the line."""
         cell = self.cell
         if word == "cell":
@@ -182,7 +182,7 @@ class _Reader:
 
     def state(self, name: str) -> str:
         """Return a state's name, checked against the `states` line if there is one."""
-        if "states" in self.said and name not in self.cell.states:
+        if "states" in self.lines_read and name not in self.cell.states:
             near = difflib.get_close_matches(name[:64], self.cell.states, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise FormatError(

@@ -85,7 +85,7 @@ def evaluate(expr: ex.Expr, values: Mapping[str, float], semiring: str | Semirin
         name = leaf_name(node)
         if name not in values:
             raise CellError(
-                f"the expression needs a value for {name!r}; values are given for {', '.join(values) or 'nothing'}"
+                f"the expression needs a value for {name!r}; values were given for {', '.join(values) or 'nothing'}"
             )
         value = values[name]
         return tuple(float(x) for x in value) if isinstance(value, tuple) else float(value)
@@ -112,9 +112,9 @@ def _evaluator(semiring: Semiring) -> Evaluator:
     return Evaluator(RANGES, semiring, leaf, Range.of)
 
 
-@lru_cache(maxsize=4096)  # a weight's subexpressions are asked for again and again
+@lru_cache(maxsize=4096)  # the same subexpressions are asked for again and again
 def range_of(expr: ex.Expr, semiring: Semiring) -> Range:
-    """Return an interval that contains every value of a real expression that no overflow or NaN came into."""
+    """Return an interval that contains every value of a real expression, short of overflow and NaN."""
     return _evaluator(semiring)(expr)
 
 

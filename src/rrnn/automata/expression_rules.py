@@ -1,4 +1,4 @@
-"""The rules one expression can break, each with its message."""
+"""The rules that a single expression can break, each with its message."""
 
 from __future__ import annotations
 

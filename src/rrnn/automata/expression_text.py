@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rrnn.automata.cell import Cell
 
 _PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2}
-_MAX_NESTING = 2 * ex.MAX_DEPTH + 2  # -(-(-x)) nests twice an operation
+_MAX_NESTING = 2 * ex.MAX_DEPTH + 2  # -(-(-x)) nests twice per operation
 
 # ---- writing -----------------------------------------------------------------------------------------------
 
@@ -259,8 +259,8 @@ RESERVED = {
     *("sigmoid", "tanh", "relu", "log_sigmoid", "exp", "log", "softplus", "sqrt", "step"),
     *("linear", "parameter", "input", "score", "one", "zero", "neg"),
 }
-"""Words that no expression may be called. Functions that came later are not among them, so that texts written before
-still read: a call is told from a name by its bracket."""
+"""Words that cannot name an expression. Functions that were added later are not among them, so that older texts can
+still be read: a call is told from a name by its bracket."""
 
 
 def definitions(cell: Cell) -> dict[ex.Expr, str]:
@@ -311,7 +311,7 @@ def given_names(cell: Cell) -> dict[str, ex.Expr]:
             if node.label in RESERVED:
                 raise CellError(
                     f"an expression cannot be called {node.label!r}: the cell language uses that word. "
-                    f"Call it {node.label}_1 or the like."
+                    f"Use another name, such as {node.label}_1."
                 )
             if given.setdefault(node.label, node) != node:
                 raise CellError(

@@ -37,7 +37,7 @@ class Expr:
                 f"an expression has at most {MAX_SIZE} operations and leaves, written out in full; this one has "
                 f"{self.size}. Split it over several arcs or projections."
             )
-        # Deeper ones would exhaust Python's stack in whatever walks them.
+        # A deeper tree would exhaust Python's stack in whatever walks it.
         if self.depth > MAX_DEPTH:
             raise CellError(
                 f"an expression is nested at most {MAX_DEPTH} operations deep; this one is deeper. "
@@ -60,8 +60,8 @@ class Expr:
     def _hash(self) -> int:
         return hash(self._content)
 
-    # Written once here and remembered: dictionaries of expressions are everywhere, and a tree of n nodes would
-    # otherwise be hashed in n steps each time.
+    # Hashes are remembered: dictionaries of expressions are everywhere, and a tree of n nodes would otherwise take n
+    # steps to hash each time.
 
     def __hash__(self) -> int:
         return self._hash
@@ -257,7 +257,7 @@ def call(name: str, *arguments: Operand) -> Expr:
     count = 1 if name in FUNCTIONS else SEVERAL.get(name)
     if count is None:
         known = ", ".join((*FUNCTIONS, *SEVERAL))
-        raise CellError(f"{name!r} is no function of the cell language: there are {known}")
+        raise CellError(f"{name!r} is not a function of the cell language; the functions are {known}")
     if len(arguments) != count:
         raise CellError(f"{name} takes {count} argument{'s' * (count > 1)}; got {len(arguments)}")
     first, *more = (as_expr(a) for a in arguments)
@@ -276,10 +276,10 @@ FUNCTIONS: dict[str, Callable[[Operand], Expr]] = {
     },
     **{name: _function(name) for name in ("abs", "sign")},
 }
-"""What a cell's text may call with one argument; `neg` (unary minus) is the only other function node of one.
-`rrnn.arithmetic` says what each computes."""
+"""The functions of one argument that a cell's text may call; `neg` (unary minus) is the only other such node.
+`rrnn.arithmetic` defines what each computes."""
 SEVERAL = {"max": 2, "min": 2, "logaddexp": 2, "gt": 2, "ge": 2, "where": 3}
-"""What it may call with several, and how many."""
+"""The functions of several arguments that it may call: name → number of arguments."""
 OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 """Operator → its op."""
 
@@ -295,7 +295,7 @@ def construct(name: str, *arguments: Operand) -> Expr:
     """Return a weight made by a constructor of the cell's semiring, as `construct("polar", r, theta)`."""
     known = constructors()
     if name not in known:
-        raise CellError(f"no semiring has a constructor {name!r}: there are {', '.join(known)}")
+        raise CellError(f"no semiring has a constructor {name!r}; the constructors are {', '.join(known)}")
     if len(arguments) != len(known[name]):
         raise CellError(f"{name} takes {', '.join(known[name])}; got {len(arguments)} arguments")
     return Construct(name, tuple(as_expr(a) for a in arguments))
@@ -353,7 +353,7 @@ def check_name(name: object, what: str) -> str:
         or not unicodedata.is_normalized("NFKC", name)
     ):
         raise CellError(
-            f"{what} must be an identifier of at most 64 letters, digits and _, beginning with no digit; "
+            f"{what} must be an identifier of at most 64 letters, digits and _, not beginning with a digit; "
             f"got {_short(name)}"
         )
     return name
@@ -364,7 +364,7 @@ def _leaf_name(name: object, what: str) -> str:
     if name in ("input", "score"):
         raise CellError(
             f"{what} cannot be {name!r}: that word is the layer's input or the automaton's score. "
-            f"Call it {name}_1 or the like."
+            f"Use another name, such as {name}_1."
         )
     return check_name(name, what)
 

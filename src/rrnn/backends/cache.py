@@ -1,9 +1,9 @@
 """Compiled kernels on disk: one private folder, content-hashed names, atomic writes, nothing trusted unchecked.
 
-An entry is one file: the payload followed by a line with the SHA-256 of (key, payload), which both a loader of
-libraries and Python (a comment) ignore. A file that is stale, cut short, changed, owned by someone else or writable by
-others is not used; it is built again. Where the folder cannot be used at all, a temporary one takes its place for the
-life of the process, and a warning says so.
+An entry is one file: the payload, then a line with the SHA-256 of (key, payload). Loaders of libraries ignore that
+line, and to Python it is a comment. A file that is stale, truncated, changed, owned by someone else or writable by
+others is not used but built again. If the folder cannot be used at all, a temporary one takes its place for the life of
+the process, and a warning says so.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def cast(t: Tensor, dtype: torch.dtype) -> Tensor:
 def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return the stored states before the first step, (S, B, D), of a program where they are all numbers."""
     numbers, units = program.flat.first_states, params.shape[-1]
-    if len(set(numbers)) <= 1:  # nearly always
+    if len(set(numbers)) <= 1:  # the usual case
         number = numbers[0] or 0.0 if numbers else 0.0
         return params.new_full((len(numbers), batch, units), number, dtype=dtype)
     return torch.stack([params.new_full((batch, units), number or 0.0, dtype=dtype) for number in numbers])

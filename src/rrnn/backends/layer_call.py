@@ -1,5 +1,7 @@
-"""Cells side by side on a backend, without autograd: pre-activations of all of them in one tensor, outputs written side
-by side into one tensor."""
+"""Run the cells of a layer side by side on a backend, without autograd.
+
+The pre-activations of all cells are in one tensor, and their outputs are written side by side into another.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ class LayerCells(NamedTuple):
         programs, widths, _, _ = self
         steps, batch, size = x.shape
         if len(programs) == 1 and (k := len(programs[0].projections)) * widths[0] == size:
-            return [x.view(steps, batch, k, widths[0])]  # a tenth of the time below: it counts in `step`
+            return [
+                x.view(steps, batch, k, widths[0])
+            ]  # ten times faster than the lines below, which matters in `step`
         views, start = [], 0
         for program, width in zip(programs, widths, strict=True):
             k = len(program.projections)
@@ -48,7 +52,7 @@ class LayerCells(NamedTuple):
     def output_size(self) -> int:
         """Return how many columns the output has."""
         programs, widths, _, _ = self
-        if len(widths) == 1:  # without a list: it counts in `step`
+        if len(widths) == 1:  # without building a list, which matters in `step`
             return widths[0] * programs[0].output_count
         return sum(self.output_widths())
 
@@ -76,7 +80,7 @@ class LayerCall(NamedTuple):
     def split(self) -> list[CellCall]:
         """Return each cell's own call."""
         x, params, mask, inp, cells = self
-        if len(cells.programs) == 1:  # most layers: it counts in `step`
+        if len(cells.programs) == 1:  # most layers have one, and time matters in `step`
             (program,), (table,), (view,) = cells.programs, params, cells.slices(x)
             return [CellCall(program, view, table, mask, inp if program.uses_input else None, cells.every)]
         own, masks, inputs = cells.slices(x), repeat(mask), cells.inputs(inp)

@@ -1,4 +1,4 @@
-"""Which backend runs: asked for by name, or the fastest that works here."""
+"""Choose the backend that runs: the one asked for by name, or the fastest that works here."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _choice = "auto"  # a plain global: torch.compile reads and guards it
 def get_backend(name: str) -> Backend:
     """Return the backend of a name; it is imported on first use."""
     if name not in TABLE:
-        raise BackendError(f"unknown backend {name!r}: there are auto, {', '.join(TABLE)}")
+        raise BackendError(f"unknown backend {name!r}: the backends are auto, {', '.join(TABLE)}")
     module, _, attribute = TABLE[name].partition(":")
     return getattr(importlib.import_module(module), attribute)()
 
@@ -71,7 +71,7 @@ def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Seque
         if candidate == "triton" and device.type != "cuda":
             continue  # its interpreter runs on the CPU, for tests: a thousand times slower, so by name only
         if candidate == "native" and device.type != "cpu":
-            continue  # no news, at every call
+            continue  # it runs on the CPU only, which is no reason to warn at every call
         backend = get_backend(candidate)
         reasons = [backend.why_not(device, dtype, program) for program in programs]
         if not any(reasons):

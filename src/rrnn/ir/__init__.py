@@ -1,4 +1,8 @@
-"""The compiler's middle: one program of one time step, its gradient, its parallel-in-time form."""
+"""The compiler's intermediate representation.
+
+`lower` turns a cell into a `Program`, the straight-line code of one time step. From it come `Program.flat` (numbers in
+place of elements), `adjoint` (the step backwards) and `scan_form` (chunks of time in parallel). Backends run these.
+"""
 
 from rrnn.ir.adjoint import Adjoint, adjoint
 from rrnn.ir.lower import Lowered, lower

@@ -1,9 +1,9 @@
-"""Reverse mode on the IR: the program of one step backwards.
+"""Reverse-mode differentiation of programs: the program of one step backwards.
 
-The forward values are recomputed from pre-activations, parameters and the previous stored states (the only thing that
-must be saved). Parameters enter a step through per-unit values (σ of a parameter, a bias): a step's adjoint gives the
-gradient of those, to be summed over time and batch, and the *epilogue*, run once per unit, turns the sums into
-gradients of the parameters.
+Forward values are recomputed from pre-activations, parameters and the previous stored states, which alone must be
+saved. Parameters enter a step through per-unit values (σ of a parameter, a bias). A step's adjoint gives the gradients
+of these, to be summed over time and batch; the *epilogue*, run once per unit, turns the sums into gradients of the
+parameters.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def adjoint(program: Program) -> Adjoint:
     units = unit_values(program)
     wanted = {forward[n] for n in units}
     grads = reverse(b, seeds, stop=wanted)
-    # What no instruction reads has a gradient too: zero.
+    # A leaf that no instruction reads has a gradient too: zero.
     leaves = [
         *(("grad_preact", k, Op.PREACT) for k in range(len(program.projections))),
         *([("grad_input", None, Op.INPUT)] if program.uses_input else []),

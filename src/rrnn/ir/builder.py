@@ -17,7 +17,7 @@ from rrnn.ir.program import Instruction, Output, Program, needed, verify
 from rrnn.semirings import Semiring
 
 MAX_WORK = 1_000_000
-"""How many instructions may be asked for: real cells need hundreds, a hostile text could ask for 10⁹."""
+"""The limit on emitted instructions: real cells need hundreds, a hostile text could ask for 10⁹."""
 
 
 class Value(Operators):
@@ -251,11 +251,13 @@ def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) 
 def flatten(program: Program) -> Program:
     """Return the program with every ⊕ and ⊗ written out, and as many states as elements have components."""
     ring = program.semiring
-    if not program.has_elements:  # with several components, every program has one, if only its first state
+    if not program.has_elements:  # with several components every program has some, at least its first states
         return program
     b, size = Builder(ring), ring.size
     number: dict[int, int] = {}  # scalars
-    elements: dict[int, int] = {}  # elements, as instructions `element` of the builder, none of which stays
+    elements: dict[
+        int, int
+    ] = {}  # elements, as instructions `element` of the builder, all of which are removed
     for n, (op, args, attr) in enumerate(program.instructions):
         if op is Op.CONST:
             number[n] = b.const(float(attr or 0.0))

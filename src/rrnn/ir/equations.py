@@ -55,7 +55,7 @@ class Equations(FormulaWriter):
             if not self.is_zero(start)
         ]
 
-        # A folded state's value may be read as a number: only what is computed has a symbol.
+        # The value of a folded state may be a number: only computed values have symbols.
         after = {v: self.state(s, "t") for s, v in reversed(new.items()) if self.constant(v) is None}
         total = self.write(score, after, states=set(after))
         between = self.take_definitions()
@@ -80,7 +80,7 @@ def state_symbols(cell: Cell) -> dict[str, str]:
 
 
 _LONGER = "only in chunks of several steps"
-_MANY = 40  # entries from which on their compositions are not written out
+_MANY = 40  # with more entries than this, compositions are not written out
 
 
 def scan_text(cell: Cell) -> str:

@@ -54,12 +54,12 @@ def _is_number(program: Program, n: int, value: float) -> bool:
     return op is Op.CONST and float(attr or 0.0) == value
 
 
-_LONG = 3  # symbols and numbers from which on a shared or weighing expression is worth a name
+_LONG = 3  # symbols and numbers that make a shared expression or a weight worth a name
 _SHOWN = 3  # inputs of a window that are written out
 
 
 class FormulaWriter:
-    """Writes the instructions of one program, and remembers which symbols it has to explain."""
+    """Writes the instructions of one program, and remembers which symbols it has to define."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class FormulaWriter:
         """Return the symbol of a parameter: b_f for the bias of f."""
         if name.endswith(".bias"):
             return self._symbol(name.removesuffix(".bias"))._replace(prefix="b")
-        # As the paper writes r = σ(b_r): where the name stands for more than the parameter, that is called b.
+        # The paper writes r = σ(b_r): if the name stands for more than the parameter, the parameter is called b.
         more = any(name == other and not self._is_parameter(n) for n, other in names.items())
         return self._symbol(name)._replace(prefix="b" if more else "")
 
@@ -187,7 +187,7 @@ class FormulaWriter:
 
     def _define(self, n: int) -> None:
         kind = "unit" if n in self.program.per_unit else "state" if n in self._stateful else "step"
-        formula = self._spell(n).text  # first: what it uses is explained before it
+        formula = self._spell(n).text  # first, so that what it uses is defined before it
         if n not in self.names:
             letter = "w" if n in self.weights else {"unit": "e", "state": "z", "step": "w"}[kind]
             self._counts[letter] += 1

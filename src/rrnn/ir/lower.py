@@ -1,8 +1,8 @@
-"""Lowering: a cell to a program. ε-closure, trimming, folding of always-on states, shared subexpressions.
+"""Lowering: turn a cell into a program. Trim it, close it under ε, fold always-on states, share subexpressions.
 
-A stored state holds the total weight of paths that have *just consumed* a symbol and end in it (ε not yet taken), and
-λ before the first symbol; the ε-closure is applied where a value is read: by arcs of the next step, and by the score.
-So a state with no consuming arc into it (F's q₃) is never stored.
+A stored state holds the total weight of the paths that have *just consumed* a symbol and end in it, before any ε-arc;
+before the first symbol it holds λ. The ε-closure is applied where a value is read: by arcs of the next step, and by
+the score. So a state that no consuming arc enters (F's q₃) is never stored.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Lowering:
                 *(("output", i, n) for i, n in enumerate(outputs)),
             ],
         )
-        # Expressions that folded to a number have no name: a number is clearer, and may stand elsewhere too.
+        # Expressions that folded to a number get no name: the number is clearer, and may occur elsewhere too.
         live = {e: number[n] for e, n in self._numbers() if n in number and b.value(n) is None}
         names: dict[int, str] = {}
         for e, name in definitions(self.cell).items():
@@ -217,7 +217,10 @@ class _Lowering:
         groups: dict[ex.Expr, list[CellArc]] = {}
         for a in into:
             groups.setdefault(a.weight, []).append(a)
-        b, turned = self.b, self.cell.semiring.commutative  # a weight comes first in formulas, where it may
+        b, turned = (
+            self.b,
+            self.cell.semiring.commutative,
+        )  # in formulas a weight comes first, where ⊗ commutes
 
         def product(weight: int, before: int) -> int:
             return b.times(weight, before) if turned else b.times(before, weight)

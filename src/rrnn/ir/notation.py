@@ -1,4 +1,4 @@
-"""Two ways to write mathematics, plain text and LaTeX: tables of strings over the same symbols and operations."""
+"""Write mathematics in two notations, plain text and LaTeX: tables of strings over the same symbols and operations."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ _SMALL = (
 _LARGE = "Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π Sigma Σ Phi Φ Psi Ψ Omega Ω"
 _WORDS = f"{_SMALL} {_LARGE}".split()
 GREEK: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
-"""Names of letters, for equations and pictures. A parameter called epsilon becomes ϵ: ε is the empty string's."""
+"""Names of letters, for equations and pictures. A parameter called epsilon becomes ϵ, since ε is the empty string."""
 
 _ABOVE = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PLAIN_TIMES = {"": "", "t": "ₜ", "t-1": "ₜ₋₁", "0": "₀"}

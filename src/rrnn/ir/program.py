@@ -97,10 +97,10 @@ class Program:
     outputs: tuple[Output, ...]
 
     def __post_init__(self) -> None:
-        # Now: torch.compile reads them, but cannot trace a property that is still to be computed.
+        # Compute these now: torch.compile reads them, but cannot trace a property that is not computed yet.
         _ = self.text, self.first_states, self.per_unit, self.output_count
         if not self.has_elements:
-            self.__dict__["flat"] = self  # others are flattened where they are verified
+            self.__dict__["flat"] = self  # `verify` flattens the others
 
     @property
     def has_elements(self) -> bool:
@@ -245,7 +245,7 @@ def _parse(text: str) -> Program:
         raise ProgramError(
             "the program's text lacks one of name, semiring, projections, parameters, states, initial"
         ) from None
-    if verify(program).text != text:  # the text is a key: one program must not have two
+    if verify(program).text != text:  # the text is a key, so a program has one text
         raise ProgramError(
             "the program's text is not as `Program.text` writes it, or its semiring is defined otherwise here"
         )
@@ -274,10 +274,10 @@ def verify(program: Program) -> Program:
     for what in ("projections", "parameters", "states"):
         names = getattr(program, what)
         if len(set(names)) != len(names):
-            raise ProgramError(f"a name stands twice among the {what}: {' '.join(names)}")
+            raise ProgramError(f"a name occurs twice among the {what}: {' '.join(names)}")
     for name in (program.name, *program.projections, *program.parameters, *program.states):
         if not _NAME.fullmatch(name):
-            raise ProgramError(f"{name!r} is no name: it must be an identifier, perhaps with dots")
+            raise ProgramError(f"{name!r} is not a name: it must be an identifier, perhaps with dots")
     for n in range(len(program.instructions)):
         _verify_instruction(program, n)
     _verify_outputs(program)
@@ -288,7 +288,7 @@ def verify(program: Program) -> Program:
             "every stored state needs one initial value, computed from parameters and numbers alone"
         )
     _verify_elements(program)
-    _ = program.flat  # now, as in `__post_init__`, but of a program that is known to be well-formed
+    _ = program.flat  # computed now, as in `__post_init__`, once the program is known to be well-formed
     return program
 
 
@@ -367,7 +367,7 @@ def _verify_outputs(program: Program) -> None:
         raise ProgramError("an output is given twice")
     kinds = {kind for kind, _ in given}
     for family, leaves in _FAMILIES:
-        if not kinds & (set(family) - {"new_state"}):  # which several families may have
+        if not kinds & (set(family) - {"new_state"}):  # several families may have it
             continue
         if kinds - set(family):
             raise ProgramError(f"one program cannot have outputs of the kinds {', '.join(sorted(kinds))}")

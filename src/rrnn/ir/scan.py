@@ -1,10 +1,10 @@
-"""Parallel in time: a step is linear over the semiring, so steps compose, and chunks of time can run at once.
+"""The scan form: a step is linear over the semiring, so steps compose, and chunks of time can run in parallel.
 
 The state row is extended by a constant one, index 0, for what enters from always-on states; stored state s has index
 s + 1. `entry i·n + j` (n = states + 1) is the weight with which index i reaches index j in one step. Which entries of a
 *composed* transition can be non-zero follows from reachability: B carries 2 numbers, C and F carry 5.
 
-Backwards, dL/d state runs by a recurrence that is linear over the reals whatever the semiring:
+Backwards, dL/d state follows a recurrence that is linear over the reals, whatever the semiring:
 carried' = Jᵀ · (carried + direct), with the Jacobian J and the part `direct` that comes from the step's own output.
 """
 

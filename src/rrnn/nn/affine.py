@@ -57,7 +57,7 @@ def _chunked(symbols: Tensor, matrices: Tensor, u: Tensor, first: Tensor, chunk:
     u = torch.cat([u, u.new_zeros(missing, batch, size)])
     x = x.view(count, chunk, batch).transpose(0, 1).reshape(chunk, count * batch)
     u = u.view(count, chunk, batch, size).transpose(0, 1).reshape(chunk, count * batch, size)
-    # Each chunk as one affine map c ↦ P c + p. The last needs none: nothing follows it.
+    # Each chunk is one affine map c ↦ P c + p. The last chunk needs none, since nothing follows it.
     inner = (count - 1) * batch
     product, offset = _compose(x[:, :inner], matrices, u[:, :inner])
     starts, c = [first], first
@@ -104,7 +104,7 @@ def _walk_in_place(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, r
     (steps, batch, size), out, c = u.shape, torch.empty_like(u), first
     chosen_ones = u.new_empty(batch, size, size)
     kept = symbols < 0
-    # Looking is free on a CPU only.
+    # On a GPU, looking at values would wait for the device.
     any_kept = kept.any(1).tolist() if u.device.type == "cpu" else [True] * steps
     places = symbols.clamp_min(0)
     for t in range(steps - 1, -1, -1) if reverse else range(steps):

@@ -1,4 +1,4 @@
-"""What `RationalRNN` may be built with, each mistake with its message."""
+"""Check what layers are built with and called with; each mistake has its message."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def check_forget_gates(cells: Sequence[tuple[Cell, int]], what: str) -> None:
 def _check_loop(cell: Cell, state: str, expression: ex.Expr, what: str) -> None:
     """Raise a `CellError` if a loop's weight is not one where its forget gates are fully open."""
     gates, one = _forget_gates(expression), cell.semiring.one
-    # What the others are does not matter to a gate that is open.
+    # Any value of the other leaves will do: it does not matter where a gate is open.
     names = (node.name for node in ex.walk(expression) if isinstance(node, (ex.Linear, ex.Parameter)))
     values = dict.fromkeys((*names, "input"), 0.3) | dict.fromkeys(gates, SATURATED)
     weight = evaluate(expression, values, cell.semiring) if gates else one
     if not math.isclose(weight, one, abs_tol=1e-6):
         raise CellError(
-            f"{what} opens forget gates, {', '.join(sorted(gates))} here, and the loop of {cell.name} at {state} is "
-            f"then weighed {weight:.3g}, not {one:g}: a forget gate is a sigmoid of its projection. Leave it out, or "
+            f"{what} opens forget gates, {', '.join(sorted(gates))} here, and the loop of {cell.name} at {state} then "
+            f"has the weight {weight:.3g}, not {one:g}: a forget gate is a sigmoid of its projection. Leave it out, or "
             "give the projection another name than f, f1, f2, … or forget…"
         )
 

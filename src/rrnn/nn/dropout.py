@@ -20,7 +20,7 @@ from rrnn.backends.interface import units_contiguous
 from rrnn.backends.registry import chosen, get_backend
 from rrnn.backends.triton.backend import on_device
 
-BLOCK = 256  # units of a program, one a thread: with several, random numbers would change threads
+BLOCK = 256  # units of a program, one per thread: with several, random numbers would move between threads
 GRID = 65535  # the most programs along a grid's second axis
 
 
@@ -117,7 +117,7 @@ def _launch(x: Tensor, seed: Tensor, number: int, each: float, shared: float) ->
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     x = units_contiguous(x if x.dim() == 3 else x.unsqueeze(1))
     steps, batch, units = x.shape
-    if x.stride(1) == units:  # as one long sequence's units: no block has an end in the middle
+    if x.stride(1) == units:  # as the units of one long sequence, so that no block ends in the middle
         batch, units = 1, batch * units
     blocks = -(-units // BLOCK)
     run: Any = dropped[(-(-steps // STEPS.value) * batch, min(blocks, GRID), -(-blocks // GRID))]
@@ -139,7 +139,7 @@ def _launch(x: Tensor, seed: Tensor, number: int, each: float, shared: float) ->
             SHARED=shared > 0,
             BLOCK=BLOCK,
             num_warps=BLOCK // 32,
-            enable_fp_fusion=True,  # asked for: Triton's default is about to change
+            enable_fp_fusion=True,  # set explicitly: Triton's default is about to change
         )
     return out
 

@@ -1,6 +1,6 @@
 """The Triton kernel of `rrnn.nn.dropout`: both masks made and applied on the way, forwards and backwards alike."""
 
-# Triton's language, not Python's:
+# This is Triton's language, not Python's:
 # pyright: reportPossiblyUnboundVariable=false, reportGeneralTypeIssues=false, reportArgumentType=false
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-STEPS = tl.constexpr(4)  # of a program: as many as Philox gives numbers at once
+STEPS = tl.constexpr(4)  # steps of a program: as many as Philox gives numbers at once
 ROUNDS = tl.constexpr(7)
 """Of Philox 4x32: the fewest that pass BigCrush (Salmon et al., 2011)."""
 

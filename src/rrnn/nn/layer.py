@@ -68,13 +68,15 @@ class RationalLayer(nn.Module):
             "gate": self.output_size if skip == "highway" else 0,
         }
         self.rows = lay_out_rows(lowered, self.widths, {name: size for name, size in extra.items() if size})
-        self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)  # those that cells read
+        self.columns = max(
+            (r.stop for r in self.rows if r.cell >= 0), default=0
+        )  # the pre-activations that cells read
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
         self.forget_rows = tuple(r for r in self.rows if r.cell >= 0 and is_forget_gate(r.name))
         self.window = max((r.window for r in self.rows), default=1)
-        # Of each lag the projections that see the input so many steps earlier, in the order of that matrix's rows
+        # For each lag, the projections that see the input that many steps earlier, in the order of the matrix's rows
         self.lag_rows = tuple([r for r in self.rows if r.window > k] for k in range(self.window))
-        # Whether all that is done with the input is to project it: no history, no cell's input(), no skip past it
+        # Whether the input is only projected: no history, no cell that reads input(), no skip connection past it
         reads = (self.uses_input and not inputs_differ) or (skip and not outputs_differ)
         self.only_projects = self.window == 1 and not reads
 

@@ -59,7 +59,7 @@ def lay_out_rows(
         for projection in cell.projections
     ]
     wanted += [(-1, name, size, 1) for name, size in extra.items()]
-    ends = [0] * max((window for *_, window in wanted), default=1)  # of each matrix, so far
+    ends = [0] * max((window for *_, window in wanted), default=1)  # the end of each matrix so far
     rows = []
     for cell, name, width, window in wanted:
         start, *lagged = ends[:window]
@@ -106,7 +106,7 @@ class Projection:
         return self.matrices[lag][self.rows.of_lag(lag)]
 
 
-BIAS = ".bias"  # how programs call the bias of a projection: "f.bias"
+BIAS = ".bias"  # the end of a bias's name in programs: "f.bias"
 
 
 class NamedParameters(nn.Module):
@@ -127,7 +127,7 @@ class NamedParameters(nn.Module):
         return self._parameters.get(name)
 
     def train(self, mode: bool = True) -> NamedParameters:
-        object.__setattr__(self, "training", mode)  # nn.Module would take it for a parameter of that name
+        object.__setattr__(self, "training", mode)  # nn.Module would look for a parameter of that name
         return self
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ class CellParameters(nn.Module):
         """Return P rows (units,) in the program's order; biases that the layer does not have are zeros."""
         if not self.names:
             return like.new_zeros(0, self.units)
-        biases, learned = self.bias.get, self.parameter.get  # once: attributes of modules are slow to look up
+        biases, learned = self.bias.get, self.parameter.get  # looked up once: attributes of modules are slow
         rows = [biases(name) if is_bias else learned(name) for is_bias, name in self.names]
         return [like.new_zeros(self.units) if row is None else row for row in rows]
 

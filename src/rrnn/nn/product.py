@@ -1,11 +1,11 @@
-"""The matrix product of a layer: `F.linear`, but for three cases.
+"""The matrix product of a layer: `F.linear`, except in three cases.
 
-In training on AMD's processors, torch's own (MKL) loses 5 to 25 % against oneDNN, which torch has on board, too: most
-where rows are no multiple of a vector, such as the paper's 650 units. Used where it was measured to gain; results
-differ by rounding only.
+In training on AMD processors, torch's own product (MKL) is 5 to 25 % slower than oneDNN's, which torch also contains;
+most where rows are not a multiple of a vector, such as the paper's 650 units. oneDNN is used where it was measured to
+be faster; results differ by rounding only.
 
-On a GPU a training loop can have weights' gradients made on another stream, see `weight_gradients`; otherwise the
-product can be left to the cells' node of autograd's graph, see `in_one_node`.
+On a GPU a training loop can have the gradients of weights computed on another stream (`weight_gradients`). Otherwise
+the product can be part of the cells' node in autograd's graph (`in_one_node`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from torch.autograd.function import once_differentiable
 from rrnn.backends.native.compiler import cpu
 
 WORTH = 1 << 26
-"""Multiplications: below, the product is over before oneDNN has arranged its weight."""
+"""Multiplications: below this, the product is done before oneDNN has rearranged its weight."""
 MANY_ROWS = 2048
-"""Beyond, the weight's gradient stays with MKL: oneDNN transposes a copy of the output's."""
+"""Rows: above this, MKL computes the weight's gradient, since oneDNN would transpose a copy of the output's."""
 
 Run = Callable[..., Tensor]
 _RUN: ContextVar[Run | None] = ContextVar("weight_gradients", default=None)

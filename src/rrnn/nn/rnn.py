@@ -94,7 +94,7 @@ class RationalRNN(nn.Module):
         self.bidirectional, self.skip, self.zoneout = bool(bidirectional), skip, float(zoneout)
         if dropout and num_layers == 1:
             warnings.warn(
-                "dropout acts between layers, and there is one: it does nothing here. "
+                "dropout acts between layers, so with one layer it does nothing. "
                 "input_dropout acts on the input, recurrent_dropout on the inputs of every layer.",
                 stacklevel=2,
             )
@@ -176,19 +176,20 @@ class RationalRNN(nn.Module):
         lengths: Tensor | Sequence[int] | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, State]:
-        """(output, state) of a sequence (T, I), a batch (T, B, I), or (B, T, I) with batch_first, or a PackedSequence.
+        """Return (output, state) of a sequence (T, I), a batch (T, B, I), or (B, T, I) with `batch_first`, or a
+        `PackedSequence`.
 
         `hx` is a state that an earlier call returned: feeding a sequence in pieces equals feeding it whole (in one
-        direction: a bidirectional layer refuses a state, for its backward half would begin in the middle). `lengths`
-        (B) or `mask` (the input's leading shape, True at valid steps) say what is padding: it changes no state,
-        outputs zeros, and nothing depends on what it holds. State and output follow `nn.LSTM`: outputs of both
-        directions side by side; states (…, batch, units) whatever batch_first is, without a batch for (T, I).
+        direction: a bidirectional layer refuses a state, since its backward half would begin in the middle). `lengths`
+        (B) or `mask` (the input's leading shape, True at valid steps) mark padding: it changes no state, outputs
+        zeros, and nothing depends on what it holds. State and output follow `nn.LSTM`: outputs of both directions are
+        side by side; states are (…, batch, units) whatever `batch_first` is, without a batch for (T, I).
         """
         if hx is not None and self.bidirectional:
             raise ShapeError(
-                "a state stands for the past alone, and a bidirectional layer reads its input from the end as well, so "
-                "that pieces of a sequence are not the whole: call the layer with the whole sequence and no state, or "
-                "build it with bidirectional=False"
+                "a bidirectional layer takes no state: it also reads its input from the end, so a sequence cannot be "
+                "fed in pieces. Call the layer with the whole sequence and no state, or build it with "
+                "bidirectional=False."
             )
         if isinstance(input, PackedSequence):
             if lengths is not None or mask is not None:
@@ -206,8 +207,8 @@ class RationalRNN(nn.Module):
         every call draws dropout masks of its own."""
         if self.bidirectional:
             raise ShapeError(
-                "step needs the past alone, and a bidirectional layer reads its input from the end as well: "
-                "call the layer with the whole sequence, or build it with bidirectional=False"
+                "a bidirectional layer cannot step: it also reads its input from the end. Call the layer with the "
+                "whole sequence, or build it with bidirectional=False."
             )
         layers = self._all_layers()
         check_input(x_t, (1, 2), self.input_size, layers[0].weight)
@@ -221,7 +222,7 @@ class RationalRNN(nn.Module):
         data, sizes, order, back = packed
         layers = self._all_layers()
         check_input(data, (2,), self.input_size, layers[0].weight)
-        # Longest first, as the data lie: the state goes there and comes back, the output keeps the packing.
+        # The data are packed longest first: the state is put in that order and back, the output stays packed.
         x, lengths = pad_packed_sequence(PackedSequence(data, sizes))
         given = TimeFirst(x, lengths=lengths)
         first = None if hx is None else reorder(self._first(hx, given, layers), order)

@@ -46,7 +46,7 @@ class TimeFirst:
         if mask is not None:
             if lengths is not None:
                 raise ShapeError(
-                    "both lengths= and mask= are given; a mask says it all, so leave out lengths="
+                    "both lengths= and mask= are given: leave out lengths=, which the mask replaces"
                 )
             self.mask = self._checked(mask, tuple(input.shape[: input.dim() - features])).to(input.device)
         elif lengths is not None:
@@ -115,7 +115,7 @@ def mask_of_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, dev
         raise ShapeError(f"expected {batch} lengths, one per sequence; got shape {tuple(lengths.shape)}")
     if lengths.is_floating_point() or lengths.dtype == torch.bool:
         raise ShapeError(f"lengths must be whole numbers; got {lengths.dtype}")
-    # Only where looking is free: on a GPU it would wait for the device, and a compiler cannot look.
+    # Only on the CPU: on a GPU, looking at values would wait for the device, and a compiler cannot look.
     if lengths.device.type == "cpu" and not torch.compiler.is_compiling() and batch:
         low, high = int(lengths.min()), int(lengths.max())
         if low < 0 or high > steps:
@@ -175,11 +175,11 @@ class LayerState(NamedTuple):
     """The last K−1 valid inputs (K−1, batch, input_size), oldest first, if a projection has a window of K > 1."""
 
 
-# Named tuples are pytrees anyway; the name lets torch.export save graphs that take and return them.
+# Named tuples are pytrees already; the registered name lets torch.export save graphs that take and return them.
 _register_namedtuple(LayerState, serialized_type_name="rrnn.nn.LayerState")
 
 State = tuple[LayerState, ...]
-"""Of a whole `RationalRNN`: layer by layer, in each the forward and then the backward direction."""
+"""The state of a whole `RationalRNN`: layer by layer, in each the forward and then the backward direction."""
 
 
 S = TypeVar("S")

@@ -1,4 +1,4 @@
-"""A semiring is data: its two operations, written once over named scalar operations, and all that others ask about it.
+"""A semiring is data: two operations, written once over named scalar operations, and all that other code asks about it.
 
     COMPLEX = Semiring(
         "complex", components=("re", "im"), zero=(0.0, 0.0), one=(1.0, 0.0),
@@ -6,7 +6,7 @@
         times=lambda s, a, b: (a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]),
         …)
 
-`s` gives the scalar operations that are no operators, `s.max`, `s.logaddexp`, `s.exp` (`rrnn.arithmetic`), so one
+`s` gives the scalar operations that have no operator, `s.max`, `s.logaddexp`, `s.exp` (`rrnn.arithmetic`), so one
 definition runs on Python numbers, on torch tensors and in compiled programs. An element is a number, or a tuple of as
 many as the semiring has components; a tensor of elements then has a last dimension for them.
 
@@ -240,8 +240,8 @@ class Definition:
 
     def _no_reading(self) -> SemiringError:
         return SemiringError(
-            f"weights over {self.name} stand for no real numbers, so they are not converted by themselves: say how, "
-            "with a function of weights, with_semiring(name, f)."
+            f"weights over {self.name} do not stand for real numbers, so they cannot be converted automatically: "
+            "pass a function of weights, with_semiring(name, f)."
         )
 
     def magnitude(self, a: Element, s: Arithmetic = FLOATS) -> Any:
@@ -310,7 +310,7 @@ class Definition:
     def outside(self, a: Any, what: str = "weight") -> SemiringError:
         """Return the error about a value that is not in the set."""
         fix = (
-            "Find what made it: 0/0, ∞ − ∞, the logarithm of a negative number."
+            "Find what produced it: 0/0, ∞ − ∞, the logarithm of a negative number."
             if any(x != x for x in (a if isinstance(a, (tuple, list)) else (a,)))
             else "Use a number of that set, or a semiring that has this one."
         )

@@ -1,4 +1,4 @@
-"""All semirings by name: those of `rrnn.semirings.defined`, each a file there, and those that users register."""
+"""All semirings by name: the built-in ones, each a file in `rrnn.semirings.defined`, and those that users register."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def get_semiring(semiring: str | Semiring) -> Semiring:
     if isinstance(semiring, Semiring):
         if SEMIRINGS.get(semiring.name) is not semiring:
             raise SemiringError(
-                f"the semiring {semiring.name!r} is not registered, so files and programs could not name it. Say "
-                "semiring = rrnn.register_semiring(semiring) first."
+                f"the semiring {semiring.name!r} is not registered, so files and programs could not name it. Call "
+                "rrnn.register_semiring(semiring) first."
             )
         return semiring
     found = SEMIRINGS.get(str(semiring).replace("_", "-").lower()) or SEMIRINGS.get(str(semiring))

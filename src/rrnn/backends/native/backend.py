@@ -29,8 +29,8 @@ from rrnn.backends.native.render import TYPES, fill, render_backward, render_for
 from rrnn.errors import BackendError
 from rrnn.ir import Program
 
-# `struct call` of forward.c and backward.c: pointers and longs, eight bytes each. Packed into bytes, a call has one
-# argument, which costs a third of two dozen.
+# `struct call` of forward.c and backward.c: pointers and longs, eight bytes each. A call that
+# packs them into bytes has one argument, which costs a third of what two dozen cost.
 _FORWARD, _BACKWARD = struct.Struct("23q"), struct.Struct("31q")
 
 
@@ -78,7 +78,7 @@ class Native(Backend):
             return
         self._warned = True
         why = self.why_not(device, dtype)
-        warnings.warn(f"rrnn uses its slow reference on the CPU: {why}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"rrnn runs its slow reference backend on the CPU: {why}", RuntimeWarning, stacklevel=2)
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
         program, x, params, mask, inp, every = call

@@ -31,10 +31,10 @@ FLAGS = [
     *("-O3", "-std=gnu11", "-fPIC", "-shared"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 ]
-# For this processor, each tried in turn: vectors of 512 bits are not every compiler's choice where there are some.
+# Flags for this processor, tried in turn. Not every compiler uses vectors of 512 bits by itself where it could.
 TUNING = [["-march=native", "-mprefer-vector-width=512"], ["-march=native"], ["-mcpu=native"], []]
 TRIAL = '#include "kernel.h"\nint answer(void) { return 42; }\n'
-TIMEOUT = 300  # seconds for one kernel: beyond, something is wrong
+TIMEOUT = 300  # seconds for one kernel: a longer compilation means that something is wrong
 
 
 class Compiler:
@@ -79,7 +79,7 @@ class Compiler:
         path = cached(key, ".so", lambda: self.compile(source, self.flags))
         try:
             return ctypes.CDLL(str(path))
-        except OSError as error:  # a folder on a volume mounted noexec, say
+        except OSError as error:  # for example, a folder on a volume mounted noexec
             raise BackendError(
                 f"a compiled kernel cannot be loaded: {error}. Set RRNN_CACHE to a folder that may hold programs."
             ) from None

@@ -1,9 +1,9 @@
-"""Programs to C expressions, and expressions to loops.
+"""Turn programs into C expressions, and expressions into loops.
 
-A `Line` is one C expression of earlier lines; equal lines are one, so that functions of the same argument share their
-exponential. `Loops` orders lines into *stages*, one loop over lanes each: a stage ends at an exponential that waits for
-another one. Short loops keep more lanes in flight than one long chain of dependences does (nearly twice the speed), and
-what a later stage needs waits in a row of scratch.
+A `Line` is one C expression of earlier lines. Equal lines are merged, so that functions of the same argument share
+their exponential. `Loops` orders lines into *stages*, one loop over lanes each: a stage ends at an exponential that
+needs the result of another one. Short loops keep more lanes in flight than one long chain of dependences does (nearly
+twice the speed), and what a later stage needs is kept in a row of scratch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Programs to C sources: the loops of `lines` set into the templates forward.c and backward.c.
+"""Turn programs into C sources: the loops of `rrnn.backends.native.loops` in the templates forward.c and backward.c.
 
 A kernel runs blocks of lanes of one batch row. Time is the outer loop, the states of a block stay in a local array,
 and lanes go through the loops of a step in strips. Lanes never mix and every lane runs through the same vector code,

@@ -1,5 +1,8 @@
-"""Chunks in parallel over time, the same numbers up to rounding: compose each chunk's transition from the scan form,
-join the chunks one after another, then fill in the states inside all chunks at once."""
+"""The reference backend's recurrence with chunks of time in parallel; results are those of `serial` up to rounding.
+
+It composes each chunk's transition from the scan form, joins the chunks one after another, and then fills in the states
+inside all chunks at once. Tests compare generated kernels with it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated Triton behind the common interface: which schedule, which sizes, and the launches."""
+"""The Triton backend: choose a schedule and sizes for a call, and launch the generated kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _HERE = contextlib.nullcontext()
-MANY = 64  # rows from which torch's reduction is quicker than the parameters' kernel
+MANY_ROWS = 64  # rows from which torch's reduction is quicker than the parameters' kernel
 
 
 @cache
@@ -87,7 +87,7 @@ class Triton(Backend):
         inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         final = x.new_empty(shape, dtype=torch.float32)
         saved = final.new_empty(((steps + every - 1) // every, *shape)) if every else None
-        if not (steps and batch and units):  # x itself is empty, too, where nothing is projected
+        if not (steps and batch and units):  # x is also empty where nothing is projected
             return final.copy_(first_state(program, batch, params) if state is None else state), saved
         chunk, chunks = how.cut(steps, every, bool(program.states))
         grid, sizes = (-(-units // how.block), batch, chunks), (steps, batch, units, chunk)
@@ -163,7 +163,7 @@ def _parameters(launch: Kernels, partial: Tensor, params: Tensor, how: Plan) -> 
     grad = torch.empty_like(params)
     if not grad.numel():
         return grad
-    if chunks > 1 or batch > MANY:
+    if chunks > 1 or batch > MANY_ROWS:
         partial, batch = partial.sum((0, 2)), 1
     launch("parameters", (-(-units // how.block), 1, 1), (partial, params, grad), (batch, units), how)
     return grad

@@ -1,4 +1,4 @@
-"""Kernels that run backwards: the gradient, its chunks summarised and joined."""
+"""Write the kernels that run backwards: the gradient along a chunk, and chunks summarised and joined."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Chunks joined inside one kernel, without a launch between its parts and without an order that varies.
+"""Join chunks inside one kernel, in one launch and always in the same order.
 
-A program takes a ticket, and tickets are dealt in the order of time, so whatever it waits for is running or done. It
-publishes its chunk's transition, then takes the state before its group of chunks through the transitions of those
-before it in the group; the group's last program hands the state on. Always in this order: two runs give the same bits.
+A program takes a ticket. Tickets are dealt in the order of time, so whatever a program waits for is running or done. It
+publishes its chunk's transition, then takes the state before its group of chunks through the transitions of the chunks
+before it in the group; the last program of a group passes the state on. This order never varies, so two runs give the
+same bits.
 
-What is published vouches for itself: all words start as −1, the bits of a NaN that no result has (a NaN is published
-as another one), so a reader that sees other bits has the value, and needs neither flags nor fences.
+Readers need neither flags nor fences: all words start as −1, the bits of a NaN that no result has (a NaN is published
+as another one), so a word with other bits is the value.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from rrnn.backends.triton.kernel_text import EntryKeys, EntryName, KernelText, name_of
 
 GROUP = 16  # chunks of a group: fewer make the chain of groups longer, more make every program read more
-_BATCH = 8  # transitions asked for at once
+_BATCH = 8  # transitions loaded at once
 _NAN = 0x7FC00000
 
 CHAIN = "queue, entries, carry,"  # pointers: all int32 words that start as −1

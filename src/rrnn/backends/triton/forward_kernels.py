@@ -1,4 +1,4 @@
-"""Kernels that run forwards: the recurrence itself, and chunks summarised and joined."""
+"""Write the kernels that run forwards: the recurrence along a chunk, and chunks summarised and joined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of one Triton kernel: ops as strings, numbers, the frame that all kernels share."""
+"""The text of one Triton kernel: ops and numbers as strings, and the frame that all kernels share."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from rrnn.backends.triton.math import log_sigmoid, logaddexp, share, softplus, t
 # (The parameters are called theta: Triton's own launcher uses the name `params`.)
 _JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "chunks"])'
 
-# Offsets are 64 bits wide: a stride that fits 32 bits may not when multiplied, as that of projections laid out one
-# after another. By a cast, which keeps what Triton knows of a stride's divisibility, and so its wide loads.
+# Offsets are 64 bits wide: a stride that fits 32 bits may not fit when multiplied, as with projections laid out one
+# after another. A cast keeps what Triton knows of a stride's divisibility, and so its wide loads.
 _STRIDES = re.compile(r"\b(?:g?x[tbk]|g?i[tb]|[mog][tb])\b")
 # Where a Triton program works: units d of batch row b, chunk c.
 GRID = """\
@@ -46,9 +46,9 @@ def number(value: float) -> str:
 
 
 EntryKeys = list[tuple[int, ...]]
-"""The numbers that a chunk carries: (i, j), from state i to state j, and which component, if there are several."""
+"""The keys of the numbers that a chunk carries: (i, j), from state i to state j, and the component of several."""
 EntryName = Callable[[tuple[int, ...]], str]
-"""The name of one of them."""
+"""Returns the name of the number with this key."""
 
 
 def name_of(key: tuple[int, ...]) -> str:

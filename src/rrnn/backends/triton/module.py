@@ -1,4 +1,4 @@
-"""Generated Triton modules: their source, and launches of their kernels with little said to Triton twice.
+"""Generated Triton modules: their source, and launches of their kernels that skip Triton's own launcher.
 
 All kernels share one frame. A Triton program owns BLOCK units of one batch row and one chunk of time; it walks its
 chunk serially, `unroll` steps at a time, with all loads issued ahead of the arithmetic. One chunk is the serial

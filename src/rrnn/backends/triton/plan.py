@@ -1,9 +1,11 @@
-"""How a program runs on a GPU: a small rule on (steps, lanes, element size, instructions), tuned on an H200. No
-autotuning at run time: the same call always runs the same kernel, so its results are the same bits.
+"""Choose how a program runs on a GPU, by a small rule on steps, lanes, element size and instructions.
 
-What decides is bytes in flight. A lane is walked serially, and its loads are issued ahead of use: long walks through
-shared memory, by Triton's pipeline; short ones a turn ahead in registers, which starts quicker. The more instructions a
-step has, the fewer steps of it fit the registers. Lanes too few to fill the chip are multiplied by cutting time into
+The rule was tuned on an H200. Nothing is tuned at run time, so the same call always runs the same kernel and gives the
+same bits.
+
+Speed depends on bytes in flight. A lane is walked serially, and its loads are issued ahead of use: on long walks
+through shared memory, by Triton's pipeline; on short ones a turn ahead in registers, which starts quicker. The more
+instructions a step has, the fewer steps fit the registers. If lanes are too few to fill the chip, time is cut into
 chunks. The bare recurrence chains them inside one launch, so that a chunk's second reading finds it in the L2 cache;
 where gates are computed as well, three launches, which read everything twice, were as fast or faster.
 """
@@ -18,7 +20,7 @@ FULL = 12_288  # lanes that fill the chip: from here on, chunks cost more than t
 TARGET = {4: 65_536, 2: 131_072}  # element size → lanes times chunks to aim for, where chunks are read twice
 MIN_CHUNK = 64  # steps
 LONG = 128  # steps from which a pipeline pays for its start
-BARE, SMALL, LARGE = 8, 20, 48  # instructions
+BARE, SMALL, LARGE = 8, 20, 48  # instructions of a bare recurrence, a small and a large program
 
 
 class Plan(NamedTuple):

@@ -1,4 +1,4 @@
-"""How kernels walk along time: pointers, loads ahead of use, selection by the mask, chunks joined one after another."""
+"""Write how kernels walk along time: pointers, loads ahead of use, selection by the mask, joining chunks in order."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class TimeLoop:
         body()
         advance(name for name in places if name not in read)
         k(f"t {move} {steps}")
-        for line in loaded:  # what was next is current now
+        for line in loaded:  # what was loaded for the next turn becomes current
             name = line.split(" = ")[0]
             if name == "if MASKED:":
                 k(line)

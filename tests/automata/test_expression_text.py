@@ -61,7 +61,7 @@ def test_names_are_not_given_twice() -> None:
 @pytest.mark.parametrize("word", ["sigmoid", "one", "linear", "neg"])
 def test_words_of_the_language_are_no_names(word: str) -> None:
     assert named(linear(word)) == []
-    with pytest.raises(CellError, match=f"cannot be called '{word}'.*Call it {word}_1"):
+    with pytest.raises(CellError, match=f"cannot be called '{word}'.*such as {word}_1"):
         named(f.named(word))
 
 
