@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from rrnn.backends import reference
 from rrnn.backends.interface import cast, compute_dtype, first_state
 from rrnn.backends.layer_call import LayerCall, LayerCells, run_backward, run_forward
-from rrnn.backends.reference import serial
-from rrnn.backends.reference.serial import per_unit_values
+from rrnn.backends.reference import per_unit_values
 from rrnn.backends.registry import chosen, resolve
 from rrnn.backends.triton.plan import save_every as gpu_interval
 from rrnn.errors import BackendError
@@ -133,8 +133,8 @@ def _eager_reference(call: LayerCall, states: Sequence[Tensor]) -> Result:
     """Run the cells with plain torch ops, which autograd records."""
     outputs, finals = [], []
     for own, state in zip(call.split(), states, strict=True):
-        inputs = serial.Inputs.of(own)
-        out, end, _ = serial.forward(own.program.flat, inputs, state.to(inputs.params.dtype))
+        inputs = reference.Inputs.of(own)
+        out, end, _ = reference.forward(own.program.flat, inputs, state.to(inputs.params.dtype))
         outputs.append(out.to(own.x.dtype))
         finals.append(end)
     return Result(outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1), finals)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rrnn.backends.interface import Backend, CellCall, Gradients, cast, compute_dtype
-from rrnn.backends.reference.serial import interpret, leaves
+from rrnn.backends.reference import interpret, leaves
 from rrnn.ir import Op, Program, adjoint
 
 

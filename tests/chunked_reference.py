@@ -1,7 +1,7 @@
-"""The reference backend's recurrence with chunks of time in parallel; results are those of `serial` up to rounding.
+"""The reference backend's recurrence with chunks of time in parallel; results are the same up to rounding.
 
 It composes each chunk's transition from the scan form, joins the chunks one after another, and then fills in the states
-inside all chunks at once. Tests compare generated kernels with it.
+inside all chunks at once: the slow twin of the kernels that chunk time.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from rrnn.arithmetic import TENSORS
-from rrnn.backends.reference import serial
-from rrnn.backends.reference.serial import Inputs, interpret
+from rrnn.backends import reference
+from rrnn.backends.reference import Inputs, interpret
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 from rrnn.semirings import REAL, Semiring
 
@@ -103,11 +103,11 @@ def _states(chunks: list[Entries], ring: Semiring, first: list[Element], total: 
 
 
 def forward(program: Program, inputs: Inputs, state: Tensor, chunk: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Run a program as `serial.forward` does, in chunks of `chunk` steps."""
+    """Run a program as `reference.forward` does, in chunks of `chunk` steps."""
     total, batch, _, units = inputs.x.shape
     form, ring, flat = scan_form(program), program.semiring, program.flat
     if not total or not program.states:
-        return serial.forward(flat, inputs, state)
+        return reference.forward(flat, inputs, state)
     entries, size = form.program.flat, ring.size
     values = inputs.values(entries)
     interpret(entries, range(len(entries.instructions)), values, state)
@@ -124,19 +124,19 @@ def forward(program: Program, inputs: Inputs, state: Tensor, chunk: int) -> tupl
     ]
     rows, end = _states(_chunks(steps, form.size, ring, chunk, inputs.mask), ring, first, total)
     before, end = rows[:, size:], end[size:]
-    return serial.finish(flat, inputs, inputs.values(flat), before, end), end, before
+    return reference.finish(flat, inputs, inputs.values(flat), before, end), end, before
 
 
 def backward(
     program: Program, inputs: Inputs, before: Tensor, grad_out: Tensor, grad_state: Tensor, chunk: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """Run a program backwards as `serial.backward` does, in chunks: carried' = Jᵀ(carried + direct) is an affine
+    """Run a program backwards as `reference.backward` does, in chunks: carried' = Jᵀ(carried + direct) is an affine
     recurrence over the reals, with time reversed."""
     total, batch, _, units = inputs.x.shape
     form, program = reverse_scan_form(program), program.flat
     if not total or not program.states:
-        return serial.backward(program, inputs, before, grad_out, grad_state)
-    values = serial.backward_values(form.program, inputs, before, grad_out)
+        return reference.backward(program, inputs, before, grad_out, grad_state)
+    values = reference.backward_values(form.program, inputs, before, grad_out)
     interpret(form.program, range(len(form.program.instructions)), values, grad_state)
 
     def whole(n: int) -> Tensor:
@@ -156,6 +156,6 @@ def backward(
     chunks = _chunks(steps, form.size + 1, REAL, chunk, mask)
     rows, end = _states(chunks, REAL, [one, *grad_state.unbind(0)], total)
     step = adjoint(program).step
-    adjoint_values = serial.backward_values(step, inputs, before, grad_out)
-    dx, du, di = serial.finish_backward(step, inputs, adjoint_values, rows[:, 1:].flip(0))
+    adjoint_values = reference.backward_values(step, inputs, before, grad_out)
+    dx, du, di = reference.finish_backward(step, inputs, adjoint_values, rows[:, 1:].flip(0))
     return dx, du, end[1:], di

@@ -1,7 +1,7 @@
-"""The reference backend, one step after another: programs interpreted with torch's own ops.
+"""The reference backend, which defines the correct result: programs interpreted with torch's own ops.
 
-What does not depend on the recurrence is computed for all steps at once, before and after the loop, as a person would
-write it.
+It runs one step after another, in any float dtype and on any device; double backward and vmap work. What does not
+depend on the recurrence is computed for all steps at once, before and after the loop, as a person would write it.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def finish_backward(
 
 
 class Reference(Backend):
-    """The backend that defines the correct result: any float dtype and device."""
+    """The backend that interprets programs."""
 
     name = "reference"
 
