@@ -75,7 +75,7 @@ def get_semiring(semiring: str | Semiring) -> Semiring:
         near = difflib.get_close_matches(str(semiring), SEMIRINGS, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise SemiringError(
-            f"unknown semiring {semiring!r}: there are {', '.join(sorted(SEMIRINGS))}.{hint} If it is your own, "
+            f"unknown semiring {semiring!r}: there are {', '.join(SEMIRINGS)}.{hint} If it is your own, "
             "define it before you use it: rrnn.register_semiring(rrnn.Semiring(…))."
         )
     return found
