@@ -23,7 +23,8 @@ MODULES: dict[str, str] = {
     "rrnn.arithmetic.ops": "rrnn.arithmetic.scalar_ops",
     # semirings
     "rrnn.semirings.base": "rrnn.semirings.semiring",
-    "rrnn.semirings.closure": "rrnn.semirings.kleene",
+    "rrnn.semirings.closure": "rrnn.semirings.epsilon_closure",
+    "rrnn.semirings.convergence": "rrnn.semirings.epsilon_closure",
     "rrnn.semirings.components": "rrnn.semirings.tensor_products",
     "rrnn.semirings.kernels": "rrnn.semirings.autograd",
     "rrnn.semirings.products": "rrnn.semirings.tensor_products",
@@ -74,8 +75,8 @@ NAMES: dict[str, str] = {
     "rrnn.arithmetic.text.NAMES": "rrnn.arithmetic.TEXTS",
     "rrnn.arithmetic.text.Text": "rrnn.arithmetic.TextValue",
     # semirings
-    "rrnn.semirings.closure.Grid": "rrnn.semirings.kleene.SparseMatrix",
-    "rrnn.semirings.closure.Tensors": "rrnn.semirings.kleene.TensorMatrix",
+    "rrnn.semirings.closure.Grid": "rrnn.semirings.epsilon_closure.SparseMatrix",
+    "rrnn.semirings.closure.Tensors": "rrnn.semirings.epsilon_closure.TensorMatrix",
     # backends
     "rrnn.backends.base.rows": "rrnn.backends.interface.units_contiguous",
     "rrnn.backends.cells.Cells": "rrnn.backends.layer_call.LayerCells",

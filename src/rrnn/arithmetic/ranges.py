@@ -75,9 +75,8 @@ def multiply(a: Range, b: Range) -> Range:
     for x, x_open in ((a.low, a.low_open), (a.high, a.high_open)):
         for y, y_open in ((b.low, b.low_open), (b.high, b.high_open)):
             annihilates = (x == 0 and not x_open) or (y == 0 and not y_open)
-            value = (
-                0.0 if x == 0 or y == 0 else x * y
-            )  # an unbounded end is not attained: 0 times it counts as 0
+            # An unbounded end is not attained: 0 times it counts as 0.
+            value = 0.0 if x == 0 or y == 0 else x * y
             corners[value] = corners.get(value, True) and not annihilates and (x_open or y_open)
     low, high = min(corners), max(corners)
     return Range(low, high, a.integral and b.integral, corners[low], corners[high])

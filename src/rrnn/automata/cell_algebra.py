@@ -13,7 +13,7 @@ from typing import Any
 from rrnn.automata import expressions as ex
 from rrnn.automata.cell import Cell, CellArc
 from rrnn.automata.cell_rules import check_leaves
-from rrnn.automata.evaluator import Evaluator
+from rrnn.automata.evaluator import EXPRESSIONS, Evaluator
 from rrnn.automata.expression_text import given_names
 from rrnn.errors import CellError
 from rrnn.semirings import Semiring
@@ -29,13 +29,13 @@ def times(semiring: Semiring, a: ex.Expr, b: ex.Expr) -> ex.Expr:
         return a
     if semiring.components and not isinstance(a, ex.Construct) and not isinstance(b, ex.Construct):
         return a * b  # both stand for real numbers
-    product = semiring.times(_components(semiring, a), _components(semiring, b), ex.EXPRESSIONS)
+    product = semiring.times(_components(semiring, a), _components(semiring, b), EXPRESSIONS)
     return _joined(semiring, product)
 
 
 def _components(semiring: Semiring, weight: ex.Expr) -> Any:
     """Return a weight as an element whose components are expressions."""
-    return Evaluator(ex.EXPRESSIONS, semiring, lambda leaf: leaf, ex.as_expr).weight(weight)
+    return Evaluator(EXPRESSIONS, semiring, lambda leaf: leaf, ex.as_expr).weight(weight)
 
 
 def _joined(semiring: Semiring, element: Any) -> ex.Expr:
@@ -98,7 +98,7 @@ def interpolate(
     ring = a.semiring
 
     def gate(x: ex.Expr) -> ex.Expr:
-        return ex.sigmoid(x) if ring.components else ring.gate(x, ex.EXPRESSIONS)
+        return ex.sigmoid(x) if ring.components else ring.gate(x, EXPRESSIONS)
 
     return union(
         scale(a, gate(ex.parameter(next(free))) if weight_a is None else weight_a),

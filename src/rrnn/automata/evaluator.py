@@ -1,15 +1,17 @@
 """What an expression computes: one evaluator, on numbers, tensors, intervals and programs.
 
-On intervals it proves that a weight lies in its semiring (`range_of`, `weight_range`).
+On intervals it proves that a weight lies in its semiring (`range_of`, `weight_range`). On expressions (`EXPRESSIONS`)
+it writes out what semirings define over any arithmetic.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from rrnn.arithmetic import FLOATS, RANGES, Arithmetic, Range
+from rrnn.arithmetic import FLOATS, RANGES, Arithmetic, Op, Range
 from rrnn.arithmetic.ranges import ALL
 from rrnn.automata import expressions as ex
 from rrnn.errors import CellError
@@ -105,6 +107,9 @@ def leaf_name(node: ex.Expr) -> str:
     raise AssertionError(node)
 
 
+# ---- on intervals ----------------------------------------------------------------------------------------------
+
+
 def _evaluator(semiring: Semiring) -> Evaluator:
     def leaf(node: ex.Expr) -> Any:
         return semiring.element(semiring.values) if isinstance(node, ex.Score) else ALL
@@ -122,3 +127,24 @@ def range_of(expr: ex.Expr, semiring: Semiring) -> Range:
 def weight_range(expr: ex.Expr, semiring: Semiring) -> Any:
     """Return the range of a whole weight: of each component, if elements have several."""
     return _evaluator(semiring).weight(expr)
+
+
+# ---- on expressions --------------------------------------------------------------------------------------------
+
+
+def _on_expressions(op: Op) -> Callable[..., ex.Expr]:
+    signs = {name: sign for sign, name in ex.OPERATORS.items()}
+    if op.text in signs:
+        return lambda a, b: ex.Binary(signs[op.text], _lift(a), _lift(b))
+    if op is Op.NEG:
+        return lambda x: -_lift(x)
+    return lambda *arguments: ex.call(op.text, *map(_lift, arguments))
+
+
+def _lift(x: ex.Operand) -> ex.Expr:
+    """Return a number as an expression; −∞, which no expression writes as a number, becomes log(0)."""
+    return ex.log(0.0) if isinstance(x, float) and x == -math.inf else ex.as_expr(x)
+
+
+EXPRESSIONS = Arithmetic(_on_expressions)
+"""On expressions."""

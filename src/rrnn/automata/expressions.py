@@ -17,7 +17,6 @@ from functools import cached_property
 from numbers import Real
 from typing import Any
 
-from rrnn.arithmetic import Arithmetic, Op
 from rrnn.errors import CellError
 from rrnn.semirings import SEMIRINGS
 
@@ -299,24 +298,6 @@ def construct(name: str, *arguments: Operand) -> Expr:
     if len(arguments) != len(known[name]):
         raise CellError(f"{name} takes {', '.join(known[name])}; got {len(arguments)} arguments")
     return Construct(name, tuple(as_expr(a) for a in arguments))
-
-
-def _on_expressions(op: Op) -> Callable[..., Expr]:
-    signs = {name: sign for sign, name in OPERATORS.items()}
-    if op.text in signs:
-        return lambda a, b: Binary(signs[op.text], _lift(a), _lift(b))
-    if op is Op.NEG:
-        return lambda x: -_lift(x)
-    return lambda *arguments: call(op.text, *map(_lift, arguments))
-
-
-def _lift(x: Operand) -> Expr:
-    """Return a number as an expression; −∞, which no expression writes as a number, becomes log(0)."""
-    return log(0.0) if isinstance(x, float) and x == -math.inf else as_expr(x)
-
-
-EXPRESSIONS = Arithmetic(_on_expressions)
-"""Operations on expressions, for what semirings define over any arithmetic."""
 
 
 def as_expr(x: Operand) -> Expr:

@@ -8,6 +8,7 @@ from typing import Any
 
 from rrnn.automata import Cell, definitions
 from rrnn.automata import expressions as ex
+from rrnn.automata.evaluator import EXPRESSIONS
 from rrnn.draw.diagram import Diagram, Edge, Node
 from rrnn.draw.maths import ALPHA, EPSILON, FOR_ALL, argument, constant_text, formula
 from rrnn.draw.text import Span, Text, join, name_text, plain, roman, shorten
@@ -112,7 +113,7 @@ def _operation(ring: Semiring, sign: str, run: Callable[..., Any]) -> Text:
     """⟨p₁, r₁⟩ ⊗ ⟨p₂, r₂⟩ = ⟨p₁ · p₂, …⟩, or a ⊗ b = …"""
     names = [[f"{c}{i}" for c in ring.components] for i in (1, 2)] if ring.components else [["a"], ["b"]]
     values = [[ex.parameter(name) for name in some] for some in names]
-    result = run(*(ring.element(some) for some in values), ex.EXPRESSIONS)
+    result = run(*(ring.element(some) for some in values), EXPRESSIONS)
     number = constant_text("1", 1.0)  # the formulas have neither one nor zero
 
     def show(element: Any) -> Text:

@@ -17,8 +17,8 @@ from rrnn.ir.notation import (
     SUM,
     Formula,
     Notation,
+    ProgramSymbols,
     Symbol,
-    symbol_of,
 )
 from rrnn.ir.program import Op, Program
 
@@ -58,7 +58,7 @@ _LONG = 3  # symbols and numbers that make a shared expression or a weight worth
 _SHOWN = 3  # inputs of a window that are written out
 
 
-class FormulaWriter:
+class FormulaWriter(ProgramSymbols):
     """Writes the instructions of one program, and remembers which symbols it has to define."""
 
     def __init__(
@@ -71,17 +71,8 @@ class FormulaWriter:
         outputs: int = 0,
         taken: Iterable[str] = (),
     ) -> None:
-        self.program, self.notation, self.weights = program, notation, weights
-        self.output_count = outputs or program.output_count
-        self.windows = windows or {}
-        self._symbols: dict[str, Symbol] = {}  # name of the cell language → its symbol
-        self.names = {n: self._symbol(name) for n, name in names.items()}
-        self.parameters = [self._parameter(name, names) for name in program.parameters]
-        self.projections = [self._symbol(name)._replace(prefix="W") for name in program.projections]
-        self._letters_used = {s.base for s in (*self.names.values(), *self.parameters) if not s.prefix}
-        self._letters_used |= {symbol_of(name).base for name in taken}
-        self._state_letter, self.input_letter = self._letter("c", "z", "s"), self._letter("v", "x")
-        self._output_letter, self._score_letter = self._letter("h", "y"), self._letter("s", "score")
+        super().__init__(program, notation, names, outputs, taken)
+        self.weights, self.windows = weights, windows or {}
         self._letters = {kind: self._letter(kind) for kind in "wez"}
         self._introduced: dict[int, str] = {}
         self._counts = dict.fromkeys("wez", 0)
@@ -90,57 +81,6 @@ class FormulaWriter:
         self._known: Mapping[int, str] = {}
         self._states: set[int] = set()
         self._plus, self._times = plus_and_times(program.semiring)
-
-    # ---- symbols -------------------------------------------------------------------------------------------
-
-    def state(self, s: int, time: str, prefix: str = "") -> str:
-        """Return the symbol of a stored state: c if there is one, else c¹, c², …; components are c¹.re and c¹.im."""
-        state, _, component = self.program.states[s].partition(".")
-        states = list(dict.fromkeys(q.partition(".")[0] for q in self.program.states))
-        number = str(states.index(state) + 1) if len(states) > 1 else ""
-        symbol = self.notation.symbol(Symbol(self._state_letter, number, time, prefix))
-        return self.notation.component(symbol, component) if component else symbol
-
-    @property
-    def score_symbol(self) -> str:
-        """The symbol of the score: cₜ, but sₜ where c is the one stored state and the score is not just that."""
-        score, new = self.program.of_kind("score")[0], self.program.of_kind("state")
-        letter = self._score_letter if len(new) == 1 and new[0] != score else self._state_letter
-        return self.notation.symbol(Symbol(letter, "", "t"))
-
-    def output(self, k: int, prefix: str = "") -> str:
-        """Return the symbol of an output: h if there is one, else h¹, h², …"""
-        number = str(k + 1) if self.output_count > 1 else ""
-        return self.notation.symbol(Symbol(self._output_letter, number, "t", prefix))
-
-    def _symbol(self, name: str) -> Symbol:
-        """Return the symbol of a name: f¹ for f1, but f′¹ if f_1 has that symbol already."""
-        symbol = self._symbols.get(name, symbol_of(name))
-        while name not in self._symbols:
-            if symbol in self._symbols.values():
-                symbol = symbol._replace(base=symbol.base + "′")
-            else:
-                self._symbols[name] = symbol
-        return symbol
-
-    def _parameter(self, name: str, names: Mapping[int, str]) -> Symbol:
-        """Return the symbol of a parameter: b_f for the bias of f."""
-        if name.endswith(".bias"):
-            return self._symbol(name.removesuffix(".bias"))._replace(prefix="b")
-        # The paper writes r = σ(b_r): if the name stands for more than the parameter, the parameter is called b.
-        more = any(name == other and not self._is_parameter(n) for n, other in names.items())
-        return self._symbol(name)._replace(prefix="b" if more else "")
-
-    def _is_parameter(self, n: int) -> bool:
-        return self.program.instructions[n].op is Op.PARAM
-
-    def _letter(self, *choices: str) -> str:
-        """Return the first choice that no name uses, with or without a number."""
-        letter = next((c for c in choices if c not in self._letters_used), choices[0] + "′")
-        while letter in self._letters_used:
-            letter += "′"
-        self._letters_used.add(letter)
-        return letter
 
     # ---- writing -------------------------------------------------------------------------------------------
 

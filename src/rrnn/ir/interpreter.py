@@ -91,17 +91,13 @@ def check_output(program: Program) -> None:
     rng = random.Random(0)
     for _ in range(8):
         leaves = {n: rng.uniform(-2, 2) for n, i in enumerate(b.instructions) if i.op.leaf}
+        found = []
+        for score in (ring.zero, ring.one):
+            parts = zip(scores, ring.numbers_of(score), strict=True)
+            fixed = {n: x for n, x in parts if b.value(n) is None}
+            found.append(evaluate(b.instructions, leaves, fixed))
+        values, usual = found
         # What is not finite with a score of one either (√ of a negative gate) is not the score's fault.
-        values, usual = (
-            evaluate(
-                b.instructions,
-                leaves,
-                fixed={
-                    n: x for n, x in zip(scores, ring.numbers_of(fixed), strict=True) if b.value(n) is None
-                },
-            )
-            for fixed in (ring.zero, ring.one)
-        )
         if any(math.isfinite(usual[n]) and not math.isfinite(values[n]) for n in watched):
             raise CellError(
                 f"cell {program.name!r}: its score can be the {ring.name} semiring's zero "

@@ -20,7 +20,7 @@ from rrnn.errors import CellError
 from rrnn.ir.builder import Builder, Value
 from rrnn.ir.interpreter import check_output
 from rrnn.ir.program import Op, Program
-from rrnn.semirings.kleene import SparseMatrix, kleene
+from rrnn.semirings.epsilon_closure import SparseMatrix, kleene
 
 
 @dataclass(frozen=True)
@@ -217,13 +217,10 @@ class _Lowering:
         groups: dict[ex.Expr, list[CellArc]] = {}
         for a in into:
             groups.setdefault(a.weight, []).append(a)
-        b, turned = (
-            self.b,
-            self.cell.semiring.commutative,
-        )  # in formulas a weight comes first, where ⊗ commutes
+        b, commutes = self.b, self.cell.semiring.commutative
 
-        def product(weight: int, before: int) -> int:
-            return b.times(weight, before) if turned else b.times(before, weight)
+        def product(weight: int, before: int) -> int:  # in formulas a weight comes first, if ⊗ commutes
+            return b.times(weight, before) if commutes else b.times(before, weight)
 
         return b.sum(
             product(self.weight(weight), b.sum(self._closed(a.source, old, closure) for a in group))

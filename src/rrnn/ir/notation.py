@@ -1,13 +1,17 @@
-"""Write mathematics in two notations, plain text and LaTeX: tables of strings over the same symbols and operations."""
+"""Write mathematics in two notations, plain text and LaTeX: tables of strings over the same symbols and operations.
+
+`ProgramSymbols` chooses the symbols of one program, so that no two of its names look alike.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rrnn.ir.program import Op
+from rrnn.ir.program import Op, Program
 
 # How tightly a text binds; looser text inside tighter gets brackets. NEGATIVE is one term with a minus before it.
 # MATRIX is W v, which would read as W (v ⊙ x) if something followed it.
@@ -260,3 +264,79 @@ def _digits(value: float) -> str:
 
 
 PLAIN, LATEX = Plain(), Latex()
+
+
+class ProgramSymbols:
+    """The symbols of one program: names of the cell language, states, score and outputs.
+
+    `names` are those of instructions, `outputs` the number of the cell's outputs if the program is derived from it, and
+    `taken` are further names whose letters must stay free.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        notation: Notation,
+        names: Mapping[int, str],
+        outputs: int = 0,
+        taken: Iterable[str] = (),
+    ) -> None:
+        self.program, self.notation = program, notation
+        self.output_count = outputs or program.output_count
+        self._symbols: dict[str, Symbol] = {}  # name of the cell language → its symbol
+        self.names = {n: self._symbol(name) for n, name in names.items()}
+        self.parameters = [self._parameter(name, names) for name in program.parameters]
+        self.projections = [self._symbol(name)._replace(prefix="W") for name in program.projections]
+        self._letters_used = {s.base for s in (*self.names.values(), *self.parameters) if not s.prefix}
+        self._letters_used |= {symbol_of(name).base for name in taken}
+        self._state_letter, self.input_letter = self._letter("c", "z", "s"), self._letter("v", "x")
+        self._output_letter, self._score_letter = self._letter("h", "y"), self._letter("s", "score")
+
+    def state(self, s: int, time: str, prefix: str = "") -> str:
+        """Return the symbol of a stored state: c if there is one, else c¹, c², …; components are c¹.re and c¹.im."""
+        state, _, component = self.program.states[s].partition(".")
+        states = list(dict.fromkeys(q.partition(".")[0] for q in self.program.states))
+        number = str(states.index(state) + 1) if len(states) > 1 else ""
+        symbol = self.notation.symbol(Symbol(self._state_letter, number, time, prefix))
+        return self.notation.component(symbol, component) if component else symbol
+
+    @property
+    def score_symbol(self) -> str:
+        """The symbol of the score: cₜ, but sₜ where c is the one stored state and the score is not just that."""
+        score, new = self.program.of_kind("score")[0], self.program.of_kind("state")
+        letter = self._score_letter if len(new) == 1 and new[0] != score else self._state_letter
+        return self.notation.symbol(Symbol(letter, "", "t"))
+
+    def output(self, k: int, prefix: str = "") -> str:
+        """Return the symbol of an output: h if there is one, else h¹, h², …"""
+        number = str(k + 1) if self.output_count > 1 else ""
+        return self.notation.symbol(Symbol(self._output_letter, number, "t", prefix))
+
+    def _symbol(self, name: str) -> Symbol:
+        """Return the symbol of a name: f¹ for f1, but f′¹ if f_1 has that symbol already."""
+        symbol = self._symbols.get(name, symbol_of(name))
+        while name not in self._symbols:
+            if symbol in self._symbols.values():
+                symbol = symbol._replace(base=symbol.base + "′")
+            else:
+                self._symbols[name] = symbol
+        return symbol
+
+    def _parameter(self, name: str, names: Mapping[int, str]) -> Symbol:
+        """Return the symbol of a parameter: b_f for the bias of f."""
+        if name.endswith(".bias"):
+            return self._symbol(name.removesuffix(".bias"))._replace(prefix="b")
+        # The paper writes r = σ(b_r): if the name stands for more than the parameter, the parameter is called b.
+        more = any(name == other and not self._is_parameter(n) for n, other in names.items())
+        return self._symbol(name)._replace(prefix="b" if more else "")
+
+    def _is_parameter(self, n: int) -> bool:
+        return self.program.instructions[n].op is Op.PARAM
+
+    def _letter(self, *choices: str) -> str:
+        """Return the first choice that no name uses, with or without a number."""
+        letter = next((c for c in choices if c not in self._letters_used), choices[0] + "′")
+        while letter in self._letters_used:
+            letter += "′"
+        self._letters_used.add(letter)
+        return letter

@@ -72,10 +72,9 @@ def scan_form(program: Program) -> Scan:
                     i: b.sum(p[i] for p in parts if i in p) for i in sorted({i for p in parts for i in p})
                 }
             elif op is times and sum(a in stateful for a in args) == 1:
-                row, factor = (
-                    (parts[0], number[args[1]]) if args[0] in stateful else (parts[1], number[args[0]])
-                )
-                forms[n] = {i: b.times(x, factor) for i, x in row.items()}
+                state = 0 if args[0] in stateful else 1
+                factor = number[args[1 - state]]
+                forms[n] = {i: b.times(x, factor) for i, x in parts[state].items()}
             else:
                 raise ProgramError(
                     f"%{n} ({op.text}) is not linear in the state over {program.semiring_name}"

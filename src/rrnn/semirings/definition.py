@@ -23,7 +23,7 @@ from typing import Any
 from rrnn.arithmetic import FLOATS, TEXTS, Arithmetic, Range, TextValue
 from rrnn.arithmetic.ranges import ALL
 from rrnn.errors import SemiringError
-from rrnn.semirings.convergence import Converges, never
+from rrnn.semirings.epsilon_closure import Converges, never
 from rrnn.semirings.tensor_products import GENERAL, Products
 
 Element = Any
@@ -78,7 +78,7 @@ class Definition:
 
         - `star(s, a)` is a* = 1̄ ⊕ a ⊕ a⊗a ⊕ …, where `star_exists(s, a)` is 1; `star_domain` says where in words.
           Without `star`, only 0̄* = 1̄ exists. `converges` proves that an ε-closure exists from ranges of weights
-          (`rrnn.semirings.convergence`).
+          (`rrnn.semirings.epsilon_closure`).
         - `components` are the names of an element's numbers, if it has several. `values` is the range of each.
         - `set_description` names the set in messages; `weights_fix` says how to keep weights inside.
         - `plus_symbol`, `times_symbol` print ⊕ and ⊗; `plus_legend` says in a picture what ⊕ does (without it and a

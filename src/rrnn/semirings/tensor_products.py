@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from rrnn.semirings.kleene import TensorMatrix, kleene
+from rrnn.semirings.epsilon_closure import TensorMatrix, kleene
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from rrnn.semirings import Semiring
-from rrnn.semirings.kleene import TensorMatrix, kleene
+from rrnn.semirings.epsilon_closure import TensorMatrix, kleene
 from rrnn.wfsa.scoring import Scale, scale_by
 
 

@@ -75,15 +75,10 @@ class Triton(Backend):
         program, x, params, mask, inp, every = call
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), False)
-        launch, shape = (
-            kernels_of(program, how.unroll, every, how.stages),
-            (len(program.flat.states), batch, units),
-        )
-        x, params, state = (
-            units_contiguous(x),
-            params.contiguous(),
-            None if state is None else state.contiguous(),
-        )
+        launch = kernels_of(program, how.unroll, every, how.stages)
+        shape = (len(program.flat.states), batch, units)
+        x, params = units_contiguous(x), params.contiguous()
+        state = None if state is None else state.contiguous()
         inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         final = x.new_empty(shape, dtype=torch.float32)
         saved = final.new_empty(((steps + every - 1) // every, *shape)) if every else None
@@ -118,10 +113,8 @@ class Triton(Backend):
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), True)
-        launch, shape = (
-            kernels_of(program, how.unroll, every, how.stages),
-            (len(program.flat.states), batch, units),
-        )
+        launch = kernels_of(program, how.unroll, every, how.stages)
+        shape = (len(program.flat.states), batch, units)
         x, params, saved = units_contiguous(x), params.contiguous(), saved.contiguous()
         go = units_contiguous(cast(grad_out, x.dtype))
         inp = None if inp is None else units_contiguous(inp.to(x.dtype))

@@ -1,6 +1,6 @@
 """Complex numbers with + and ·, as real and imaginary parts: a pole with a frequency is one state."""
 
-from rrnn.semirings.convergence import by_norm
+from rrnn.semirings.epsilon_closure import by_norm
 from rrnn.semirings.semiring import Semiring
 from rrnn.semirings.tensor_products import ComplexNumbers
 

@@ -3,7 +3,7 @@
 import math
 
 from rrnn.arithmetic import Range
-from rrnn.semirings.convergence import by_best
+from rrnn.semirings.epsilon_closure import by_best
 from rrnn.semirings.semiring import Semiring
 from rrnn.semirings.tensor_products import SELECTIVE
 

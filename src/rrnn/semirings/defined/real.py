@@ -1,7 +1,7 @@
 """Real numbers with + and ·."""
 
 from rrnn.arithmetic.ranges import ALL
-from rrnn.semirings.convergence import by_norm
+from rrnn.semirings.epsilon_closure import by_norm
 from rrnn.semirings.semiring import Semiring
 from rrnn.semirings.tensor_products import LINEAR
 
