@@ -34,7 +34,7 @@ class OpRow:
     """None for a leaf and for a piecewise constant function."""
     range: RangeRule | None = None
     c: str = ""
-    """A C expression of {0}, {1}, …; {s} is the suffix of the type. `backends.native.lines` splits some further."""
+    """A C expression of {0}, {1}, …; {s} is the suffix of the type. `backends.native.loops` splits some further."""
     triton: str = ""
     plain: str = ""
     latex: str = ""

@@ -93,9 +93,8 @@ def _ends_reached(cell: Cell) -> set[str]:
     arcs = [arc for arc in cell.arcs if not is_zero(arc.weight, ring)]
     if limit is None:
         return reachable(starts, arcs)
-    fewest = dict.fromkeys(
-        starts, 0
-    )  # state → the fewest ε-arcs since the last symbol with which it is reached
+    # state → the fewest ε-arcs since the last symbol with which it is reached
+    fewest = dict.fromkeys(starts, 0)
     leaving: dict[str, list[CellArc]] = {}
     for arc in arcs:
         leaving.setdefault(arc.source, []).append(arc)

@@ -101,6 +101,7 @@ def units_contiguous(t: Tensor) -> Tensor:
     return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
 
 
+# Registered when `rrnn.backends` is imported, so before any fork that could matter.
 _forked = False
 
 

@@ -31,9 +31,8 @@ class LayerCells(NamedTuple):
         programs, widths, _, _ = self
         steps, batch, size = x.shape
         if len(programs) == 1 and (k := len(programs[0].projections)) * widths[0] == size:
-            return [
-                x.view(steps, batch, k, widths[0])
-            ]  # ten times faster than the lines below, which matters in `step`
+            # Ten times faster than the lines below, which matters in `step`.
+            return [x.view(steps, batch, k, widths[0])]
         views, start = [], 0
         for program, width in zip(programs, widths, strict=True):
             k = len(program.projections)

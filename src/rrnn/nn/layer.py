@@ -68,9 +68,8 @@ class RationalLayer(nn.Module):
             "gate": self.output_size if skip == "highway" else 0,
         }
         self.rows = lay_out_rows(lowered, self.widths, {name: size for name, size in extra.items() if size})
-        self.columns = max(
-            (r.stop for r in self.rows if r.cell >= 0), default=0
-        )  # the pre-activations that cells read
+        # The pre-activations that cells read come first.
+        self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
         self.forget_rows = tuple(r for r in self.rows if r.cell >= 0 and is_forget_gate(r.name))
         self.window = max((r.window for r in self.rows), default=1)

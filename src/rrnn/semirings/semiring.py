@@ -54,9 +54,8 @@ class Semiring(Definition):
         dim = dim % (a.dim() - bool(self.components))
         if not a.shape[dim]:
             shape = [n for i, n in enumerate(a.shape[: a.dim() - bool(self.components)]) if i != dim]
-            return self.zeros(*shape, dtype=a.dtype, device=a.device) + a.sum(
-                dim
-            )  # + 0, to stay in the graph
+            in_graph = a.sum(dim)  # zeros
+            return self.zeros(*shape, dtype=a.dtype, device=a.device) + in_graph
         return self.products.sum(self, a, dim)
 
     def t_matmul(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -158,9 +158,8 @@ class Loops:
             self.used[stage].add(n)
             if self._simple(n):
                 continue
-            if (
-                self.stage(n) == stage or not self.depth[n]
-            ):  # light lines are computed again rather than carried
+            # Light lines are computed again rather than carried.
+            if self.stage(n) == stage or not self.depth[n]:
                 todo += [(a, stage) for a in self.lines.lines[n].args]
             else:
                 todo.append((n, self.stage(n)))
