@@ -189,7 +189,7 @@ class _Parser:
     def call(self, name: str) -> ex.Expr:
         self.take("(")
         self.nest(+1)
-        if name in ex.FUNCTIONS or name in ex.SEVERAL:
+        if name in ex.FUNCTIONS or name in ex.FUNCTIONS_OF_SEVERAL:
             found = ex.call(name, *self.arguments())
         elif name == "input":
             found = ex.input()
@@ -203,8 +203,8 @@ class _Parser:
             raise FormatError(
                 f"{_clip(name)!r} is not a function of the cell language. Calls are linear("
                 '"name", bias=True, window=K), parameter("name"), input(), '
-                f"{', '.join(ex.FUNCTIONS)} of one expression, {', '.join(ex.SEVERAL)} of several, and the semirings' "
-                f"constructors {', '.join(ex.constructors())}."
+                f"{', '.join(ex.FUNCTIONS)} of one expression, {', '.join(ex.FUNCTIONS_OF_SEVERAL)} of several, "
+                f"and the semirings' constructors {', '.join(ex.constructors())}."
             )
         self.take(")")
         self.nest(-1)

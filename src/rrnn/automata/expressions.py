@@ -253,9 +253,9 @@ def _function(name: str) -> Callable[[Operand], Expr]:
 
 def call(name: str, *arguments: Operand) -> Expr:
     """Return a function of expressions by its name, with as many arguments as it takes."""
-    count = 1 if name in FUNCTIONS else SEVERAL.get(name)
+    count = 1 if name in FUNCTIONS else FUNCTIONS_OF_SEVERAL.get(name)
     if count is None:
-        known = ", ".join((*FUNCTIONS, *SEVERAL))
+        known = ", ".join((*FUNCTIONS, *FUNCTIONS_OF_SEVERAL))
         raise CellError(f"{name!r} is not a function of the cell language; the functions are {known}")
     if len(arguments) != count:
         raise CellError(f"{name} takes {count} argument{'s' * (count > 1)}; got {len(arguments)}")
@@ -277,7 +277,7 @@ FUNCTIONS: dict[str, Callable[[Operand], Expr]] = {
 }
 """The functions of one argument that a cell's text may call; `neg` (unary minus) is the only other such node.
 `rrnn.arithmetic` defines what each computes."""
-SEVERAL = {"max": 2, "min": 2, "logaddexp": 2, "gt": 2, "ge": 2, "where": 3}
+FUNCTIONS_OF_SEVERAL = {"max": 2, "min": 2, "logaddexp": 2, "gt": 2, "ge": 2, "where": 3}
 """The functions of several arguments that it may call: name → number of arguments."""
 OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 """Operator → its op."""

@@ -256,9 +256,9 @@ class AffineRNN(nn.Module, ABC):
         """
         dims = input.dim() if isinstance(input, Tensor) else -1
         if dims - self.features not in (1, 2):
-            came = tuple(input.shape) if isinstance(input, Tensor) else type(input).__name__
+            got = tuple(input.shape) if isinstance(input, Tensor) else type(input).__name__
             raise ShapeError(
-                f"expected a tensor with {self.features + 1} or {self.features + 2} dimensions; got {came}"
+                f"expected a tensor with {self.features + 1} or {self.features + 2} dimensions; got {got}"
             )
         given = TimeFirst(input, self.features, self.batch_first, lengths, mask)
         x, mask = given.x, given.mask
@@ -276,9 +276,9 @@ class AffineRNN(nn.Module, ABC):
     def step(self, x_t: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return (output, state) of one step, for streaming."""
         if not isinstance(x_t, Tensor) or x_t.dim() - self.features not in (0, 1):
-            came = tuple(x_t.shape) if isinstance(x_t, Tensor) else type(x_t).__name__
+            got = tuple(x_t.shape) if isinstance(x_t, Tensor) else type(x_t).__name__
             raise ShapeError(
-                f"expected one step, a tensor with {self.features} or {self.features + 1} dimensions; got {came}"
+                f"expected one step, a tensor with {self.features} or {self.features + 1} dimensions; got {got}"
             )
         given = OneStep(x_t, self.features)
         self.check_input(given.x, None)
@@ -295,10 +295,10 @@ class AffineRNN(nn.Module, ABC):
             return self.init_state(given.x.shape[1])
         expected = (*given.batch, self.hidden_size)
         if not isinstance(hx, Tensor) or not hx.is_floating_point() or tuple(hx.shape) != expected:
-            came = f"{hx.dtype} {tuple(hx.shape)}" if isinstance(hx, Tensor) else type(hx).__name__
+            got = f"{hx.dtype} {tuple(hx.shape)}" if isinstance(hx, Tensor) else type(hx).__name__
             names = "(batch, units)" if given.batched else "(units,)"
             raise ShapeError(
-                f"expected a state of shape {expected}, numbers of {names}; got {came}. "
+                f"expected a state of shape {expected}, numbers of {names}; got {got}. "
                 "Pass a state that this layer returned, or init_state."
             )
         return given.state_in(hx).to(compute_dtype(self.dtype))

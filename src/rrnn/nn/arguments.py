@@ -139,10 +139,10 @@ def check_state(state: Any, shapes: Sequence[tuple[list[tuple[int, ...]], tuple[
     """Return the state, checked against (shapes of states, shape of the history) of each layer and direction."""
     fix = "Pass a state that this layer returned, or rnn.init_state(batch_size)."
     if not isinstance(state, (tuple, list)) or isinstance(state, LayerState) or len(state) != len(shapes):
-        came = f"{len(state)}" if isinstance(state, (tuple, list)) else type(state).__name__
-        came = "one LayerState alone" if isinstance(state, LayerState) else came
+        got = f"{len(state)}" if isinstance(state, (tuple, list)) else type(state).__name__
+        got = "one LayerState alone" if isinstance(state, LayerState) else got
         raise ShapeError(
-            f"the state is a tuple of {len(shapes)} LayerState (one per layer and direction); got {came}. {fix}"
+            f"the state is a tuple of {len(shapes)} LayerState (one per layer and direction); got {got}. {fix}"
         )
     checked = []
     for i, (layer, (expected, history)) in enumerate(zip(state, shapes, strict=True)):
@@ -157,8 +157,8 @@ def check_state(state: Any, shapes: Sequence[tuple[list[tuple[int, ...]], tuple[
             _check_tensor(tensor, shape, f"state[{i}].states[{c}]", "(stored states, batch, units)", fix)
         if (last is None) != (history is None):
             rule = "None, since no projection has a window" if history is None else f"of shape {history}"
-            came = "None" if last is None else "a tensor"
-            raise ShapeError(f"state[{i}].history must be {rule}; got {came}. {fix}")
+            got = "None" if last is None else "a tensor"
+            raise ShapeError(f"state[{i}].history must be {rule}; got {got}. {fix}")
         if history is not None:
             _check_tensor(last, history, f"state[{i}].history", "(window − 1, batch, input_size)", fix)
         checked.append(LayerState(tuple(given), last))
@@ -168,8 +168,8 @@ def check_state(state: Any, shapes: Sequence[tuple[list[tuple[int, ...]], tuple[
 def _check_tensor(tensor: Any, shape: tuple[int, ...], place: str, meaning: str, fix: str) -> None:
     """Raise a `ShapeError` for a tensor of a state with another shape, or without floating-point numbers."""
     if not isinstance(tensor, Tensor) or not torch.is_floating_point(tensor):
-        came = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise ShapeError(f"{place} must be a tensor of floating-point numbers; got {came}. {fix}")
+        got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise ShapeError(f"{place} must be a tensor of floating-point numbers; got {got}. {fix}")
     if len(shape) != tensor.dim() or any(a != b for a, b in zip(shape, tensor.shape, strict=True)):
         meaning = meaning if len(shape) == 3 else meaning.replace("batch, ", "") + " without a batch"
         raise ShapeError(f"expected {place} of shape {shape}, {meaning}; got {tuple(tensor.shape)}. {fix}")

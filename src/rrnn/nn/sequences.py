@@ -94,9 +94,9 @@ class OneStep(TimeFirst):
 def check_mask(mask: Tensor, shape: tuple[int, ...], layout: str) -> Tensor:
     """Return a user's mask, checked to be bool (True at valid steps) and of the input's own leading shape."""
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
-        came = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise ShapeError(
-            f"mask must be a bool tensor, True at valid steps; got {came}. Write mask.bool(), or ids != padding_id."
+            f"mask must be a bool tensor, True at valid steps; got {got}. Write mask.bool(), or ids != padding_id."
         )
     if mask.dim() != len(shape) or any(a != b for a, b in zip(mask.shape, shape, strict=True)):
         raise ShapeError(

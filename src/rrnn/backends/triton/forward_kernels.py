@@ -98,7 +98,7 @@ class ForwardKernels(TimeLoop):
 
     def _summarise(self, k: KernelText) -> None:
         """Compose a chunk's transition: m_{i}_{j}, of each component."""
-        form, ring = scan_form(self.cell), self.cell.semiring
+        form, ring = scan_form(self.unflattened), self.unflattened.semiring
         p, size = form.program.flat, form.size
         units, entries = unit_values(p), p.of_kind("entry")
         steps = sorted({divmod(index // ring.size, size) for index in entries})
@@ -132,18 +132,18 @@ class ForwardKernels(TimeLoop):
     def _keys(self) -> EntryKeys:
         """Return the keys (i, j) of what goes from state i − 1 before the chunk (0: from the constant one) to state j −
         1 after it, one for each component."""
-        carried, size = sorted(scan_form(self.cell).carried), self.cell.semiring.size
+        carried, size = sorted(scan_form(self.unflattened).carried), self.unflattened.semiring.size
         return [(*key, c) if size > 1 else key for key in carried for c in range(size)]
 
     def _element(self, letter: str, i: int, j: int) -> Any:
         """Return the names of an entry's components, as an element of texts."""
-        ring = self.cell.semiring
+        ring = self.unflattened.semiring
         parts = [(i, j, c) if ring.size > 1 else (i, j) for c in range(ring.size)]
         return ring.element(f"{letter}{name_of(key)}" for key in parts)
 
     def _assign(self, k: KernelText, target: Any, terms: list[Any]) -> None:
         """Write target, the ⊕ of the terms, component by component."""
-        ring = self.cell.semiring
+        ring = self.unflattened.semiring
         total = terms[0] if terms else ring.element(number(x) for x in ring.numbers_of(ring.zero))
         for term in terms[1:]:
             total = k.combine(ring, "plus", total, term)
@@ -152,7 +152,7 @@ class ForwardKernels(TimeLoop):
 
     def _apply(self, k: KernelText, entry: EntryName) -> None:
         """Write n, the states z taken through a chunk."""
-        form, ring = scan_form(self.cell), self.cell.semiring
+        form, ring = scan_form(self.unflattened), self.unflattened.semiring
         size = ring.size
 
         def state(letter: str, s: int) -> Any:

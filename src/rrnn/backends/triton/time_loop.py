@@ -12,8 +12,9 @@ class TimeLoop:
     """Writes loops over time; its subclasses write the kernels around them."""
 
     def __init__(self, program: Program, unroll: int, every: int, stages: int) -> None:
-        self.cell, self.program = program, program.flat
+        self.unflattened, self.program = program, program.flat
         self.unroll, self.every, self.stages = unroll, every, stages
+        # Numbers of stored states, projections and outputs, as in `rrnn.backends.interface`
         self.S, self.K, self.N = len(self.program.states), len(program.projections), program.output_count
 
     # ---- pieces ------------------------------------------------------------------------------------------------
