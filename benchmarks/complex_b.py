@@ -131,7 +131,7 @@ def layer_case(shape: Shape, device: str, dtype: torch.dtype) -> Case:
 def kernels(program: Any, x: Tensor, biases: Tensor, grad: Tensor) -> dict[str, Callable[[], object]]:
     """Return the launches of both passes, as a training step has them: states are saved for the backward pass."""
     from rrnn.backends import get_backend
-    from rrnn.backends.base import CellCall, Gradients
+    from rrnn.backends.interface import CellCall, Gradients
     from rrnn.backends.triton.plan import save_every
 
     backend, every = get_backend("triton"), save_every(len(program.flat.instructions))

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from rrnn import Cell, get_cell, linear, one, score
 from rrnn.backends import Backend, get_backend
-from rrnn.backends.base import CellCall, Gradients
+from rrnn.backends.interface import CellCall, Gradients
 from rrnn.backends.triton.plan import save_every
 from rrnn.ir import lower
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rrnn.automata import Cell, Expr, exp, input, linear, log, parameter, relu, sigmoid, softplus, sqrt, step
 from rrnn.automata import expressions as ex
-from rrnn.automata.rules import check_weight
+from rrnn.automata.expression_rules import check_weight
 from rrnn.errors import CellError
 from rrnn.semirings import SEMIRINGS
 

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from rrnn.automata import Cell, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
 from rrnn.backends import Backend, get_backend
-from rrnn.backends.base import CellCall, Gradients
-from rrnn.backends.cells import epilogue
+from rrnn.backends.interface import CellCall, Gradients
+from rrnn.backends.layer_call import epilogue
 from rrnn.ir import Program, lower
 from rrnn.ops import initial_state
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from rrnn.automata import Cell, input, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
 from rrnn.ir import Op
-from rrnn.ir.evaluate import evaluate
+from rrnn.ir.interpreter import evaluate
 from rrnn.nn import LayerState, RationalLayer, RationalRNN, State
-from rrnn.nn.state import transform
+from rrnn.nn.sequences import transform
 
 Cells = Cell | Sequence[tuple[Cell, int]]
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rrnn.backends import get_backend
-from rrnn.backends.base import CellCall
+from rrnn.backends.interface import CellCall
 from rrnn.ir import Op, Program
 from rrnn.ir.builder import Builder, Value
 from rrnn.semirings import get_semiring

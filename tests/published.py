@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch import sigmoid as σ
 
-from rrnn.nn.rows import Projection
+from rrnn.nn.layer_weights import Projection
 
 Log = F.logsigmoid
 INF = float("inf")

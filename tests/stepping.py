@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from strategies import Numbers
 
 from rrnn.ir import Op, Program
-from rrnn.ir.evaluate import initial_state, run_step
+from rrnn.ir.interpreter import initial_state, run_step
 
 
 class Step(NamedTuple):

@@ -93,7 +93,7 @@ def test_imports_point_one_way(path: Path) -> None:
         ("import rrnn.semirings.real", "rrnn.automata.cell", False, 0),
         ("from rrnn.errors import RRNNError", "rrnn.semirings", True, 0),
         ("from . import base\nfrom .base import x", "rrnn.semirings", True, 0),
-        ("from .. import errors", "rrnn.semirings.base", False, 0),
+        ("from .. import errors", "rrnn.semirings.semiring", False, 0),
         ("from rrnn import __version__", "rrnn.cli", True, 0),
         ("import torch, rrnnify", "rrnn.semirings", True, 0),
         ("import rrnn.nn.rnn", "rrnn.ir.lower", False, 1),
@@ -200,7 +200,9 @@ def asks_for_a_semiring(source: str) -> list[str]:
 )
 def test_no_module_asks_for_one_semiring(path: Path) -> None:
     found = asks_for_a_semiring(path.read_text(encoding="utf-8"))
-    assert not found, "a semiring is data: ask it for a property (rrnn.semirings.base)\n" + "\n".join(found)
+    assert not found, "a semiring is data: ask it for a property (rrnn.semirings.semiring)\n" + "\n".join(
+        found
+    )
 
 
 IMPORT = "from rrnn.semirings import REAL, LOG, SEMIRINGS, Semiring, get_semiring\n"
@@ -229,7 +231,7 @@ IMPORT = "from rrnn.semirings import REAL, LOG, SEMIRINGS, Semiring, get_semirin
         "match ring:\n    case Semiring(): pass\n    case _ if ring is LOG: pass",
         '{"max-plus": 1}[name]',
         "{REAL: 1}.get(ring)",
-        "from rrnn.semirings.products import Linear\nisinstance(ring.products, Linear)",
+        "from rrnn.semirings.tensor_products import Linear\nisinstance(ring.products, Linear)",
     ],
 )
 def test_semirings_are_asked_for(source: str) -> None:

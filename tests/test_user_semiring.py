@@ -39,15 +39,15 @@ from user_semirings import (
 import rrnn
 from rrnn import WFSA, Cell, RationalRNN, Semiring, interpret, linear
 from rrnn.backends import get_backend
-from rrnn.backends.base import CellCall, Gradients
-from rrnn.backends.cells import epilogue
+from rrnn.backends.interface import CellCall, Gradients
+from rrnn.backends.layer_call import epilogue
 from rrnn.cli import main
 from rrnn.cli.derive import summary
 from rrnn.errors import CellError, FormatError, SemiringError
 from rrnn.explorer.design_tab import design
 from rrnn.explorer.score_tab import score as explore
 from rrnn.ir import lower
-from rrnn.ir.scan_text import scan_text
+from rrnn.ir.equations import scan_text
 from rrnn.semirings import SEMIRINGS
 from rrnn.theory import verify_cell
 from rrnn.theory.unit_automata import scores
@@ -228,7 +228,7 @@ def test_scores_of_a_machine(ring: Semiring, tmp_path: Path) -> None:
 
 def test_conversions(ring: Semiring) -> None:
     machine = machine_over(ring)
-    message = rf"weights over {ring.name} stand for no real numbers.*with_semiring\(name, f\)"
+    message = rf"weights over {ring.name} do not stand for real numbers.*with_semiring\(name, f\)"
     for target in ("real", "log", "complex"):
         with pytest.raises(SemiringError, match=message):
             machine.with_semiring(target)
@@ -237,7 +237,7 @@ def test_conversions(ring: Semiring) -> None:
     assert machine.with_semiring("boolean").score("ab").item() == 1.0
     back = real.with_semiring(ring, lambda w: torch.stack([w, w - w], -1) if ring is DUAL else w)
     assert back.semiring is ring
-    with pytest.raises(SemiringError, match=f"stand for no real numbers|{ring.name}"):
+    with pytest.raises(SemiringError, match=f"do not stand for real numbers|{ring.name}"):
         real.with_semiring(ring)
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import chunked_reference
 import pytest
 import torch
 
 import rrnn
 from rrnn import Cell, RationalRNN, Semiring, construct, interpret, linear, one, parameter, tanh
 from rrnn.backends import get_backend
-from rrnn.backends.base import CellCall
-from rrnn.backends.reference import scan
-from rrnn.backends.reference.serial import Inputs
+from rrnn.backends.interface import CellCall
+from rrnn.backends.reference import Inputs
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.ir import lower
 from rrnn.ops import initial_state
@@ -86,7 +86,7 @@ def test_chunks(ring: Semiring) -> None:
     final, _ = get_backend("reference").forward(call, None, out)
     state = initial_state(program, call.params, 2)
     for chunk in (2, 3, 7):
-        outputs, end, _ = scan.forward(program, Inputs.of(call), state, chunk)
+        outputs, end, _ = chunked_reference.forward(program, Inputs.of(call), state, chunk)
         torch.testing.assert_close(outputs, out)
         torch.testing.assert_close(end, final)
 

@@ -12,7 +12,7 @@ import rrnn
 from rrnn import WFSA, Cell, RationalRNN, Semiring, construct, linear, one, parameter, score
 from rrnn.arithmetic import TENSORS, Range
 from rrnn.automata import Expr
-from rrnn.semirings.convergence import always
+from rrnn.semirings.epsilon_closure import always
 from rrnn.wfsa import EPSILON
 
 LUKASIEWICZ = Semiring(

@@ -1,14 +1,14 @@
-"""One family of errors. A message states the rule, what came, and the fix."""
+"""The errors and warnings of this library. A message states the rule, what was given, and the fix."""
 
 from __future__ import annotations
 
 
 class RRNNError(Exception):
-    """Base of everything this library raises for a user's mistake."""
+    """The base of all errors that a user can cause."""
 
 
 class SemiringError(RRNNError, ValueError):
-    """A value outside a semiring's set, an operation the semiring does not have."""
+    """A value outside a semiring's set, or an operation that the semiring does not have."""
 
 
 class AutomatonError(RRNNError, ValueError):
@@ -20,7 +20,7 @@ class CellError(AutomatonError):
 
 
 class FormatError(RRNNError, ValueError):
-    """A file that cannot be read. Carries where: `source` (a name) and `line` (1-based) when known."""
+    """A file that cannot be read. `source` is its name and `line` the place in it, from 1, where they are known."""
 
     def __init__(self, message: str, *, source: str | None = None, line: int | None = None) -> None:
         where = (source or "") + (
@@ -43,15 +43,15 @@ class BackendError(RRNNError, RuntimeError):
 
 
 class DataError(RRNNError, ValueError):
-    """A data set that is not at hand, a text, label or vector that cannot be used."""
+    """A data set that is missing, or a text, label or vector that cannot be used."""
 
 
 class RunError(RRNNError, RuntimeError):
-    """A training that cannot start, go on or be read back: its folder, its configuration, its checkpoints."""
+    """A training run that cannot start, resume or be loaded: its folder, configuration or checkpoints are at fault."""
 
 
 class DivergedError(RunError):
-    """A training whose loss is no number any more."""
+    """A training run whose loss became NaN or infinite."""
 
 
 class GrowthWarning(UserWarning):

@@ -94,10 +94,71 @@ MODULES: dict[str, str] = {
     "rrnn.wfsa.subsets": "rrnn.wfsa.minimise.determinise",
     "rrnn.wfsa.tables": "rrnn.wfsa.forward_backward",
     "rrnn.wfsa.total": "rrnn.wfsa.distribution",
+    # arithmetic
+    "rrnn.arithmetic.text": "rrnn.arithmetic",
+    "rrnn.arithmetic.ops": "rrnn.arithmetic.scalar_ops",
+    # semirings
+    "rrnn.semirings.base": "rrnn.semirings.semiring",
+    "rrnn.semirings.closure": "rrnn.semirings.epsilon_closure",
+    "rrnn.semirings.convergence": "rrnn.semirings.epsilon_closure",
+    "rrnn.semirings.components": "rrnn.semirings.tensor_products",
+    "rrnn.semirings.kernels": "rrnn.semirings.autograd",
+    "rrnn.semirings.products": "rrnn.semirings.tensor_products",
+    # automata
+    "rrnn.automata.algebra": "rrnn.automata.cell_algebra",
+    "rrnn.automata.check": "rrnn.automata.cell_rules",
+    "rrnn.automata.evaluate": "rrnn.automata.evaluator",
+    "rrnn.automata.names": "rrnn.automata.expression_text",
+    "rrnn.automata.ranges": "rrnn.automata.evaluator",
+    "rrnn.automata.rules": "rrnn.automata.expression_rules",
+    "rrnn.automata.syntax": "rrnn.automata.expression_text",
+    "rrnn.automata.text": "rrnn.automata.cell_text rrnn.automata",
+    # ir
+    "rrnn.ir.evaluate": "rrnn.ir.interpreter",
+    "rrnn.ir.flat": "rrnn.ir.builder",
+    "rrnn.ir.idioms": "rrnn.ir.formulas",
+    "rrnn.ir.ops": "rrnn.ir.program",
+    "rrnn.ir.scan_text": "rrnn.ir.equations",
+    "rrnn.ir.verify": "rrnn.ir.interpreter",
+    "rrnn.ir.write": "rrnn.ir.formulas",
+    # backends
+    "rrnn.backends.base": "rrnn.backends.interface",
+    "rrnn.backends.cells": "rrnn.backends.layer_call",
+    "rrnn.backends.fork": "rrnn.backends.interface",
+    "rrnn.backends.native.affine": "rrnn.backends.native.backend",
+    "rrnn.backends.native.lines": "rrnn.backends.native.loops",
+    "rrnn.backends.native.threads": "rrnn.backends.native.compiler",
+    "rrnn.backends.triton.backwards": "rrnn.backends.triton.backward_kernels",
+    "rrnn.backends.triton.chain": "rrnn.backends.triton.chained_chunks",
+    "rrnn.backends.triton.forwards": "rrnn.backends.triton.forward_kernels",
+    "rrnn.backends.triton.kernel": "rrnn.backends.triton.kernel_text",
+    "rrnn.backends.triton.launch": "rrnn.backends.triton.module",
+    "rrnn.backends.triton.render": "rrnn.backends.triton.module",
+    "rrnn.backends.triton.walk": "rrnn.backends.triton.time_loop",
+    # nn
+    "rrnn.nn.dense": "rrnn.nn.affine",
+    "rrnn.nn.init": "rrnn.nn.layer_weights",
+    "rrnn.nn.layout": "rrnn.nn.sequences",
+    "rrnn.nn.masks": "rrnn.nn.sequences",
+    "rrnn.nn.parameters": "rrnn.nn.layer_weights",
+    "rrnn.nn.rows": "rrnn.nn.layer_weights",
+    "rrnn.nn.state": "rrnn.nn.sequences rrnn.nn.arguments",
 }
 
 # A name that moved or was renamed, with its module: the same for the new one (perhaps a method, with its class).
 NAMES: dict[str, str] = {
+    # arithmetic
+    "rrnn.arithmetic.text.NAMES": "rrnn.arithmetic.TEXTS",
+    "rrnn.arithmetic.text.Text": "rrnn.arithmetic.TextValue",
+    # semirings
+    "rrnn.semirings.closure.Grid": "rrnn.semirings.epsilon_closure.SparseMatrix",
+    "rrnn.semirings.closure.Tensors": "rrnn.semirings.epsilon_closure.TensorMatrix",
+    # backends
+    "rrnn.backends.base.rows": "rrnn.backends.interface.units_contiguous",
+    "rrnn.backends.cells.Cells": "rrnn.backends.layer_call.LayerCells",
+    # nn
+    "rrnn.nn.rows.Rows": "rrnn.nn.layer_weights.ProjectionRows",
+    "rrnn.nn.rows.rows_of": "rrnn.nn.layer_weights.lay_out_rows",
     # interpret
     "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
     "rrnn.interpret.Step": "rrnn.interpret.PathStep",

@@ -3,9 +3,9 @@
 `rational` runs the cells of one layer side by side: pre-activations of all of them in one tensor, outputs written side
 by side into one tensor. Three ways lead to a backend, with the same results:
 
-* reference, eager: plain torch ops, so that double backward and vmap work;
-* any other backend, eager: an `autograd.Function` (a quarter of a registered op's calling cost);
-* torch.compile and torch.export: the opaque ops `rrnn::forward` and `rrnn::backward`.
+* eagerly on the reference backend: plain torch ops, so that double backward and vmap work;
+* eagerly on any other backend: an `autograd.Function`, which costs a quarter of a registered op's call;
+* under torch.compile and torch.export: the opaque ops `rrnn::forward` and `rrnn::backward`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends.base import cast, compute_dtype, first_state
-from rrnn.backends.cells import Cells, LayerCall, run_backward, run_forward
-from rrnn.backends.reference import serial
-from rrnn.backends.reference.interpreter import per_unit_values
+from rrnn.backends import reference
+from rrnn.backends.interface import cast, compute_dtype, first_state
+from rrnn.backends.layer_call import LayerCall, LayerCells, run_backward, run_forward
+from rrnn.backends.reference import per_unit_values
 from rrnn.backends.registry import chosen, resolve
 from rrnn.backends.triton.plan import save_every as gpu_interval
 from rrnn.errors import BackendError
@@ -34,6 +34,8 @@ On a GPU the interval is `rrnn.backends.triton.plan.save_every`."""
 
 
 class Result(NamedTuple):
+    """What `rational` returns."""
+
     output: Tensor  # (T, B, ΣN·D): per cell all units' first output, then their second one, …
     states: list[Tensor]  # per cell (S, B, D)
 
@@ -76,16 +78,16 @@ def rational(
         out, final, _ = torch.ops.rrnn.forward(x, tables, first, mask, inp, texts, widths, every, name)
         return Result(out, final)
     if name == "auto" and torch._C._are_functorch_transforms_active():
-        name = "reference"  # torch.func's transforms see through torch ops only
+        name = "reference"  # torch.func can transform torch ops only
     backend = resolve(name, x.device, x.dtype, programs)
     if weight is not None and not (grad and backend.name != "reference"):
         x = F.linear(x, weight)
-    cells = Cells(programs, widths, every, backend)
+    cells = LayerCells(programs, widths, every, backend)
     if backend.name == "reference":
         tables = [_table(r) for r in rows]
         first = initial_states(programs, tables, x.shape[1]) if states is None else states
         return _eager_reference(LayerCall(x, tables, mask, inp, cells), first)
-    if states is None:  # numbers are known to kernels
+    if states is None:  # kernels know first states that are numbers
         first = [
             None if None not in p.flat.first_states else initial_state(p, _table(r), x.shape[1])
             for p, r in zip(programs, rows, strict=True)
@@ -96,27 +98,27 @@ def rational(
         out, final, _ = run_forward(LayerCall(x, [_table(r) for r in rows], mask, inp, cells), first)
         return Result(out, final)
     layer = cells, [len(r) for r in rows]
-    out, *final = _Rational.apply(layer, mask, x, weight, inp, *chain(*rows), *first)
+    out, *final = _RationalFunction.apply(layer, mask, x, weight, inp, *chain(*rows), *first)
     return Result(out, final)
 
 
 def initial_state(program: Program, params: Tensor, batch: int) -> Tensor:
-    """λ of every stored state: (S, batch, D), differentiable in the parameters."""
+    """Return λ of every stored state, (S, batch, D), differentiable in the parameters."""
     program = program.flat
     dtype, shape = compute_dtype(params.dtype), (batch, params.shape[-1])
-    if None not in program.first_states:  # nearly always
+    if None not in program.first_states:  # the usual case
         return first_state(program, batch, params, dtype)
     values = per_unit_values(program, params.to(dtype))
     return torch.stack([values[i].expand(shape) for i in program.initial])
 
 
 def initial_states(programs: Sequence[Program], params: Sequence[Params], batch: int) -> tuple[Tensor, ...]:
-    """`initial_state` of cells side by side."""
+    """Return the `initial_state` of each of several cells side by side."""
     return tuple(initial_state(p, _table(v), batch) for p, v in zip(programs, params, strict=True))
 
 
 def _table(params: Params) -> Tensor:
-    """(P, D)."""
+    """Return a cell's parameters as one tensor, (P, D)."""
     if isinstance(params, Tensor):
         return params
     if len(params) > 1:
@@ -128,22 +130,24 @@ def _table(params: Params) -> Tensor:
 
 
 def _eager_reference(call: LayerCall, states: Sequence[Tensor]) -> Result:
+    """Run the cells with plain torch ops, which autograd records."""
     outputs, finals = [], []
     for own, state in zip(call.split(), states, strict=True):
-        inputs = serial.Inputs.of(own)
-        out, end, _ = serial.forward(own.program.flat, inputs, state.to(inputs.params.dtype))
+        inputs = reference.Inputs.of(own)
+        out, end, _ = reference.forward(own.program.flat, inputs, state.to(inputs.params.dtype))
         outputs.append(out.to(own.x.dtype))
         finals.append(end)
     return Result(outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1), finals)
 
 
-class _Once(torch.autograd.Function):
-    """Gradients that cannot be differentiated again, and say so. (torch's once_differentiable keeps quiet, and second
-    derivatives are silently wrong, where the incoming gradient is a constant, as that of `out.sum()` is.)"""
+class _FirstDerivativeOnly(torch.autograd.Function):
+    """Gradients that cannot be differentiated again, and raise if they are. (Torch's once_differentiable does not
+    notice where the incoming gradient is a constant, as that of `out.sum()` is: second derivatives are then silently
+    wrong.)"""
 
     @staticmethod
     def forward(ctx: Any, count: int, *tensors: Tensor | None) -> tuple[Tensor | None, ...]:
-        """The first `count` tensors are the gradients; the others are what they depend on."""
+        """Return the first `count` tensors, the gradients; the others are what they depend on."""
         return tensors[:count]
 
     @staticmethod
@@ -157,25 +161,27 @@ class _Once(torch.autograd.Function):
 def _through_product(
     grad: Tensor, x: Tensor, weight: Tensor, wanted: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of x and of the weight, from that of their product."""
+    """Return the gradients of x and of the weight, from that of their product."""
     rows = grad.flatten(0, 1)
     to_x = rows.mm(weight).view(x.shape) if wanted[0] else None
     return to_x, rows.t().mm(x.flatten(0, 1)) if wanted[1] else None
 
 
-class _Rational(torch.autograd.Function):
+class _RationalFunction(torch.autograd.Function):
+    """The cells of a layer, and perhaps the matrix product before them, as one node of autograd's graph."""
+
     @staticmethod
     def forward(
         ctx: Any,
-        layer: tuple[Cells, list[int]],
+        layer: tuple[LayerCells, list[int]],
         mask: Tensor | None,
         x: Tensor,
         weight: Tensor | None,
         inp: Tensor | None,
         *rest: Any,
     ) -> tuple[Tensor, ...]:
-        """`layer`: the cells, and how many rows of parameters each of them has. `rest`: all cells' rows, then their
-        states. (Rows, so that no stack is in the graph.)"""
+        """Run the cells. `layer` holds the cells and how many rows of parameters each of them has; `rest` holds all
+        cells' rows, then their states. (Rows, so that no stack is in the graph.)"""
         ctx.cells, counts = layer
         params, ctx.are_rows, at = [], [], 0
         for count in counts:
@@ -185,7 +191,7 @@ class _Rational(torch.autograd.Function):
             at += count
         y = x if weight is None else F.linear(x, weight)
         out, finals, saved = run_forward(LayerCall(y, params, mask, inp, ctx.cells), rest[at:])
-        ctx.set_materialize_grads(False)  # most often, nothing depends on the final states
+        ctx.set_materialize_grads(False)  # usually nothing depends on the final states
         ctx.save_for_backward(x, weight, y, inp, mask, *params, *saved)
         return out, *finals
 
@@ -211,7 +217,9 @@ class _Rational(torch.autograd.Function):
             ]
         grads = (gx, gw, gi, *gp, *gs)
         if twice:
-            grads = _Once.apply(len(grads), *grads, x, weight, inp, *params, *saved, go, *grad_finals)
+            grads = _FirstDerivativeOnly.apply(
+                len(grads), *grads, x, weight, inp, *params, *saved, go, *grad_finals
+            )
         return None, None, *grads  # pyright: ignore[reportGeneralTypeIssues]
 
 
@@ -219,18 +227,18 @@ class _Rational(torch.autograd.Function):
 
 
 class _OpCells(NamedTuple):
-    """The last arguments of both ops: `Cells` in types that torch's schemas have."""
+    """The last arguments of both ops: `LayerCells` in types that torch's schemas have."""
 
     programs: list[str]
     widths: list[int]
     every: int
     backend: str
 
-    def resolved(self, x: Tensor) -> Cells:
+    def resolved(self, x: Tensor) -> LayerCells:
         """Parse the programs, and find the backend that runs them on x's device."""
         programs = [Program.parse(text) for text in self.programs]
         backend = resolve(self.backend, x.device, x.dtype, programs)
-        return Cells(programs, self.widths, self.every, backend)
+        return LayerCells(programs, self.widths, self.every, backend)
 
 
 _LIB = torch.library.Library("rrnn", "DEF")

@@ -146,9 +146,9 @@ X = Cell("X")
         (lambda: X.initial({}), "a state's name must be an identifier"),  # type: ignore[arg-type]
         (lambda: X.epsilon("", "q", r), "a state's name must be an identifier"),
         # twice
-        (lambda: b().initial("q0", 0.5), "one initial weight; 'q0' is given a second. Leave one out"),
+        (lambda: b().initial("q0", 0.5), "one initial weight; 'q0' is given a second. Remove one"),
         (lambda: b().final("q1"), "one final weight; 'q1' is given a second"),
-        (lambda: b().arc("q0", "q1", u), "arc 'q0' → 'q1' is given twice. Say merge=\"plus\""),
+        (lambda: b().arc("q0", "q1", u), "arc 'q0' → 'q1' is given twice. Pass merge=\"plus\""),
         (lambda: b().loop("q1", u), "arc 'q1' → 'q1' is given twice"),
         (lambda: b().epsilon("q0", "q1", r).epsilon("q0", "q1", r), "ε-arc 'q0' → 'q1' is given twice"),
         (lambda: b().arc("q0", "q1", u, merge="max"), "merge is None or \"plus\" .*; got 'max'"),

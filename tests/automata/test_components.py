@@ -139,7 +139,9 @@ def test_functions_of_several_expressions() -> None:
     assert evaluate(expr, {"u": -2.0, "v": -3.0}, "real") == 1.0
     with pytest.raises(CellError, match="max takes 2 arguments; got 1"):
         call("max", u)
-    with pytest.raises(CellError, match="'cosh' is no function of the cell language: there are sigmoid"):
+    with pytest.raises(
+        CellError, match="'cosh' is not a function of the cell language; the functions are sigmoid"
+    ):
         call("cosh", u)
 
 

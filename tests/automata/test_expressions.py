@@ -86,7 +86,7 @@ def test_constructors() -> None:
     for call, message in (
         (
             lambda: ex.construct("spherical", 1, 2),
-            "no semiring has a constructor 'spherical': there are complex, polar",
+            "no semiring has a constructor 'spherical'; the constructors are complex, polar",
         ),
         (lambda: polar(1), "polar takes r, theta; got 1 arguments"),
         (lambda: complex(1, "im"), "a weight is an expression, a number"),

@@ -29,7 +29,7 @@ from rrnn.automata import (
     zero,
 )
 from rrnn.automata import expressions as ex
-from rrnn.automata.ranges import Range
+from rrnn.automata.evaluator import Range
 from rrnn.semirings import BOOLEAN, COUNTING, LOG, MAX_PLUS, MAX_TIMES, MIN_PLUS, REAL
 
 points = st.one_of(st.floats(-5, 5), st.sampled_from([0.0, -0.0, 1.0, -1.0, 40.0, -40.0, 1e6, -1e6, 1e-300]))

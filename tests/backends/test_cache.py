@@ -175,7 +175,7 @@ import os, sys
 import torch
 from rrnn import get_cell
 from rrnn.backends import get_backend
-from rrnn.backends.base import CellCall
+from rrnn.backends.interface import CellCall
 from rrnn.ir import lower
 
 program = lower(get_cell("B")).program

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import chunked_reference
 import pytest
 import torch
 from calls import ALL_CELLS, Call, make_call
 from torch import Tensor
 
 from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
-from rrnn.backends.base import CellCall
-from rrnn.backends.reference import scan, serial
-from rrnn.backends.reference.serial import Inputs
+from rrnn.backends import reference
+from rrnn.backends.interface import CellCall
+from rrnn.backends.reference import Inputs
 from rrnn.ir import lower
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-11}
@@ -35,7 +36,7 @@ def random_mask(steps: int, batch: int, seed: int = 0) -> Tensor:
 def gradients(call: Call, weight: Tensor, weight_end: Tensor) -> dict[str, Tensor | None]:
     """By autograd through the forward pass, of a random linear loss on outputs and final state."""
     inputs = inputs_of(call)
-    out, end, _ = serial.forward(call.programs[0].flat, inputs, call.states[0])
+    out, end, _ = reference.forward(call.programs[0].flat, inputs, call.states[0])
     loss = (out * weight).sum() + (torch.where(end.isfinite(), end, 0.0) * weight_end).sum()
     given = {"x": call.x, "state": call.states[0], "params": call.params[0], "inp": call.inp}
     names = [n for n, t in given.items() if t is not None]
@@ -53,10 +54,10 @@ class TestAdjointAndScan:
 
     def test_adjoint_equals_autograd(self, call: Call) -> None:
         program, inputs = call.programs[0].flat, inputs_of(call)
-        out, end, before = serial.forward(program, inputs, call.states[0])
+        out, end, before = reference.forward(program, inputs, call.states[0])
         weight, weight_end = torch.randn_like(out), torch.randn_like(end)
         expected = gradients(call, weight, weight_end)
-        dx, _, first, di = serial.backward(program, inputs, before, weight, weight_end)
+        dx, _, first, di = reference.backward(program, inputs, before, weight, weight_end)
         torch.testing.assert_close(dx.flatten(2), expected["x"], **TOLERANCE)
         torch.testing.assert_close(first, expected["state"], **TOLERANCE)
         if di is not None:
@@ -65,14 +66,14 @@ class TestAdjointAndScan:
     @pytest.mark.parametrize("chunk", [1, 3, 7, 9])
     def test_chunks_equal_steps(self, call: Call, chunk: int) -> None:
         program, inputs = call.programs[0], inputs_of(call)
-        ours = scan.forward(program, inputs, call.states[0], chunk)
-        theirs = serial.forward(program.flat, inputs, call.states[0])
+        ours = chunked_reference.forward(program, inputs, call.states[0], chunk)
+        theirs = reference.forward(program.flat, inputs, call.states[0])
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, **TOLERANCE)
         out, end, before = theirs
         grads = torch.randn_like(out), torch.randn_like(end)
-        ours = scan.backward(program, inputs, before, *grads, chunk)
-        theirs = serial.backward(program.flat, inputs, before, *grads)
+        ours = chunked_reference.backward(program, inputs, before, *grads, chunk)
+        theirs = reference.backward(program.flat, inputs, before, *grads)
         for a, b in zip(ours, theirs, strict=True):
             torch.testing.assert_close(a, b, **TOLERANCE)
 
@@ -86,8 +87,8 @@ def test_a_state_that_nothing_reads_survives_padding() -> None:
     inputs = Inputs.of(CellCall(program, x, x.new_zeros(len(program.parameters), 3), mask))
     state = torch.rand(len(program.states), 2, 3, dtype=torch.float64)
     for chunk in (1, 3):
-        _, end, before = scan.forward(program, inputs, state, chunk)
-        _, expected_end, expected_before = serial.forward(program, inputs, state)
+        _, end, before = chunked_reference.forward(program, inputs, state, chunk)
+        _, expected_end, expected_before = reference.forward(program, inputs, state)
         torch.testing.assert_close(end, expected_end)
         torch.testing.assert_close(before, expected_before)
     torch.testing.assert_close(expected_end[:, 0], state[:, 0])
@@ -104,9 +105,9 @@ def run(cell: Cell, x: list[list[float]], state: Tensor | None = None) -> tuple[
         state = torch.full((len(program.states), 1, 1), program.semiring.zero, dtype=torch.float64)
     state.requires_grad_()
     inputs = Inputs.of(CellCall(program, given, given.new_zeros(len(program.parameters), 1)))
-    out, end, before = serial.forward(program, inputs, state)
+    out, end, before = reference.forward(program, inputs, state)
     out.sum().backward()
-    dx, _, first, _ = serial.backward(
+    dx, _, first, _ = reference.backward(
         program, inputs, before.detach(), torch.ones_like(out), torch.zeros_like(end)
     )
     assert given.grad is not None and state.grad is not None
@@ -162,13 +163,13 @@ def test_a_program_without_states() -> None:
     x = torch.randn(4, 2, 1, 3, dtype=torch.float64)
     inputs = Inputs.of(CellCall(program, x, torch.zeros(1, 3, dtype=torch.float64), random_mask(4, 2)))
     state = x.new_zeros(0, 2, 3)
-    out, end, before = serial.forward(program, inputs, state)
+    out, end, before = reference.forward(program, inputs, state)
     assert end.shape == (0, 2, 3) and before.shape == (4, 0, 2, 3)
     expected = torch.where(inputs.mask[:, :, None], math.tanh(0.5) * x[:, :, 0].sigmoid(), 0.0)
     torch.testing.assert_close(out, expected)
-    dx, units, first, _ = serial.backward(program, inputs, before, torch.ones_like(out), end)
+    dx, units, first, _ = reference.backward(program, inputs, before, torch.ones_like(out), end)
     assert first.shape == (0, 2, 3) and units.shape[1] == 3 and dx.isfinite().all()
-    torch.testing.assert_close(scan.forward(program, inputs, state, 2)[0], expected)
+    torch.testing.assert_close(chunked_reference.forward(program, inputs, state, 2)[0], expected)
 
 
 @pytest.mark.parametrize("name", ["F", "B-max-plus", "SRU"])
@@ -177,13 +178,13 @@ def test_no_steps_and_no_sequences(name: str) -> None:
         call = make_call(name, steps=steps, batch=batch, units=2)
         program, inputs, state = call.programs[0], inputs_of(call), call.states[0]
         for out, end, before in (
-            serial.forward(program, inputs, state),
-            scan.forward(program, inputs, state, 2),
+            reference.forward(program, inputs, state),
+            chunked_reference.forward(program, inputs, state, 2),
         ):
             assert out.shape == (steps, batch, 2) and before.shape == (steps, *state.shape)
             if not steps:
                 torch.testing.assert_close(end, state)
-            dx, _, first, _ = serial.backward(program, inputs, before, out, torch.ones_like(end))
+            dx, _, first, _ = reference.backward(program, inputs, before, out, torch.ones_like(end))
             assert dx.shape == inputs.x.shape and first.shape == state.shape
             if not steps:
                 torch.testing.assert_close(first, torch.ones_like(first))

@@ -57,7 +57,7 @@ def test_use_backend_from_now_on_and_inside_with() -> None:
 
 
 def test_an_unknown_name_changes_nothing() -> None:
-    with pytest.raises(BackendError, match=r"unknown backend 'cuda': there are auto, .*reference"):
+    with pytest.raises(BackendError, match=r"unknown backend 'cuda': the backends are auto, .*reference"):
         use_backend("cuda")
     assert chosen() == "auto"
 

@@ -10,8 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from rrnn.explorer.design_tab import MAX_ARCS, MAX_STATES, MAX_TEXT
-from rrnn.ir.equations import equations
-from rrnn.ir.scan_text import scan_text
+from rrnn.ir.equations import equations, scan_text
 from rrnn.zoo import CELLS, get_cell
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -19,7 +19,7 @@ from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
 from rrnn.errors import ProgramError
 from rrnn.ir import Op, Program, adjoint, lower
 from rrnn.ir.builder import Builder
-from rrnn.ir.evaluate import initial_state, run_step
+from rrnn.ir.interpreter import initial_state, run_step
 from rrnn.semirings import get_semiring
 from rrnn.zoo import get_cell
 

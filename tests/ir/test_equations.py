@@ -40,7 +40,7 @@ from rrnn.automata import (
 )
 from rrnn.ir import Op, lower
 from rrnn.ir.equations import Equations, equations, latex, state_symbols
-from rrnn.ir.evaluate import initial_state
+from rrnn.ir.interpreter import initial_state
 from rrnn.ir.notation import PLAIN
 from rrnn.semirings import SEMIRINGS, Semiring
 from rrnn.zoo import CELLS, get_cell

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -140,7 +141,16 @@ def test_single_ops() -> None:
 # ---- definitions -----------------------------------------------------------------------------------------------
 
 
-def test_a_text_names_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def semirings() -> Iterator[dict[str, Semiring]]:
+    """The registered semirings, to change; afterwards they are as before, in the same order."""
+    before = dict(SEMIRINGS)
+    yield SEMIRINGS
+    SEMIRINGS.clear()
+    SEMIRINGS.update(before)
+
+
+def test_a_text_names_the_definition(semirings: dict[str, Semiring]) -> None:
     text = lower(b_over_complex()).program.text
     first, key = text.splitlines()[2].rsplit(" ", 1)
     assert first == "semiring complex" and len(key) == 16
@@ -154,10 +164,10 @@ def test_a_text_names_the_definition(monkeypatch: pytest.MonkeyPatch) -> None:
         times=lambda s, a, b: (s.mul(a[0], b[0]), s.mul(a[1], b[1])),
     )
     changed = text.replace("name B", "name B_again")  # texts that were read before are known
-    monkeypatch.setitem(SEMIRINGS, "complex", other)
+    semirings["complex"] = other
     with pytest.raises(ProgramError, match="its semiring is defined otherwise here"):
         Program.parse(changed)
-    monkeypatch.delitem(SEMIRINGS, "complex")
+    del semirings["complex"]
     with pytest.raises(ProgramError, match="unknown semiring 'complex'"):
         Program.parse(changed)
 

@@ -26,8 +26,7 @@ from rrnn.automata import (
 )
 from rrnn.errors import CellError, GrowthWarning, ProgramError
 from rrnn.ir import Op, builder, lower
-from rrnn.ir.evaluate import initial_state
-from rrnn.ir.verify import score_may_be_zero
+from rrnn.ir.interpreter import initial_state, score_may_be_zero
 from rrnn.zoo import get_cell
 
 U, V = linear("u"), linear("v")

@@ -114,9 +114,9 @@ MALFORMED = {
     "half an index": (lambda p: with_instruction(p, 2, Instruction(Op.STATE, (), 0.5)), "out of range"),
     "an unknown projection": (lambda p: replace(p, projections=p.projections[:1]), "out of range"),
     "an unknown parameter": (lambda p: replace(p, parameters=()), "out of range"),
-    "a name twice": (lambda p: replace(p, projections=("f1", "f1", "u1", "u2")), "stands twice"),
-    "a name with a space": (lambda p: replace(p, name="a b"), "is no name"),
-    "an empty name": (lambda p: replace(p, states=("q1", "")), "is no name"),
+    "a name twice": (lambda p: replace(p, projections=("f1", "f1", "u1", "u2")), "occurs twice"),
+    "a name with a space": (lambda p: replace(p, name="a b"), "is not a name"),
+    "an empty name": (lambda p: replace(p, states=("q1", "")), "is not a name"),
     "an unknown kind of output": (
         lambda p: with_outputs(p, *p.outputs, ("gain", 0, 0)),
         "output gain 0 %0 is not valid",

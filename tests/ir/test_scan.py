@@ -16,7 +16,7 @@ from rrnn.automata import Cell, linear, one, tanh
 from rrnn.errors import ProgramError
 from rrnn.ir import Op, Program, adjoint, lower, reverse_scan_form, scan_form
 from rrnn.ir.builder import Builder
-from rrnn.ir.evaluate import run_step
+from rrnn.ir.interpreter import run_step
 from rrnn.ir.scan import compose_closure
 from rrnn.semirings import REAL, SEMIRINGS, Semiring, get_semiring
 from rrnn.zoo import get_cell

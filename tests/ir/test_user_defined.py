@@ -26,9 +26,9 @@ from rrnn.errors import CellError, FormatError, SemiringError
 from rrnn.ir import Op, Program, adjoint, lower, reverse_scan_form, scan_form
 from rrnn.ir.builder import single_op
 from rrnn.ir.equations import equations, latex
-from rrnn.ir.evaluate import run_step
+from rrnn.ir.interpreter import run_step
 from rrnn.semirings import SEMIRINGS, Semiring, register_semiring
-from rrnn.semirings.convergence import always
+from rrnn.semirings.epsilon_closure import always
 from rrnn.wfsa import WFSA, instantiate
 
 LUKASIEWICZ = Semiring(

@@ -143,11 +143,11 @@ def state(**changes: Any) -> Any:
         (lambda: LAYER.step(X[0], LAYER.init_state(3)), "expected state[0].states[0] of shape (2, 2, 3)"),
         (
             lambda: make_layer("F", bidirectional=True)(X, make_layer("F", bidirectional=True).init_state(2)),
-            "pieces of a sequence are not the whole: call the layer with the whole sequence and no state",
+            "a bidirectional layer takes no state",
         ),
         (
             lambda: make_layer("F", bidirectional=True).step(X[0]),
-            "a bidirectional layer reads its input from the end as well",
+            "a bidirectional layer cannot step: it also reads its input from the end",
         ),
     ],
 )

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_s
 
 from rrnn.backends import use_backend
 from rrnn.nn import RationalRNN, State
-from rrnn.nn.state import transform
+from rrnn.nn.sequences import transform
 
 FULL = {"num_layers": 2, "skip": "highway", "norm": "layer"}
 LENGTHS = [3, 6, 0, 5]

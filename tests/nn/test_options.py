@@ -79,7 +79,7 @@ def test_zoneout_needs_forget_gates() -> None:
     with pytest.raises(CellError, match=r"zoneout=0.1 opens forget gates.*minGRU has none"):
         zoo.layer("minGRU", 4, 3, zoneout=0.1)
     with pytest.raises(
-        CellError, match=r"zoneout=0.1 opens.*the loop of minLSTM at q1 is then weighed 0\.\d+, not 1"
+        CellError, match=r"zoneout=0.1 opens.*the loop of minLSTM at q1 then has the weight 0\.\d+, not 1"
     ):
         zoo.layer("minLSTM", 4, 3, zoneout=0.1)
     bare = (
@@ -91,7 +91,7 @@ def test_zoneout_needs_forget_gates() -> None:
         .final("q1")
     )
     with pytest.raises(
-        CellError, match=r"the loop of X at q1 is then weighed 1e\+04, not 1: a forget gate is"
+        CellError, match=r"the loop of X at q1 then has the weight 1e\+04, not 1: a forget gate is"
     ):
         RationalRNN(bare, 4, 3, zoneout=0.1)
     RationalRNN(bare, 4, 3)
@@ -176,7 +176,7 @@ def test_input_dropout() -> None:
 
 
 def test_one_layer_cannot_drop_between_layers() -> None:
-    with pytest.warns(UserWarning, match="dropout acts between layers, and there is one"):
+    with pytest.warns(UserWarning, match="dropout acts between layers, so with one layer"):
         RationalRNN(cell("B"), 4, 3, dropout=0.5)
 
 

@@ -125,7 +125,7 @@ def test_weight_gradients_are_made_where_they_are_told() -> None:
         calls.append(tensors)
         return function(*tensors)
 
-    out = product._Beside.apply(x, weight, run)
+    out = product._SideStreamLinear.apply(x, weight, run)
     assert isinstance(out, Tensor)
     expected = F.linear(x, weight)
     torch.testing.assert_close(out, expected)

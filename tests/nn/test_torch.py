@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rrnn.automata import Cell, linear, one, score
 from rrnn.nn import RationalRNN, State, detach
-from rrnn.nn.state import transform
+from rrnn.nn.sequences import transform
 
 SOME = ("F", "B-max-plus", "odd", "mixed")  # real, max-plus, learned λ and windows, everything at once
 

@@ -63,7 +63,7 @@ def test_membership(name: str) -> None:
     for value in OUTSIDE[name]:
         assert not semiring.contains(value)
         nan = any(math.isnan(x) for x in semiring.numbers_of(value))
-        fix = "Find what made it" if nan else "Use a number of that set"
+        fix = "Find what produced it" if nan else "Use a number of that set"
         with pytest.raises(SemiringError, match=f"start weight .* is outside .* {fix}|must be a number"):
             semiring.check(value, "start weight")
         with pytest.raises(SemiringError, match=f"{name} semiring's set"):
@@ -279,7 +279,7 @@ def _defined(**changes: Any) -> Semiring:
     [
         (
             {"plus": lambda s, a, b: s.frob(a, b)},
-            r"`plus` of semiring 'mine' .* 'frob' is no operation of the table",
+            r"`plus` of semiring 'mine' .* 'frob' is not an operation of the table",
         ),
         ({"plus": lambda a, b: a + b}, r"`plus` .* must take an arithmetic and two elements"),
         ({"times": lambda s, a, b: (a, b)}, "`times` .* must return a number, as its components say"),

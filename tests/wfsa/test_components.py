@@ -274,7 +274,7 @@ def test_files_of_an_own_semiring(own: Semiring, tmp_path: Path, monkeypatch: py
     assert load(tmp_path / "m.json").same_as(machine)
     with pytest.raises(SemiringError, match="outside the lukasiewicz"):
         machine.scale(2.0)
-    with pytest.raises(SemiringError, match=r"stand for no real numbers.*with_semiring\(name, f\)"):
+    with pytest.raises(SemiringError, match=r"do not stand for real numbers.*with_semiring\(name, f\)"):
         machine.with_semiring("real")
     assert machine.with_semiring("boolean").score("ab").item() in (0.0, 1.0)
     monkeypatch.undo()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from wfsa_strategies import DIFFERENTIABLE
 
-from rrnn.semirings import SEMIRINGS, kernels
-from rrnn.semirings import products as ring_products
+from rrnn.semirings import SEMIRINGS, autograd
+from rrnn.semirings import tensor_products as ring_products
 from rrnn.wfsa import transitions
 from rrnn.wfsa.transitions import Matrices, segment_plus
 
@@ -38,7 +38,7 @@ def plain(semiring: str, rows: Tensor, columns: Tensor, groups: list[tuple[int, 
 def small_blocks(monkeypatch: pytest.MonkeyPatch, semiring: str, gather: int) -> None:
     """Make several blocks even of small products, and choose between one product a group and one matrix a row."""
     monkeypatch.setattr(SEMIRINGS[semiring].products, "gather", gather)
-    for module in (transitions, ring_products, kernels):
+    for module in (transitions, ring_products, autograd):
         monkeypatch.setattr(module, "BLOCK", 40)
 
 

@@ -15,8 +15,7 @@ from torch import Tensor
 from rrnn.backends import use_backend
 from rrnn.backends.native.compiler import Compiler, find_compiler
 from rrnn.errors import BackendError, ShapeError
-from rrnn.nn.affine import affine_scan
-from rrnn.nn.dense import AffineRNN
+from rrnn.nn.affine import AffineRNN, affine_scan
 from rrnn.zoo.mixing import ISAN, LinearElman
 
 BACKENDS = ["auto", "reference", "triton"]  # triton has no such kernel, and leaves it to torch

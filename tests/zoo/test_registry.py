@@ -12,8 +12,7 @@ import pytest
 from rrnn.automata import Cell, linear, score, sigmoid, tanh
 from rrnn.draw import to_svg
 from rrnn.errors import CellError, FormatError
-from rrnn.ir.equations import equations, latex
-from rrnn.ir.scan_text import scan_text
+from rrnn.ir.equations import equations, latex, scan_text
 from rrnn.theory import verify_model
 from rrnn.zoo import CELLS, MODELS, Model, b_max_plus, get_cell, get_model, layer, ngram, read_cell, sru
 from rrnn.zoo.chains import cnn, rcnn, sopa

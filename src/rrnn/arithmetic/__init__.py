@@ -1,7 +1,7 @@
-"""Scalar operations: one table of what they are, and arithmetics that run them on numbers, tensors, ranges, programs.
+"""Scalar operations: one table of what they are, and arithmetics that run them on one kind of value each.
 
-An arithmetic `s` has every op and composite of the table as a function on one kind of value: `s.exp(x)`, `s.max(a, b)`.
-Semirings, weight functions and gradients are written once, over an arithmetic, and run on all kinds.
+An arithmetic `s` has every op and composite of the table as a function: `s.exp(x)`, `s.max(a, b)`. Semirings, weight
+functions and gradients are written once, over an arithmetic, and run on numbers, tensors, ranges, texts and programs.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from functools import partial
 from typing import Any
 
 from rrnn.arithmetic import ranges
-from rrnn.arithmetic.ops import BY_NAME, COMPOSITES, Op
+from rrnn.arithmetic.operators import Operators
 from rrnn.arithmetic.ranges import Range
+from rrnn.arithmetic.scalar_ops import BY_NAME, COMPOSITES, Op
 
 
 class Arithmetic:
-    """The ops on one kind of value, given what an op does to such values."""
+    """All ops as functions on one kind of value. `function_of(op)` returns the function of one of them."""
 
     infinities: frozenset[float] = frozenset()
-    """Which infinities stand for a semiring's zero, and so get no gradient."""
+    """The infinities that stand for a semiring's zero, and so get no gradient."""
 
     def __init__(self, function_of: Callable[[Op], Callable[..., Any]], **own: Callable[..., Any]) -> None:
         self._function_of = function_of
@@ -32,9 +33,9 @@ class Arithmetic:
             function = partial(COMPOSITES[name], self)
         else:
             raise AttributeError(
-                f"{name!r} is no operation of the table: there are {', '.join((*BY_NAME, *COMPOSITES))}"
+                f"{name!r} is not an operation of the table; the operations are {', '.join((*BY_NAME, *COMPOSITES))}"
             )
-        self.__dict__[name] = function  # next time without this method
+        self.__dict__[name] = function  # so that the next access does not come here
         return function
 
 
@@ -57,11 +58,41 @@ def _on_ranges(op: Op) -> Callable[..., Any]:
     return lambda *values: rule(*(v if isinstance(v, Range) else Range.of(float(v)) for v in values))
 
 
+class TextValue(Operators, str):
+    """A value that is the text of how it is computed. Each operation is in brackets, so that texts combine freely."""
+
+    def apply(self, op: str, *values: Any) -> TextValue:
+        sign = {"add": "+", "sub": "-", "mul": "*", "div": "/", "neg": "-"}[op]
+        return TextValue(f"({sign}{values[0]})" if len(values) == 1 else f"({values[0]} {sign} {values[1]})")
+
+
+def _on_texts(op: Op) -> Callable[..., Any]:
+    def write(*values: Any) -> TextValue:
+        texts = (v if isinstance(v, str) else repr(float(v)) for v in values)
+        return TextValue(f"({' '.join((op.text, *texts))})")
+
+    return write
+
+
 FLOATS = Arithmetic(_on_floats)
 """On Python numbers: the definition."""
 TENSORS = Arithmetic(_on_tensors)
 """On torch tensors, differentiable."""
 RANGES = Arithmetic(_on_ranges, square=ranges.square)
 """On intervals."""
+TEXTS = Arithmetic(_on_texts)
+"""On texts: running a definition writes it down, as `(max a (exp b))`."""
 
-__all__ = ["BY_NAME", "COMPOSITES", "FLOATS", "RANGES", "TENSORS", "Arithmetic", "Op", "Range"]
+__all__ = [
+    "BY_NAME",
+    "COMPOSITES",
+    "FLOATS",
+    "RANGES",
+    "TENSORS",
+    "TEXTS",
+    "Arithmetic",
+    "Op",
+    "Operators",
+    "Range",
+    "TextValue",
+]

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from rrnn.arithmetic.operators import Operators
+
 
 @dataclass(frozen=True)
-class Range:
+class Range(Operators):
     """An interval that contains every value. An open end is one that no value attains: σ stays below 1."""
 
     low: float
@@ -37,23 +39,9 @@ class Range:
     def __neg__(self) -> Range:
         return Range(-self.high, -self.low, self.integral, self.high_open, self.low_open)
 
-    def __add__(self, other: Range | float) -> Range:
-        return add(self, _lift(other))
-
-    def __radd__(self, other: float) -> Range:
-        return add(_lift(other), self)
-
-    def __sub__(self, other: Range | float) -> Range:
-        return add(self, -_lift(other))
-
-    def __rsub__(self, other: float) -> Range:
-        return add(_lift(other), -self)
-
-    def __mul__(self, other: Range | float) -> Range:
-        return multiply(self, _lift(other))
-
-    def __rmul__(self, other: float) -> Range:
-        return multiply(_lift(other), self)
+    def apply(self, op: str, *values: Range | float) -> Range:
+        """Return the range of `op` of ranges and numbers."""
+        return _OPERATORS[op](*map(_lift, values))
 
 
 ALL = Range(-math.inf, math.inf, low_open=True, high_open=True)
@@ -61,7 +49,8 @@ ALL = Range(-math.inf, math.inf, low_open=True, high_open=True)
 TRUTH = Range(0.0, 1.0, True)
 """0 and 1: what a comparison gives."""
 
-Rule = Callable[..., Range]
+RangeRule = Callable[..., Range]
+"""The range of an operation's result, from the ranges of its arguments."""
 
 
 def _lift(value: Range | float) -> Range:
@@ -86,7 +75,8 @@ def multiply(a: Range, b: Range) -> Range:
     for x, x_open in ((a.low, a.low_open), (a.high, a.high_open)):
         for y, y_open in ((b.low, b.low_open), (b.high, b.high_open)):
             annihilates = (x == 0 and not x_open) or (y == 0 and not y_open)
-            value = 0.0 if x == 0 or y == 0 else x * y  # an unbounded end is no number: 0 times it is 0
+            # An unbounded end is not attained: 0 times it counts as 0.
+            value = 0.0 if x == 0 or y == 0 else x * y
             corners[value] = corners.get(value, True) and not annihilates and (x_open or y_open)
     low, high = min(corners), max(corners)
     return Range(low, high, a.integral and b.integral, corners[low], corners[high])
@@ -156,7 +146,7 @@ def choose(condition: Range, a: Range, b: Range) -> Range:
     )
 
 
-def rising(f: Callable[..., float], lowest: float = -math.inf) -> Rule:
+def rising(f: Callable[..., float], lowest: float = -math.inf) -> RangeRule:
     """Return the rule of a function that never falls, defined from `lowest` on: its ends are its arguments' ends.
 
     Ends are computed in the same floating point as values, whose rounding is monotone; an end that only rounding
@@ -177,6 +167,15 @@ def rising(f: Callable[..., float], lowest: float = -math.inf) -> Rule:
     return rule
 
 
-def always(result: Range) -> Rule:
+def always(result: Range) -> RangeRule:
     """Return the rule of a function of which only its whole range is known."""
     return lambda *_: result
+
+
+_OPERATORS: dict[str, RangeRule] = {
+    "add": add,
+    "sub": lambda a, b: add(a, -b),
+    "mul": multiply,
+    "div": divide,
+    "neg": lambda a: -a,
+}

@@ -3,10 +3,12 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rrnn.automata.algebra import concatenate, interpolate, relabel, scale, union
 from rrnn.automata.cell import Cell, CellArc
-from rrnn.automata.check import check_cell, epsilon_cycles, reachable
-from rrnn.automata.evaluate import Evaluator, evaluate
+from rrnn.automata.cell_algebra import concatenate, interpolate, relabel, scale, union
+from rrnn.automata.cell_rules import check_cell, epsilon_cycles, reachable
+from rrnn.automata.cell_text import to_text
+from rrnn.automata.evaluator import Evaluator, evaluate, range_of, weight_range
+from rrnn.automata.expression_text import definitions, expr_text, parse_expr
 from rrnn.automata.expressions import (
     Expr,
     Operand,
@@ -31,10 +33,8 @@ from rrnn.automata.expressions import (
     tanh,
     zero,
 )
-from rrnn.automata.names import definitions
-from rrnn.automata.ranges import range_of, weight_range
-from rrnn.automata.syntax import expr_text, parse_expr
-from rrnn.automata.text import from_text, to_text
+
+from_text = Cell.from_text
 
 if TYPE_CHECKING:
 
@@ -49,7 +49,7 @@ else:
         """Return the constructor of a semiring by its name, as `complex` and `polar`."""
         if name not in constructors():
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = partial(construct, name)  # next time without this function
+        globals()[name] = partial(construct, name)  # so that the next access does not come here
         return globals()[name]
 
 

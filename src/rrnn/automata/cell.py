@@ -1,7 +1,7 @@
 """A cell: an automaton template × a semiring × an output expression, built arc by arc.
 
-Cells are values: every builder method returns a new cell. Mistakes that one arc shows are raised at that arc;
-what needs the whole automaton is checked by `Cell.check`, which lowering, drawing and the text form call.
+Cells are values: every builder method returns a new cell. A mistake in one arc raises an error when that arc is added.
+Mistakes that only the whole automaton shows are found by `Cell.check`, which lowering, drawing and the text form call.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from rrnn.automata import expressions as ex
-from rrnn.automata.rules import check_output, check_weight
+from rrnn.automata.cell_rules import check_cell, warn_of_growth
+from rrnn.automata.cell_text import read_cell, render, to_text
+from rrnn.automata.expression_rules import check_output, check_weight
 from rrnn.errors import CellError, SemiringError
 from rrnn.semirings import Semiring, get_semiring
 
@@ -25,7 +27,7 @@ class CellArc(NamedTuple):
     epsilon: bool = False
 
 
-# A template is small; these bound what a hostile text can ask for.
+# Templates are small. These limits bound what a hostile text can ask for.
 MAX_STATES, MAX_ARCS, MAX_VOLUME = 256, 4096, 50_000
 
 
@@ -57,70 +59,71 @@ class Cell:
     # ---- builder -------------------------------------------------------------------------------------------
 
     def initial(self, state: str, weight: ex.Operand = ex.one) -> Cell:
-        """Paths may start in `state`, with this weight λ."""
+        """Return the cell with `state` as a start of paths, with the initial weight λ."""
         weighed = self._weigh("initial", state, weight, self.initials)
         return self._with(initials=weighed, states=self._states_with(state))
 
     def final(self, state: str, weight: ex.Operand = ex.one) -> Cell:
-        """Paths may end in `state`, with this weight ρ."""
+        """Return the cell with `state` as an end of paths, with the final weight ρ."""
         weighed = self._weigh("final", state, weight, self.finals)
         return self._with(finals=weighed, states=self._states_with(state))
 
     def arc(self, source: str, target: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
-        """An arc that consumes a symbol. `merge="plus"` allows a second one between the same states (⊕)."""
+        """Return the cell with an arc that consumes a symbol. `merge="plus"` allows a second arc between the same
+        states (⊕)."""
         return self._arc(source, target, weight, False, merge)
 
     def loop(self, state: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
-        """A self-loop that consumes a symbol."""
+        """Return the cell with a self-loop that consumes a symbol."""
         return self._arc(state, state, weight, False, merge)
 
     def epsilon(self, source: str, target: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
-        """An arc that consumes nothing; its weight uses only parameters and numbers."""
+        """Return the cell with an arc that consumes nothing; its weight uses only parameters and numbers."""
         return self._arc(source, target, weight, True, merge)
 
     def output(self, *exprs: ex.Operand) -> Cell:
-        """What the layer returns, from `score`, projections, parameters and `input()`; several values of each unit, if
-        several expressions are given."""
+        """Return the cell with these output expressions of `score`, projections, parameters and `input()`. With several
+        expressions, each unit returns several values."""
         if not exprs:
             raise CellError("output takes at least one expression; got none")
         return self._with(given_outputs=tuple(check_output(ex.as_expr(e), self.semiring) for e in exprs))
 
     @property
     def output_exprs(self) -> tuple[ex.Expr, ...]:
-        """What the layer returns of each unit: if nothing was said, the score, or all of its components."""
+        """The output expressions of each unit; by default the score, or all of its components."""
         components = tuple(ex.Component(ex.score, c) for c in self.semiring.components)
         return self.given_outputs or components or (ex.score,)
 
     @property
     def output_expr(self) -> ex.Expr:
-        """The output expression; of several the first."""
+        """The output expression; the first one if there are several."""
         return self.output_exprs[0]
 
     def limit_epsilon(self, limit: int, *, after_last: bool = True) -> Cell:
-        """At most `limit` consecutive ε-arcs on a path; `after_last=False`: none after the last symbol (SoPa)."""
+        """Return the cell with at most `limit` consecutive ε-arcs on a path. With `after_last=False` there are none
+        after the last symbol, as in SoPa."""
         if not isinstance(limit, int) or isinstance(limit, bool) or not 0 <= limit <= 64:
             raise CellError(f"epsilon_limit must be a whole number from 0 to 64; got {limit!r}")
         return self._with(epsilon_limit=limit, epsilon_after_last=bool(after_last))
 
     def with_semiring(self, semiring: str | Semiring) -> Cell:
-        """The same automaton over another semiring. Its weights are not changed: `check` tells if they fit, and a
-        warning comes now if loops over the new semiring grow without bound."""
-        from rrnn.automata.check import warn_of_growth
-
+        """Return the same automaton over another semiring. Weights are not changed: `check` tells whether they fit, and
+        a warning comes now if loops over the new semiring grow without bound."""
         cell = self._with(semiring_name=get_semiring(semiring).name)
-        with suppress(CellError, SemiringError):  # weights that do not fit: `check` says so
+        with suppress(CellError, SemiringError):  # `check` reports weights that do not fit
             for place, weight in cell.weights():
                 check_weight(weight, place, cell.semiring, constant=False)
             warn_of_growth(cell)
         return cell
 
     def renamed(self, name: str) -> Cell:
+        """Return the cell under another name."""
         return self._with(name=ex.check_name(name, "a cell's name"))
 
     # ---- reading -------------------------------------------------------------------------------------------
 
     def weights(self) -> Iterator[tuple[str, ex.Expr]]:
-        """Every weight with the words that name its place in messages."""
+        """Yield every weight, with the words that name its place in messages."""
         for state, weight in self.initials:
             yield _end_place("initial", state), weight
         for arc in self.arcs:
@@ -129,36 +132,29 @@ class Cell:
             yield _end_place("final", state), weight
 
     def expressions(self) -> Iterator[ex.Expr]:
-        """Every expression, in the order in which a path meets them: λ, τ, ρ, then the output."""
+        """Yield every expression in the order in which a path meets them: λ, arcs, ρ, then the output."""
         yield from (weight for _, weight in self.initials)
         yield from (arc.weight for arc in self.arcs)
         yield from (weight for _, weight in self.finals)
         yield from self.output_exprs
 
     def to_text(self) -> str:
-        """The `.cell` text; `Cell.from_text` reads it back."""
-        from rrnn.automata.text import to_text
-
+        """Return the `.cell` text, which `Cell.from_text` reads back."""
         return to_text(self)
 
     @staticmethod
     def from_text(text: str, source: str = "cell text") -> Cell:
-        from rrnn.automata.text import from_text
-
-        return from_text(text, source)
+        """Read a cell from its text; a `FormatError` names the line, and `source` is the file's name in it."""
+        return read_cell(text, Cell("cell"), source)
 
     def check(self) -> Cell:
         """Raise a `CellError` for what only the whole automaton shows; return the cell."""
-        from rrnn.automata.check import check_cell
-
         check_cell(self)
         return self
 
     @cached_property
     def _key(self) -> Any:
-        """Cells are equal when they read equally: names that would be printed count, however they were given."""
-        from rrnn.automata.text import render
-
+        """What equality compares: the cell's text. Names that would be printed count, however they were given."""
         try:
             return render(self)
         except CellError:  # names in conflict: this cell has no text yet
@@ -181,7 +177,8 @@ class Cell:
         return sum(e.size for e in self.expressions())
 
     def _with(self, *, volume: int | None = None, **fields: Any) -> Cell:
-        """A copy with these fields (unchecked, but for what a cell may hold in all; `volume`, if known)."""
+        """Return a copy with these fields, unchecked but for the limits on a cell's size. `volume` is that of the copy,
+        if known."""
         cell = Cell.__new__(Cell)
         for field in self.__dataclass_fields__:
             object.__setattr__(cell, field, fields.pop(field) if field in fields else getattr(self, field))
@@ -206,9 +203,10 @@ class Cell:
     def _weigh(
         self, word: str, state: str, weight: ex.Operand, given: tuple[tuple[str, ex.Expr], ...]
     ) -> tuple[tuple[str, ex.Expr], ...]:
+        """Return `given`, the initial or final weights so far, with that of one more state."""
         ex.check_name(state, "a state's name")
         if any(q == state for q, _ in given):
-            raise CellError(f"a state has one {word} weight; {state!r} is given a second. Leave one out.")
+            raise CellError(f"a state has one {word} weight; {state!r} is given a second. Remove one.")
         place = _end_place(word, state)
         return (*given, (state, check_weight(ex.as_expr(weight), place, self.semiring, constant=True)))
 
@@ -221,7 +219,7 @@ class Cell:
         ):
             raise CellError(
                 f"{'ε-arc' if epsilon else 'arc'} {source!r} → {target!r} is given twice. "
-                'Say merge="plus" (in a text: arc+, loop+, epsilon+) to let both count (⊕), or write one weight.'
+                'Pass merge="plus" (in a text: arc+, loop+, epsilon+) to let both count (⊕), or write one weight.'
             )
         place = _arc_place(source, target, epsilon)
         expression = check_weight(ex.as_expr(weight), place, self.semiring, constant=epsilon)

@@ -17,7 +17,6 @@ from functools import cached_property
 from numbers import Real
 from typing import Any
 
-from rrnn.arithmetic import Arithmetic, Op
 from rrnn.errors import CellError
 from rrnn.semirings import SEMIRINGS
 
@@ -37,7 +36,7 @@ class Expr:
                 f"an expression has at most {MAX_SIZE} operations and leaves, written out in full; this one has "
                 f"{self.size}. Split it over several arcs or projections."
             )
-        # Deeper ones would exhaust Python's stack in whatever walks them.
+        # A deeper tree would exhaust Python's stack in whatever walks it.
         if self.depth > MAX_DEPTH:
             raise CellError(
                 f"an expression is nested at most {MAX_DEPTH} operations deep; this one is deeper. "
@@ -60,8 +59,8 @@ class Expr:
     def _hash(self) -> int:
         return hash(self._content)
 
-    # Written once here and remembered: dictionaries of expressions are everywhere, and a tree of n nodes would
-    # otherwise be hashed in n steps each time.
+    # Hashes are remembered: dictionaries of expressions are everywhere, and a tree of n nodes would otherwise take n
+    # steps to hash each time.
 
     def __hash__(self) -> int:
         return self._hash
@@ -78,7 +77,7 @@ class Expr:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     def named(self, label: str) -> Expr:
-        """The same expression under a name, so that equations and text print it."""
+        """Return the same expression under a name, so that equations and text print it."""
         return replace(self, label=check_name(label, "an expression's name"))
 
     @property
@@ -224,23 +223,26 @@ one, zero, score = One(), Zero(), Score()
 
 
 def linear(name: str, *, bias: bool = False, window: int = 1) -> Expr:
-    """`W_name · v`, one learned row per unit; `bias=True` adds a learned number; `window=K` sees K inputs."""
+    """Return a projection of the input, `W_name · v`, one learned row per unit. `bias=True` adds a learned number;
+    `window=K` sees the K latest inputs."""
     if not isinstance(window, int) or isinstance(window, bool) or not 1 <= window <= 1000:
         raise CellError(f"linear({name!r}): window must be a whole number from 1 to 1000; got {window!r}")
     return Linear(_leaf_name(name, "a projection's name"), bool(bias), window)
 
 
 def parameter(name: str) -> Expr:
-    """A learned number per unit."""
+    """Return a learned number per unit."""
     return Parameter(_leaf_name(name, "a parameter's name"))
 
 
 def input() -> Expr:
-    """The layer's own input at this unit."""
+    """Return the layer's own input at this unit."""
     return Input()
 
 
 def _function(name: str) -> Callable[[Operand], Expr]:
+    """Return the Python function that calls a function of the cell language."""
+
     def call(x: Operand) -> Expr:
         return Call(name, as_expr(x))
 
@@ -251,10 +253,10 @@ def _function(name: str) -> Callable[[Operand], Expr]:
 
 def call(name: str, *arguments: Operand) -> Expr:
     """Return a function of expressions by its name, with as many arguments as it takes."""
-    count = 1 if name in FUNCTIONS else SEVERAL.get(name)
+    count = 1 if name in FUNCTIONS else FUNCTIONS_OF_SEVERAL.get(name)
     if count is None:
-        known = ", ".join((*FUNCTIONS, *SEVERAL))
-        raise CellError(f"{name!r} is no function of the cell language: there are {known}")
+        known = ", ".join((*FUNCTIONS, *FUNCTIONS_OF_SEVERAL))
+        raise CellError(f"{name!r} is not a function of the cell language; the functions are {known}")
     if len(arguments) != count:
         raise CellError(f"{name} takes {count} argument{'s' * (count > 1)}; got {len(arguments)}")
     first, *more = (as_expr(a) for a in arguments)
@@ -273,10 +275,10 @@ FUNCTIONS: dict[str, Callable[[Operand], Expr]] = {
     },
     **{name: _function(name) for name in ("abs", "sign")},
 }
-"""What a cell's text may call with one argument; `neg` (unary minus) is the only other function node of one.
-`rrnn.arithmetic` says what each computes."""
-SEVERAL = {"max": 2, "min": 2, "logaddexp": 2, "gt": 2, "ge": 2, "where": 3}
-"""What it may call with several, and how many."""
+"""The functions of one argument that a cell's text may call; `neg` (unary minus) is the only other such node.
+`rrnn.arithmetic` defines what each computes."""
+FUNCTIONS_OF_SEVERAL = {"max": 2, "min": 2, "logaddexp": 2, "gt": 2, "ge": 2, "where": 3}
+"""The functions of several arguments that it may call: name → number of arguments."""
 OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 """Operator → its op."""
 
@@ -292,32 +294,14 @@ def construct(name: str, *arguments: Operand) -> Expr:
     """Return a weight made by a constructor of the cell's semiring, as `construct("polar", r, theta)`."""
     known = constructors()
     if name not in known:
-        raise CellError(f"no semiring has a constructor {name!r}: there are {', '.join(known)}")
+        raise CellError(f"no semiring has a constructor {name!r}; the constructors are {', '.join(known)}")
     if len(arguments) != len(known[name]):
         raise CellError(f"{name} takes {', '.join(known[name])}; got {len(arguments)} arguments")
     return Construct(name, tuple(as_expr(a) for a in arguments))
 
 
-def _on_expressions(op: Op) -> Callable[..., Expr]:
-    signs = {name: sign for sign, name in OPERATORS.items()}
-    if op.text in signs:
-        return lambda a, b: Binary(signs[op.text], _lift(a), _lift(b))
-    if op is Op.NEG:
-        return lambda x: -_lift(x)
-    return lambda *arguments: call(op.text, *map(_lift, arguments))
-
-
-def _lift(x: Operand) -> Expr:
-    """A number as an expression; −∞, which no expression writes as a number, as log(0)."""
-    return log(0.0) if isinstance(x, float) and x == -math.inf else as_expr(x)
-
-
-EXPRESSIONS = Arithmetic(_on_expressions)
-"""Operations on expressions, for what semirings define over any arithmetic."""
-
-
 def as_expr(x: Operand) -> Expr:
-    """Numbers become `Number`; the word "score" stands for the score, so `tanh("score")` reads well."""
+    """Return a number or the word "score" as an expression, so that `tanh("score")` reads well."""
     if isinstance(x, Expr):
         return x
     if isinstance(x, str) and x == "score":
@@ -342,7 +326,7 @@ def as_expr(x: Operand) -> Expr:
 
 
 def check_name(name: object, what: str) -> str:
-    """The name, or an error: names must survive every text form and mean the same in each."""
+    """Return the name, or raise a `CellError`: names must survive every text form and mean the same in each."""
     if (
         not isinstance(name, str)
         or len(name) > 64
@@ -350,23 +334,25 @@ def check_name(name: object, what: str) -> str:
         or not unicodedata.is_normalized("NFKC", name)
     ):
         raise CellError(
-            f"{what} must be an identifier of at most 64 letters, digits and _, beginning with no digit; "
+            f"{what} must be an identifier of at most 64 letters, digits and _, not beginning with a digit; "
             f"got {_short(name)}"
         )
     return name
 
 
 def _leaf_name(name: object, what: str) -> str:
+    """Return the name of a projection or parameter, or raise a `CellError` if it is taken or no name."""
     if name in ("input", "score"):
         raise CellError(
             f"{what} cannot be {name!r}: that word is the layer's input or the automaton's score. "
-            f"Call it {name}_1 or the like."
+            f"Use another name, such as {name}_1."
         )
     return check_name(name, what)
 
 
 def _short(x: object) -> str:
-    """A value in a message, however large it is (Python refuses to print integers of over 4300 digits)."""
+    """Return a value as a message shows it, however large it is. (Python refuses to print integers of over 4300
+    digits.)"""
     try:
         text = repr(x)
     except Exception:
@@ -375,7 +361,7 @@ def _short(x: object) -> str:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Every node, children first, left to right; repeated subexpressions repeat."""
+    """Yield every node, children first, left to right; repeated subexpressions repeat."""
     todo = [(expr, False)]
     while todo:
         node, ready = todo.pop()
@@ -387,4 +373,5 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def depends_on_input(expr: Expr) -> bool:
+    """Return whether an expression reads the current input."""
     return any(isinstance(node, (Linear, Input)) for node in walk(expr))

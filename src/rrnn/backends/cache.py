@@ -1,9 +1,9 @@
 """Compiled kernels on disk: one private folder, content-hashed names, atomic writes, nothing trusted unchecked.
 
-An entry is one file: the payload followed by a line with the SHA-256 of (key, payload), which both a loader of
-libraries and Python (a comment) ignore. A file that is stale, cut short, changed, owned by someone else or writable by
-others is not used; it is built again. Where the folder cannot be used at all, a temporary one takes its place for the
-life of the process, and a warning says so.
+An entry is one file: the payload, then a line with the SHA-256 of (key, payload). Loaders of libraries ignore that
+line, and to Python it is a comment. A file that is stale, truncated, changed, owned by someone else or writable by
+others is not used but built again. If the folder cannot be used at all, a temporary one takes its place for the life of
+the process, and a warning says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """`$RRNN_CACHE`, or `~/.cache/rrnn`; made private to the user. If it is not, or cannot be made: a temporary one."""
+    """Return `$RRNN_CACHE` or `~/.cache/rrnn`, made private to the user; a temporary folder if that is not possible."""
     try:
         folder = wanted_folder()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -39,7 +39,7 @@ def cache_folder() -> Path:
 
 
 def wanted_folder() -> Path:
-    """Where the cache is meant to be."""
+    """Return where the cache is meant to be."""
     if chosen := os.environ.get("RRNN_CACHE"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rrnn"
@@ -47,7 +47,7 @@ def wanted_folder() -> Path:
 
 @cache
 def _instead_of(folder: str, why: str) -> Path:
-    """The temporary folder in place of one that cannot be used, which a warning names, once."""
+    """Return the temporary folder in place of one that cannot be used, and warn about it once."""
     warnings.warn(
         f"rrnn cannot keep compiled kernels in {folder} ({why}). Each process compiles them anew, in a temporary "
         "folder. Set RRNN_CACHE to a folder of your own.",
@@ -59,7 +59,7 @@ def _instead_of(folder: str, why: str) -> Path:
 
 @cache
 def _temporary() -> Path:
-    """A private folder that lives as long as this process."""
+    """Return a private folder that lives as long as this process."""
     owner, made = os.getpid(), Path(tempfile.mkdtemp(prefix="rrnn-"))
 
     def remove() -> None:
@@ -71,6 +71,7 @@ def _temporary() -> Path:
 
 
 def _private(path: Path) -> bool:
+    """Return whether a file or folder belongs to the user, and only the user may write it."""
     if not hasattr(os, "getuid"):  # Windows: per-user folders carry their own access lists
         return True
     info = path.lstat()
@@ -78,7 +79,7 @@ def _private(path: Path) -> bool:
 
 
 def cached(key: str, suffix: str, build: Callable[[], bytes]) -> Path:
-    """The file of this key, built if there is no good one. Safe with many processes at once."""
+    """Return the file of this key, built if there is no good one. Safe with many processes at once."""
     digest = hashlib.sha256(key.encode()).digest()
     name, folder = f"{digest.hex()[:32]}{suffix}", cache_folder()
     for place in (folder, _temporary()) if _temporary.cache_info().currsize else (folder,):
@@ -93,7 +94,7 @@ def cached(key: str, suffix: str, build: Callable[[], bytes]) -> Path:
 
 
 def _write(path: Path, content: bytes) -> Path:
-    """All of it or nothing, however many write at once."""
+    """Write a file completely or not at all, however many processes write it at once."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".building-", suffix=path.suffix)
     try:
         with os.fdopen(handle, "wb") as file:  # mkstemp made it readable and writable by its owner alone
@@ -106,10 +107,12 @@ def _write(path: Path, content: bytes) -> Path:
 
 
 def _seal(digest: bytes, payload: bytes) -> bytes:
+    """Return the last line of an entry: a hash of its key and payload."""
     return f"\n# {hashlib.sha256(digest + payload).hexdigest()}\n".encode()
 
 
 def _good(path: Path, digest: bytes) -> bool:
+    """Return whether an entry can be trusted: private, complete and unchanged."""
     try:
         if not _private(path) or path.is_symlink():
             return False

@@ -1,4 +1,4 @@
-"""Which backend runs: asked for by name, or the fastest that works here."""
+"""Choose the backend that runs: the one asked for by name, or the fastest that works here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 import torch
 
-from rrnn.backends.base import Backend
+from rrnn.backends.interface import Backend
 from rrnn.errors import BackendError
 from rrnn.ir import Program
 
@@ -24,8 +24,9 @@ _choice = "auto"  # a plain global: torch.compile reads and guards it
 
 @cache
 def get_backend(name: str) -> Backend:
+    """Return the backend of a name; it is imported on first use."""
     if name not in TABLE:
-        raise BackendError(f"unknown backend {name!r}: there are auto, {', '.join(TABLE)}")
+        raise BackendError(f"unknown backend {name!r}: the backends are auto, {', '.join(TABLE)}")
     module, _, attribute = TABLE[name].partition(":")
     return getattr(importlib.import_module(module), attribute)()
 
@@ -53,12 +54,13 @@ def use_backend(name: str) -> _UseBackend:
 
 
 def chosen() -> str:
-    """The name in force: "auto" or a backend's."""
+    """Return the name in force: "auto" or a backend's."""
     return _choice
 
 
 def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Sequence[Program]) -> Backend:
-    """The backend that runs these programs on this device. One asked for by name must work, or it is an error."""
+    """Return the backend that runs these programs on this device. One that is asked for by name must work, or it is an
+    error."""
     if name != "auto":
         backend = get_backend(name)
         for program in programs:
@@ -69,7 +71,7 @@ def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Seque
         if candidate == "triton" and device.type != "cuda":
             continue  # its interpreter runs on the CPU, for tests: a thousand times slower, so by name only
         if candidate == "native" and device.type != "cpu":
-            continue  # no news, at every call
+            continue  # it runs on the CPU only, which is no reason to warn at every call
         backend = get_backend(candidate)
         reasons = [backend.why_not(device, dtype, program) for program in programs]
         if not any(reasons):
@@ -79,6 +81,6 @@ def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Seque
 
 
 def report(device: torch.device) -> Iterator[tuple[str, str | None]]:
-    """(backend, None or why it does not work on this device), for `rrnn doctor`."""
+    """Yield (backend, None or why it does not work on this device), for `rrnn doctor`."""
     for name in TABLE:
         yield name, get_backend(name).why_not(device, torch.float32)

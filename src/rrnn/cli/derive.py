@@ -11,9 +11,8 @@ import tyro
 from rrnn.automata import Cell, definitions, expr_text
 from rrnn.cli.overrides import option
 from rrnn.ir import adjoint, lower
-from rrnn.ir.equations import equations, latex, state_symbols
+from rrnn.ir.equations import equations, latex, scan_text, state_symbols
 from rrnn.ir.notation import PLAIN, symbol_of
-from rrnn.ir.scan_text import scan_text
 from rrnn.zoo import get_cell
 
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, option()]

@@ -12,6 +12,7 @@ from typing import Any
 
 from rrnn.automata import Cell, definitions
 from rrnn.automata import expressions as ex
+from rrnn.automata.evaluator import EXPRESSIONS
 from rrnn.draw.diagram import Diagram, Edge, Node
 from rrnn.draw.richtext import (
     ALPHA,
@@ -158,7 +159,7 @@ def _operation(ring: Semiring, sign: str, run: Callable[..., Any]) -> Text:
     """Write an operation as ⟨p₁, r₁⟩ ⊗ ⟨p₂, r₂⟩ = ⟨p₁ · p₂, …⟩, or as a ⊗ b = …"""
     names = [[f"{c}{i}" for c in ring.components] for i in (1, 2)] if ring.components else [["a"], ["b"]]
     values = [[ex.parameter(name) for name in some] for some in names]
-    result = run(*(ring.element(some) for some in values), ex.EXPRESSIONS)
+    result = run(*(ring.element(some) for some in values), EXPRESSIONS)
     number = constant_text("1", 1.0)  # the formulas have neither one nor zero
 
     def show(element: Any) -> Text:

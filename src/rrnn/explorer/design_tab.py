@@ -8,13 +8,12 @@ import torch
 
 from rrnn.automata import Cell, from_text
 from rrnn.backends.native.render import render_backward, render_forward
-from rrnn.backends.triton.render import render as render_triton
+from rrnn.backends.triton.module import render as render_triton
 from rrnn.errors import FormatError
 from rrnn.explorer.mathml import mathml
 from rrnn.explorer.pictures import picture
 from rrnn.ir import Lowered, Program, lower, reverse_scan_form, scan_form
-from rrnn.ir.equations import equations, latex, state_symbols
-from rrnn.ir.scan_text import scan_text
+from rrnn.ir.equations import equations, latex, scan_text, state_symbols
 
 MAX_TEXT = 20_000
 MAX_STATES, MAX_ARCS = 40, 400

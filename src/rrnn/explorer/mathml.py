@@ -7,7 +7,7 @@ from html import escape
 from rrnn.arithmetic import Op
 from rrnn.ir.equations import Equations
 from rrnn.ir.lower import Lowered
-from rrnn.ir.notation import GREEK, Notation, Symbol, Text
+from rrnn.ir.notation import GREEK, Formula, Notation, Symbol
 from rrnn.ir.notation import PLAIN as _PLAIN
 
 
@@ -100,8 +100,8 @@ class MathML(Notation):
     def choose(self, function: str, options: list[str]) -> str:
         return _mi(function) + _mo("{", _FLAT) + _mo(",").join(options) + _mo("}", _FLAT)
 
-    def quotient(self, above: Text, below: Text) -> Text:
-        return Text(f"<mfrac>{_row(above.text)}{_row(below.text)}</mfrac>")
+    def quotient(self, above: Formula, below: Formula) -> Formula:
+        return Formula(f"<mfrac>{_row(above.text)}{_row(below.text)}</mfrac>")
 
     def root(self, text: str) -> str:
         return f"<msqrt>{_row(text)}</msqrt>"

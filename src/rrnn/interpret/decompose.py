@@ -44,7 +44,7 @@ from rrnn.interpret.trellises import (
     trellis,
 )
 from rrnn.semirings import get_semiring
-from rrnn.semirings.base import Element
+from rrnn.semirings.semiring import Element
 from rrnn.wfsa.trellis import Scaled
 
 

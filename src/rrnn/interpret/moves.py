@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 
 from rrnn.automata import Cell, CellArc, epsilon_cycles, reachable
 from rrnn.automata import expressions as ex
-from rrnn.automata.rules import is_constant, is_zero
+from rrnn.automata.expression_rules import is_constant, is_zero
 from rrnn.errors import AutomatonError
 
 MAX_MOVES = 20_000

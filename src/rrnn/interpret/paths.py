@@ -13,7 +13,7 @@ from rrnn.interpret.moves import Bridge
 from rrnn.interpret.reading import CellReading, Reading
 from rrnn.interpret.trellises import share, trellis
 from rrnn.semirings import Semiring, get_semiring
-from rrnn.semirings.base import Element
+from rrnn.semirings.semiring import Element
 from rrnn.wfsa.paths import check_k
 from rrnn.wfsa.strongest import Traces, ranks_of, strongest
 from rrnn.wfsa.trellis import Trellis

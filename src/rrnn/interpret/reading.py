@@ -18,13 +18,13 @@ from torch import Tensor
 
 from rrnn.arithmetic import TENSORS
 from rrnn.automata import Cell, Evaluator, one
-from rrnn.automata.evaluate import leaf_name
+from rrnn.automata.evaluator import leaf_name
 from rrnn.automata.expressions import Expr
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.moves import Bridge, Moves, moves_of
 from rrnn.nn import RationalRNN
 from rrnn.nn.layer import RationalLayer
-from rrnn.nn.masks import mask_of_lengths, zero_padding
+from rrnn.nn.sequences import mask_of_lengths, zero_padding
 from rrnn.semirings import Semiring
 from rrnn.theory.unit_automata import why_open
 from rrnn.wfsa.trellis import Edges, star_of

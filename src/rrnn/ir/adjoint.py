@@ -1,9 +1,9 @@
-"""Reverse mode on the IR: the program of one step backwards.
+"""Reverse-mode differentiation of programs: the program of one step backwards.
 
-The forward values are recomputed from pre-activations, parameters and the previous stored states (the only thing that
-must be saved). Parameters enter a step through per-unit values (σ of a parameter, a bias): a step's adjoint gives the
-gradient of those, to be summed over time and batch, and the *epilogue*, run once per unit, turns the sums into
-gradients of the parameters.
+Forward values are recomputed from pre-activations, parameters and the previous stored states, which alone must be
+saved. Parameters enter a step through per-unit values (σ of a parameter, a bias). A step's adjoint gives the gradients
+of these, to be summed over time and batch; the *epilogue*, run once per unit, turns the sums into gradients of the
+parameters.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rrnn.errors import ProgramError
-from rrnn.ir.builder import Builder, Value
-from rrnn.ir.ops import Op
-from rrnn.ir.program import Program
+from rrnn.ir.builder import Builder, Value, copy_into
+from rrnn.ir.program import Op, Program
 from rrnn.semirings import SEMIRINGS
 
 
 @dataclass(frozen=True)
 class Adjoint:
+    """The programs that run one step backwards."""
+
     step: Program  # grad_preact k, grad_input, grad_state s, grad_unit j; new_state s, to recompute with
     epilogue: Program  # grad_param p, from GRAD_UNIT j
     units: tuple[int, ...]  # unit value j is instruction units[j] of the forward program
@@ -28,7 +29,7 @@ class Adjoint:
 
 @lru_cache(maxsize=256)
 def adjoint(program: Program) -> Adjoint:
-    """The gradient of a step: for semirings that have one."""
+    """Return the gradient of a step, for semirings that have one."""
     if not program.semiring.has_gradient:
         others = ", ".join(name for name, ring in SEMIRINGS.items() if ring.has_gradient)
         raise ProgramError(
@@ -47,7 +48,7 @@ def adjoint(program: Program) -> Adjoint:
     units = unit_values(program)
     wanted = {forward[n] for n in units}
     grads = reverse(b, seeds, stop=wanted)
-    # What no instruction reads has a gradient too: zero.
+    # A leaf that no instruction reads has a gradient too: zero.
     leaves = [
         *(("grad_preact", k, Op.PREACT) for k in range(len(program.projections))),
         *([("grad_input", None, Op.INPUT)] if program.uses_input else []),
@@ -64,7 +65,7 @@ def adjoint(program: Program) -> Adjoint:
 
 
 def unit_values(program: Program) -> tuple[int, ...]:
-    """Per-unit values, not numbers, that the step itself reads."""
+    """Return the per-unit instructions, constants left out, that the step itself reads."""
     per_unit = program.per_unit
     used = {a for n, i in enumerate(program.instructions) if n not in per_unit for a in i.args}
     used |= {o.value for o in program.outputs}
@@ -72,6 +73,7 @@ def unit_values(program: Program) -> tuple[int, ...]:
 
 
 def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
+    """Return the program that turns gradients of per-unit values into gradients of parameters."""
     b = Builder(program.semiring)
     forward = copy_into(b, program, only=program.per_unit)
     seeds: dict[int, int] = {}
@@ -94,31 +96,16 @@ def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
     return epilogue
 
 
-def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) -> dict[int, int]:
-    """Emit a program's instructions into a builder: old number → new number."""
-    number: dict[int, int] = {}
-    for n, (op, args, attr) in enumerate(program.instructions):
-        if only is not None and n not in only:
-            continue
-        if op is Op.CONST:
-            number[n] = b.const(float(attr or 0.0))
-        elif op.leaf:
-            number[n] = b.leaf(op, None if attr is None else int(attr))
-        elif op is Op.COMPONENT:
-            number[n] = b.component(number[args[0]], int(attr or 0))
-        else:
-            number[n] = b.emit(op, *(number[a] for a in args))
-    return number
-
-
 def accumulate(b: Builder, grads: dict[int, int], n: int, g: int) -> None:
+    """Add g to the gradient of instruction n."""
     grads[n] = b.emit(Op.ADD, grads[n], g) if n in grads else g
 
 
 def reverse(
     b: Builder, seeds: Mapping[int, int], stop: frozenset[int] | set[int] = frozenset()
 ) -> dict[int, int]:
-    """instruction → its gradient, given the gradients of some; `stop`: treat these as leaves."""
+    """Return instruction → its gradient, given the gradients of some (`seeds`). Instructions in `stop` are treated as
+    leaves."""
     grads = dict(seeds)
     for n in range(max(seeds, default=-1), -1, -1):
         if n not in grads or n in stop:

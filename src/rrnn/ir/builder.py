@@ -1,4 +1,8 @@
-"""Emits instructions: folds constants, applies the identities of zero and one, computes equal things once."""
+"""Emit instructions: fold constants, apply the identities of zero and one, compute equal things once.
+
+`flatten` rewrites a program through a builder so that it computes with numbers alone: that is the program that
+backends run and gradients are taken of.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,16 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from rrnn.arithmetic import Arithmetic
+from rrnn.arithmetic import BY_NAME, Arithmetic, Op, Operators
 from rrnn.errors import ProgramError
-from rrnn.ir.ops import Instruction, Op
-from rrnn.ir.program import Output, Program, verify
+from rrnn.ir.program import Instruction, Output, Program, needed, verify
 from rrnn.semirings import Semiring
 
 MAX_WORK = 1_000_000
-"""How many instructions may be asked for: real cells need hundreds, a hostile text could ask for 10⁹."""
+"""The limit on emitted instructions: real cells need hundreds, a hostile text could ask for 10⁹."""
 
 
-class Value:
+class Value(Operators):
     """An instruction's result as a number to compute with: operators and the ops of `Builder.arithmetic` emit."""
 
     __slots__ = ("builder", "n")
@@ -25,35 +28,9 @@ class Value:
     def __init__(self, builder: Builder, n: int) -> None:
         self.builder, self.n = builder, n
 
-    def _emit(self, op: Op, *values: Any) -> Value:
-        return self.builder.on_values(op)(*values)
-
-    def __add__(self, other: Any) -> Value:
-        return self._emit(Op.ADD, self, other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self._emit(Op.ADD, other, self)
-
-    def __sub__(self, other: Any) -> Value:
-        return self._emit(Op.SUB, self, other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self._emit(Op.SUB, other, self)
-
-    def __mul__(self, other: Any) -> Value:
-        return self._emit(Op.MUL, self, other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return self._emit(Op.MUL, other, self)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self._emit(Op.DIV, self, other)
-
-    def __rtruediv__(self, other: Any) -> Value:
-        return self._emit(Op.DIV, other, self)
-
-    def __neg__(self) -> Value:
-        return self._emit(Op.NEG, self)
+    def apply(self, op: str, *values: Any) -> Value:
+        """Emit an op of values and Python numbers."""
+        return self.builder.on_values(BY_NAME[op])(*values)
 
 
 @lru_cache(maxsize=256)
@@ -69,14 +46,18 @@ def single_op(ring: Semiring, which: str) -> Op | None:
     return op if args == (0, 1) and len(b.instructions) == 3 else None
 
 
+def plus_and_times(ring: Semiring) -> tuple[Op, Op]:
+    """Return the ops that ⊕ and ⊗ are in programs: single ops on numbers where they are, else PLUS and TIMES."""
+    return single_op(ring, "plus") or Op.PLUS, single_op(ring, "times") or Op.TIMES
+
+
 class Builder:
-    """Instructions so far, each known by its number. An element of the semiring is one number, too: where ⊕ or ⊗ are no
-    single op, or elements have several components, it is the instruction `plus`, `times` or `element`."""
+    """The instructions so far, each known by its number. An element of the semiring is one number, too: where ⊕ or ⊗ is
+    no single op, or elements have several components, it is the instruction `plus`, `times` or `element`."""
 
     def __init__(self, semiring: Semiring) -> None:
         self._start(semiring)
-        self._plus_op = single_op(semiring, "plus") or Op.PLUS
-        self._times_op = single_op(semiring, "times") or Op.TIMES
+        self._plus_op, self._times_op = plus_and_times(semiring)
         self.zero, self.one = self.constant(semiring.zero), self.constant(semiring.one)
 
     def _start(self, semiring: Semiring) -> None:
@@ -90,12 +71,15 @@ class Builder:
     # ---- emitting ------------------------------------------------------------------------------------------
 
     def leaf(self, op: Op, index: int | None = None) -> int:
+        """Return the instruction that reads a leaf."""
         return self._add(Instruction(op, (), index))
 
     def const(self, value: float) -> int:
+        """Return the instruction of a number."""
         return self._add(Instruction(Op.CONST, (), float(value) + 0.0))  # + 0.0: no negative zero
 
     def emit(self, op: Op, *args: int) -> int:
+        """Return the instruction of an op, folded to a number or simplified where that is possible."""
         values = [self.value(a) for a in args]
         if all(v is not None for v in values) and op.value.meaning is not None:
             folded = op.value.meaning(*values)
@@ -106,6 +90,7 @@ class Builder:
         return self._simplify(op, args, values) if len(args) == 2 else self._add(Instruction(op, args))
 
     def value(self, n: int) -> float | None:
+        """Return the number that an instruction is known to be, or None."""
         op, _, attr = self.instructions[n]
         return float(attr) if op is Op.CONST and attr is not None else None
 
@@ -184,6 +169,7 @@ class Builder:
         return self.element(self.const(x) for x in self.semiring.numbers_of(element))
 
     def plus(self, a: int, b: int) -> int:
+        """Return a ⊕ b, simplified where one of them is zero, or one absorbs."""
         if self.zero in (a, b):
             return b if a == self.zero else a
         if self.semiring.one_absorbs and self.one in (a, b):
@@ -191,6 +177,7 @@ class Builder:
         return self.emit(self._plus_op, a, b)
 
     def times(self, a: int, b: int) -> int:
+        """Return a ⊗ b, simplified where one of them is zero or one."""
         if self.zero in (a, b):
             return self.zero
         if self.one in (a, b):
@@ -198,13 +185,14 @@ class Builder:
         return self.emit(self._times_op, a, b)
 
     def sum(self, values: Iterable[int]) -> int:
-        """⊕ from left to right, so that in a tie the first wins."""
+        """Return the ⊕ from left to right, so that in a tie the first wins."""
         total = self.zero
         for value in values:
             total = self.plus(total, value)
         return total
 
     def star(self, a: int) -> int:
+        """Return a*, which `check_cell` has proved to exist."""
         if self.semiring.selective:  # `check_cell` has proved that no cycle improves a path
             return self.one
         return self.from_values(self.semiring.star_of(self.values_of(a), self.arithmetic))
@@ -221,14 +209,9 @@ class Builder:
         initial: Iterable[int],
         outputs: Iterable[tuple[str, int, int]],
     ) -> tuple[Program, dict[int, int]]:
-        """The verified program without dead code, and old number → new number."""
+        """Return the verified program without dead code, and old number → new number."""
         initial, outputs = tuple(initial), [Output(*o) for o in outputs]
-        live, todo = set(), [*initial, *(o.value for o in outputs)]
-        while todo:
-            n = todo.pop()
-            if n not in live:
-                live.add(n)
-                todo += self.instructions[n].args
+        live = needed(self.instructions, [*initial, *(o.value for o in outputs)])
         number = {old: new for new, old in enumerate(sorted(live))}
         instructions = tuple(
             Instruction(op, tuple(number[a] for a in args), attr)
@@ -246,3 +229,66 @@ class Builder:
             tuple(o._replace(value=number[o.value]) for o in outputs),
         )
         return verify(program), number
+
+
+def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) -> dict[int, int]:
+    """Emit a program's instructions, or `only` some, into a builder; return old number → new number."""
+    number: dict[int, int] = {}
+    for n, (op, args, attr) in enumerate(program.instructions):
+        if only is not None and n not in only:
+            continue
+        if op is Op.CONST:
+            number[n] = b.const(float(attr or 0.0))
+        elif op.leaf:
+            number[n] = b.leaf(op, None if attr is None else int(attr))
+        elif op is Op.COMPONENT:
+            number[n] = b.component(number[args[0]], int(attr or 0))
+        else:
+            number[n] = b.emit(op, *(number[a] for a in args))
+    return number
+
+
+def flatten(program: Program) -> Program:
+    """Return the program with every ⊕ and ⊗ written out, and as many states as elements have components."""
+    ring = program.semiring
+    if not program.has_elements:  # with several components every program has some, at least its first states
+        return program
+    b, size = Builder(ring), ring.size
+    number: dict[int, int] = {}  # scalars
+    elements: dict[
+        int, int
+    ] = {}  # elements, as instructions `element` of the builder, all of which are removed
+    for n, (op, args, attr) in enumerate(program.instructions):
+        if op is Op.CONST:
+            number[n] = b.const(float(attr or 0.0))
+        elif op is Op.STATE:
+            elements[n] = b.element(b.leaf(op, int(attr or 0) * size + c) for c in range(size))
+        elif op.leaf:
+            number[n] = b.leaf(op, None if attr is None else int(attr))
+        elif op is Op.ELEMENT:
+            elements[n] = b.element(number[a] for a in args)
+        elif op is Op.COMPONENT:
+            number[n] = b.component(elements[args[0]], int(attr or 0))
+        elif op in (Op.PLUS, Op.TIMES):
+            given = [b.values_of(elements[a] if a in elements else number[a]) for a in args]
+            run = ring.plus if op is Op.PLUS else ring.times
+            elements[n] = b.from_values(run(given[0], given[1], b.arithmetic))
+        else:
+            number[n] = b.emit(op, *(number[a] if a in number else elements[a] for a in args))
+
+    def spread(n: int, index: int) -> list[tuple[int, int]]:
+        """Return (index, number) of each component."""
+        if n in elements:
+            return [(index * size + c, b.component(elements[n], c)) for c in range(size)]
+        return [(index, number[n])]
+
+    states = [f"{q}.{c}" if c else q for q in program.states for c in ring.components or ("",)]
+    flat, _ = b.finish(
+        program.name,
+        projections=program.projections,
+        parameters=program.parameters,
+        states=tuple(states),
+        initial=[value for n in program.initial for _, value in spread(n, 0)],
+        outputs=[(o.kind, i, value) for o in program.outputs for i, value in spread(o.value, o.index)],
+    )
+    return flat

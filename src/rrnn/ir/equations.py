@@ -7,30 +7,36 @@
 
 Named expressions keep their names. What has none is written out where it stands, unless it is long: then a weight
 becomes w¹, w² …, a constant of the ε-closure e¹, e² …, and a sum of states that is used twice z¹, z² ….
+
+`scan_text` writes how a cell runs in parallel over time: which numbers a chunk of steps carries.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from rrnn.automata import Cell
+from rrnn.ir.formulas import FormulaWriter
 from rrnn.ir.lower import Lowered, lower
 from rrnn.ir.notation import LATEX, PLAIN, Notation
-from rrnn.ir.write import Writer
+from rrnn.ir.program import Op, Program
+from rrnn.ir.scan import Pattern, reverse_scan_form, scan_form
 
 Lines = list[tuple[str, str]]
 
 
 def equations(cell: Cell) -> str:
-    """The cell's recurrence in plain text, one equation a line."""
+    """Return the cell's recurrence in plain text, one equation a line."""
     return PLAIN.lines(Equations(lower(cell), PLAIN).lines())
 
 
 def latex(cell: Cell) -> str:
-    """The cell's recurrence as a LaTeX `align` environment (amsmath)."""
+    """Return the cell's recurrence as a LaTeX `align` environment (amsmath)."""
     return LATEX.lines(Equations(lower(cell), LATEX).lines())
 
 
-class Equations(Writer):
-    """What is written, and in which order."""
+class Equations(FormulaWriter):
+    """Writes the lines of a cell's recurrence in order."""
 
     def __init__(self, lowered: Lowered, notation: Notation) -> None:
         windows = {p.name: p.window for p in lowered.projections}
@@ -49,7 +55,7 @@ class Equations(Writer):
             if not self.is_zero(start)
         ]
 
-        # A folded state's value may be read as a number: only what is computed has a symbol.
+        # The value of a folded state may be a number: only computed values have symbols.
         after = {v: self.state(s, "t") for s, v in reversed(new.items()) if self.constant(v) is None}
         total = self.write(score, after, states=set(after))
         between = self.take_definitions()
@@ -67,10 +73,134 @@ class Equations(Writer):
 
 
 def state_symbols(cell: Cell) -> dict[str, str]:
-    """Stored state → its symbol in the equations, without the time: {"q1": "c¹", "q2": "c²"}."""
+    """Return stored state → its symbol in the equations, without the time: {"q1": "c¹", "q2": "c²"}."""
     lowered = lower(cell)
-    writer = Writer(lowered.program, PLAIN, lowered.names, lowered.weights)
+    writer = FormulaWriter(lowered.program, PLAIN, lowered.names, lowered.weights)
     return {q: writer.state(s, "") for s, q in enumerate(lowered.program.states)}
 
 
-__all__ = ["Equations", "equations", "latex", "state_symbols"]
+_LONGER = "only in chunks of several steps"
+_MANY = 40  # with more entries than this, compositions are not written out
+
+
+def scan_text(cell: Cell) -> str:
+    """Return the numbers that a chunk carries, forwards over the semiring and backwards over the reals, as text."""
+    lowered = lower(cell)
+    parts = [_forward(lowered)]
+    if lowered.program.semiring.has_gradient:
+        parts.append(_backward(lowered))
+    else:
+        parts.append(f"Backward: the {cell.semiring_name} semiring has no gradient.\n")
+    return "\n".join(parts)
+
+
+def _forward(lowered: Lowered) -> str:
+    form, p = scan_form(lowered.program), lowered.program
+    writer = _writer(lowered, form.program)
+    place = ["1", *(writer.state(s, "") for s in range(len(p.states)))]
+    entries = form.program.of_kind("entry")
+    rows: Lines = []
+    for i, j in sorted(form.carried):
+        value = entries.get(i * form.size + j)
+        rows.append((_arrow(place, i, j), _LONGER if value is None else writer.write(value)))
+    steps = [line for _, line in writer.take_definitions()]
+    size = p.semiring.size
+    elements = f", {len(rows)} elements of {size}" if size > 1 and rows else ""
+    carried = _numbers(len(rows) * size) + elements
+    text = f"Forward, over the {p.semiring_name} semiring: a chunk of steps carries {carried}.\n"
+    if not rows:
+        return text
+    text += "\n" + _block(_aligned(steps)) if steps else ""
+    text += "\nOne step:\n" + _block(_aligned(rows, " : "))
+    text += "\nA chunk X and then a chunk Y make Z:\n"
+    if len(rows) > _MANY:
+        return text + _block("Z[i → j] = ⊕ₖ X[i → k] ⊗ Y[k → j]")
+    return text + _block(_aligned(_composition(place, form.carried | {(0, 0)})))
+
+
+def _backward(lowered: Lowered) -> str:
+    form, p = reverse_scan_form(lowered.program), lowered.program.flat
+    writer = _writer(lowered, form.program)
+    # States, score and output of this step are known by their symbols.
+    equations = writer if p is not lowered.program else Equations(lowered, PLAIN)
+    symbols = {n: equations.output(k) for k, n in p.of_kind("output").items()}
+    if p is lowered.program:
+        symbols[p.of_kind("score")[0]] = equations.score_symbol
+    symbols |= {value: equations.state(s, "t") for s, value in reversed(p.of_kind("state").items())}
+    computed = {n: symbol for n, symbol in symbols.items() if p.instructions[n].op is not Op.CONST}
+    known = translate(computed, p, form.program)
+    states = range(len(p.states))
+    jacobian = form.program.of_kind("jacobian")
+    direct = {j: n for j, n in form.program.of_kind("direct").items() if writer.constant(n) != 0}
+    offsets = {i for i, j in form.carried if j in direct}
+    rows: Lines = []
+    for j, i in sorted((j, i) for i, j in form.carried):
+        value = jacobian.get(i * form.size + j)
+        left = f"{writer.state(j, 't', 'δ')} → {writer.state(i, 't-1', 'δ')}"
+        rows.append((left, _LONGER if value is None else writer.write(value, known)))
+    rows += [(f"{writer.state(j, 't', 'δ')} gets", writer.write(n, known)) for j, n in direct.items()]
+    steps = [line for _, line in writer.take_definitions()]
+    total = len(form.carried) + len(offsets)
+    text = f"Backward, over the reals: a chunk carries {_numbers(total)}"
+    if not states or not total:
+        return text + ".\n"
+    text += f", {len(form.carried)} of the Jacobian and {len(offsets)} for what outputs add (δ is dL/d·).\n"
+    text += "\n" + _block(_aligned(steps)) if steps else ""
+    return text + "\nOne step, backwards:\n" + _block(_aligned(rows, " : "))
+
+
+def _writer(lowered: Lowered, program: Program) -> FormulaWriter:
+    """Return a writer of a derived program that knows the names of the cell's expressions."""
+    names = translate(lowered.names, lowered.program, program)
+    weights = translate(dict.fromkeys(lowered.weights, ""), lowered.program, program)
+    windows = {p.name: p.window for p in lowered.projections}
+    taken = lowered.names.values()  # so that letters are the same in all formulas of a cell
+    return FormulaWriter(
+        program, PLAIN, names, frozenset(weights), windows, lowered.program.output_count, taken
+    )
+
+
+def translate(labels: Mapping[int, str], source: Program, target: Program) -> dict[int, str]:
+    """Return the labels of one program's instructions on those instructions of another that compute the same."""
+    number: dict[object, int] = {}
+
+    def keys(program: Program) -> list[int]:
+        found: list[int] = []
+        for op, args, attr in program.instructions:
+            key = (op, tuple(found[a] for a in args), attr)
+            found.append(number.setdefault(key, len(number)))
+        return found
+
+    of_source, of_target = keys(source), keys(target)
+    by_key = {of_source[n]: label for n, label in labels.items()}
+    return {n: by_key[key] for n, key in enumerate(of_target) if key in by_key}
+
+
+def _arrow(place: list[str], i: int, j: int) -> str:
+    return f"{place[i]} → {place[j]}"
+
+
+def _composition(place: list[str], entries: Pattern) -> Lines:
+    """Return how entries of two chunks compose. Entry (0, 0), for always-on states, is one in every chunk."""
+    rows: Lines = []
+    for i, j in sorted(entries - {(0, 0)}):
+        terms: list[str] = []
+        for k in range(len(place)):
+            if (i, k) in entries and (k, j) in entries:
+                first = "" if i == k == 0 else f"X[{_arrow(place, i, k)}] ⊗ "
+                terms.append(f"{first}Y[{_arrow(place, k, j)}]")
+        rows.append((f"Z[{_arrow(place, i, j)}]", " ⊕ ".join(terms)))
+    return rows
+
+
+def _numbers(count: int) -> str:
+    return "1 number" if count == 1 else f"{count or 'no'} numbers"
+
+
+def _aligned(rows: Lines, joint: str = " = ") -> str:
+    width = max(len(left) for left, _ in rows)
+    return "".join(f"{left:<{width}}{joint}{right}\n" for left, right in rows)
+
+
+def _block(text: str) -> str:
+    return "".join(f"  {line}\n" for line in text.splitlines())

@@ -1,8 +1,8 @@
-"""Lowering: a cell to a program. ε-closure, trimming, folding of always-on states, shared subexpressions.
+"""Lowering: turn a cell into a program. Trim it, close it under ε, fold always-on states, share subexpressions.
 
-A stored state holds the total weight of paths that have *just consumed* a symbol and end in it (ε not yet taken), and
-λ before the first symbol; the ε-closure is applied where a value is read: by arcs of the next step, and by the score.
-So a state with no consuming arc into it (F's q₃) is never stored.
+A stored state holds the total weight of the paths that have *just consumed* a symbol and end in it, before any ε-arc;
+before the first symbol it holds λ. The ε-closure is applied where a value is read: by arcs of the next step, and by
+the score. So a state that no consuming arc enters (F's q₃) is never stored.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from typing import Any
 
 from rrnn.automata import Cell, CellArc, Evaluator, reachable
 from rrnn.automata import expressions as ex
-from rrnn.automata.names import definitions
-from rrnn.automata.rules import is_zero
+from rrnn.automata.expression_rules import is_zero
+from rrnn.automata.expression_text import definitions
 from rrnn.errors import CellError
 from rrnn.ir.builder import Builder, Value
-from rrnn.ir.ops import Op
-from rrnn.ir.program import Program
-from rrnn.ir.verify import check_output
-from rrnn.semirings.closure import Grid, kleene
+from rrnn.ir.interpreter import check_output
+from rrnn.ir.program import Op, Program
+from rrnn.semirings.epsilon_closure import SparseMatrix, kleene
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A program with what printing and layers want to know of its cell."""
+    """A program with what printing and layers need to know of its cell."""
 
     cell: Cell
     program: Program
@@ -37,7 +36,7 @@ class Lowered:
 
 @lru_cache(maxsize=256)
 def lower(cell: Cell) -> Lowered:
-    """The recurrence of a cell, checked."""
+    """Check a cell and return its recurrence."""
     cell.check()
     lowered = _Lowering(cell).run(stored=_Lowering(cell).stored())
     check_output(lowered.program)
@@ -45,10 +44,13 @@ def lower(cell: Cell) -> Lowered:
 
 
 def bias_name(projection: str) -> str:
+    """Return the name of a projection's bias among a program's parameters."""
     return f"{projection}.bias"
 
 
 class _Lowering:
+    """A cell on its way to a program: its states and arcs that lie on some path, and the builder."""
+
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.b = Builder(cell.semiring)
@@ -70,7 +72,7 @@ class _Lowering:
         self.score: int | None = None
 
     def _leaves(self) -> tuple[dict[str, ex.Linear], dict[str, int]]:
-        """Projections and per-unit parameters (biases among them), each in order of first use."""
+        """Return the projections and per-unit parameters (biases among them), each in order of first use."""
         projections: dict[str, ex.Linear] = {}
         parameters: dict[str, int] = {}
         used = [
@@ -90,6 +92,7 @@ class _Lowering:
         return projections, parameters
 
     def run(self, stored: list[str]) -> Lowered:
+        """Emit the program with these stored states."""
         b, lam, closure = self.b, self._initial(), self._closure()
         old = {q: b.leaf(Op.STATE, stored.index(q)) if q in stored else lam[q] for q in self.states}
         new = dict(lam) | {q: self._update(q, old, closure) for q in stored}
@@ -115,7 +118,7 @@ class _Lowering:
                 *(("output", i, n) for i, n in enumerate(outputs)),
             ],
         )
-        # Expressions that folded to a number have no name: a number is clearer, and may stand elsewhere too.
+        # Expressions that folded to a number get no name: the number is clearer, and may occur elsewhere too.
         live = {e: number[n] for e, n in self._numbers() if n in number and b.value(n) is None}
         names: dict[int, str] = {}
         for e, name in definitions(self.cell).items():
@@ -128,19 +131,20 @@ class _Lowering:
     # ---- expressions ---------------------------------------------------------------------------------------
 
     def weight(self, e: ex.Expr) -> int:
-        """The element that a weight is."""
+        """Return the instruction of a weight, an element of the semiring."""
         if e not in self.weights:
             self.weights[e] = self.b.from_values(self.value.weight(e))
         return self.weights[e]
 
     def _numbers(self) -> Iterator[tuple[ex.Expr, int]]:
-        """Expressions and the instructions that compute them."""
+        """Yield the expressions emitted so far and the instructions that compute them."""
         yield from self.weights.items()
         for e, value in self.value.known.items():
             if isinstance(value, Value):
                 yield e, value.n
 
     def _leaf(self, e: ex.Expr) -> Any:
+        """Return the value of a leaf of expressions."""
         b = self.b
         match e:
             case ex.Input():
@@ -161,7 +165,7 @@ class _Lowering:
     # ---- the automaton -------------------------------------------------------------------------------------
 
     def _closure(self) -> dict[tuple[str, str], int]:
-        """(p, q) → the total weight of ε-paths from p to q (the empty path too); absent means zero."""
+        """Return (p, q) → the total weight of ε-paths from p to q, the empty path included; absent means zero."""
         b, states = self.b, self.states
         eps: dict[tuple[str, str], int] = {}
         for a in self.arcs:
@@ -177,7 +181,7 @@ class _Lowering:
                     total[key] = b.sum([total.get(key, b.zero), value])
             return total
         place = {q: i for i, q in enumerate(states)}
-        matrix = Grid(
+        matrix = SparseMatrix(
             len(states),
             {(place[p], place[q]): n for (p, q), n in eps.items() if n != b.zero},
             b.plus,
@@ -191,6 +195,7 @@ class _Lowering:
     def _product(
         self, left: dict[tuple[str, str], int], right: dict[tuple[str, str], int]
     ) -> dict[tuple[str, str], int]:
+        """Return the product of two sparse matrices over the states."""
         leaving: dict[str, list[tuple[str, int]]] = {}
         for (k, q), y in right.items():
             leaving.setdefault(k, []).append((q, y))
@@ -201,21 +206,21 @@ class _Lowering:
         return product
 
     def _closed(self, q: str, values: dict[str, int], closure: dict[tuple[str, str], int]) -> int:
-        """The value of q after ε: its own first, then the others in state order."""
+        """Return the value of q after ε-arcs: its own first, then the others in state order."""
         sources = [q, *(p for p in self.states if p != q)]
         return self.b.sum(self.b.times(values[p], closure[p, q]) for p in sources if (p, q) in closure)
 
     def _update(self, q: str, old: dict[str, int], closure: dict[tuple[str, str], int]) -> int:
-        """⊕ over arcs into q, its loop first; arcs of equal weight share one product."""
+        """Return the new value of q: the ⊕ over arcs into q, its loop first. Arcs of equal weight share one product."""
         into = [a for a in self.arcs if a.target == q and not a.epsilon]
         into.sort(key=lambda a: a.source != q)
         groups: dict[ex.Expr, list[CellArc]] = {}
         for a in into:
             groups.setdefault(a.weight, []).append(a)
-        b, turned = self.b, self.cell.semiring.commutative  # a weight comes first in formulas, where it may
+        b, commutes = self.b, self.cell.semiring.commutative
 
-        def product(weight: int, before: int) -> int:
-            return b.times(weight, before) if turned else b.times(before, weight)
+        def product(weight: int, before: int) -> int:  # in formulas a weight comes first, if ⊗ commutes
+            return b.times(weight, before) if commutes else b.times(before, weight)
 
         return b.sum(
             product(self.weight(weight), b.sum(self._closed(a.source, old, closure) for a in group))
@@ -223,19 +228,21 @@ class _Lowering:
         )
 
     def _initial(self) -> dict[str, int]:
+        """Return the initial weight of every state."""
         return {q: self.weight(self.initials[q]) if q in self.initials else self.b.zero for q in self.states}
 
     def _score(self, new: dict[str, int], closure: dict[tuple[str, str], int]) -> int:
+        """Return the score: the ⊕ over final states, closed under ε, of their value ⊗ ρ."""
         b = self.b
         after = closure if self.cell.epsilon_after_last else {(q, q): b.one for q in self.states}
         return b.sum(b.times(self._closed(q, new, after), self.weight(rho)) for q, rho in self.finals.items())
 
     def stored(self) -> list[str]:
-        """States that need memory: all but the greatest set of states whose update gives back their λ.
-        This leaves many instructions behind: run the lowering itself on a fresh one.
+        """Return the states that need memory: all but the greatest set of states whose update gives back their λ. This
+        leaves many instructions behind, so run the lowering itself on a fresh instance.
 
-        A final state that no arc leaves is stored too, though no later step reads it: so the output reads old
-        states through new ones only, which is what the backward scan rests on.
+        A final state that no arc leaves is stored too, though no later step reads it: so the output reads old states
+        through new ones only, which the backward scan relies on.
         """
         lam, closure = self._initial(), self._closure()
         leaf = {q: self.b.leaf(Op.STATE, i) for i, q in enumerate(self.states)}

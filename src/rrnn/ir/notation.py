@@ -1,20 +1,24 @@
-"""Two ways to write mathematics, plain text and LaTeX: tables of strings over the same symbols and operations."""
+"""Write mathematics in two notations, plain text and LaTeX: tables of strings over the same symbols and operations.
+
+`ProgramSymbols` chooses the symbols of one program, so that no two of its names look alike.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rrnn.ir.ops import Op
+from rrnn.ir.program import Op, Program
 
 # How tightly a text binds; looser text inside tighter gets brackets. NEGATIVE is one term with a minus before it.
 # MATRIX is W v, which would read as W (v ⊙ x) if something followed it.
 SUM, NEGATIVE, QUOTIENT, PRODUCT, MATRIX, ATOM = range(6)
 
 
-class Text(NamedTuple):
+class Formula(NamedTuple):
     """A piece of mathematics and how tightly it binds."""
 
     text: str
@@ -31,7 +35,7 @@ class Symbol(NamedTuple):
 
 
 def symbol_of(name: str, time: str = "", prefix: str = "") -> Symbol:
-    """The symbol of a name of the cell language: digits at its end are a number."""
+    """Return the symbol of a name of the cell language: digits at its end are a number."""
     base, number = re.fullmatch(r"(.*?)(\d*)", name).groups()  # type: ignore[union-attr]
     return Symbol(base.rstrip("_") or base or "_", number, time, prefix)
 
@@ -44,62 +48,70 @@ class Notation(ABC):
 
     @abstractmethod
     def function(self, op: Op) -> str:
-        """How the table of ops writes this one here."""
+        """Return how the table of ops writes this one here."""
 
     def joint(self, sign: str) -> str:
-        """A sign between two pieces; one that is not in the table, of a user's semiring, as it is."""
+        """Return a sign between two pieces; one that is not in the table, of a user's semiring, is written as it is."""
         return self.joints.get(sign, f" {sign} ")
 
     def word(self, name: str) -> str:
-        """The name of a function that is no op."""
+        """Return the name of a function that is no op."""
         return name
 
     @abstractmethod
     def tuple(self, pieces: list[str]) -> str:
-        """The components of an element."""
+        """Write the components of an element."""
 
     def component(self, text: str, name: str) -> str:
-        """c.re, as in the cell language."""
+        """Write a component as c.re, as in the cell language."""
         return f"{text}.{self.word(name)}"
 
     @abstractmethod
-    def symbol(self, symbol: Symbol) -> str: ...
+    def symbol(self, symbol: Symbol) -> str:
+        """Write a symbol."""
 
     @abstractmethod
-    def number(self, value: float) -> str: ...
+    def number(self, value: float) -> str:
+        """Write a number."""
 
     @abstractmethod
     def matrix_times(self, matrix: Symbol, vectors: list[Symbol], more: bool) -> str:
-        """W v, or W on the stacked inputs of a window (`more`: some in the middle are left out)."""
+        """Write W v, or W on the stacked inputs of a window (`more`: some in the middle are left out)."""
 
     @abstractmethod
-    def apply(self, function: str, argument: str) -> str: ...
+    def apply(self, function: str, argument: str) -> str:
+        """Write a function of an argument."""
 
     @abstractmethod
     def choose(self, function: str, options: list[str]) -> str:
-        """max{a, b}"""
+        """Write a choice among options, as max{a, b}."""
 
     @abstractmethod
-    def quotient(self, above: Text, below: Text) -> Text: ...
+    def quotient(self, above: Formula, below: Formula) -> Formula:
+        """Write a quotient."""
 
     @abstractmethod
-    def root(self, text: str) -> str: ...
+    def root(self, text: str) -> str:
+        """Write a square root."""
 
     def size(self, text: str) -> str:
-        """The absolute value."""
+        """Write the absolute value."""
         return f"|{text}|"
 
     @abstractmethod
     def truth(self, statement: str) -> str:
-        """1 where a statement holds, 0 elsewhere."""
+        """Write what is 1 where a statement holds, and 0 elsewhere."""
 
     @abstractmethod
-    def lines(self, equations: list[tuple[str, str]]) -> str: ...
+    def lines(self, equations: list[tuple[str, str]]) -> str:
+        """Write equations below each other."""
 
     def brackets(self, text: str) -> str:
+        """Write a text in brackets."""
         return f"({text})"
 
-    def at_least(self, piece: Text, level: int) -> str:
+    def at_least(self, piece: Formula, level: int) -> str:
+        """Return a formula's text, in brackets if it binds less tightly than `level`."""
         return piece.text if piece.level >= level else self.brackets(piece.text)
 
 
@@ -110,7 +122,7 @@ _SMALL = (
 _LARGE = "Gamma Γ Delta Δ Theta Θ Lambda Λ Xi Ξ Pi Π Sigma Σ Phi Φ Psi Ψ Omega Ω"
 _WORDS = f"{_SMALL} {_LARGE}".split()
 GREEK: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
-"""Names of letters, for equations and pictures. A parameter called epsilon becomes ϵ: ε is the empty string's."""
+"""Names of letters, for equations and pictures. A parameter called epsilon becomes ϵ, since ε is the empty string."""
 
 _ABOVE = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PLAIN_TIMES = {"": "", "t": "ₜ", "t-1": "ₜ₋₁", "0": "₀"}
@@ -154,8 +166,8 @@ class Plain(Notation):
     def choose(self, function: str, options: list[str]) -> str:
         return f"{function}{{{', '.join(options)}}}"
 
-    def quotient(self, above: Text, below: Text) -> Text:
-        return Text(f"{self.at_least(above, ATOM)} / {self.at_least(below, ATOM)}", QUOTIENT)
+    def quotient(self, above: Formula, below: Formula) -> Formula:
+        return Formula(f"{self.at_least(above, ATOM)} / {self.at_least(below, ATOM)}", QUOTIENT)
 
     def root(self, text: str) -> str:
         return f"√({text})"
@@ -232,8 +244,8 @@ class Latex(Notation):
         name = rf"\{function}" if function in ("max", "min") else rf"\operatorname{{{function}}}"
         return name + rf"\{{{', '.join(options)}\}}"
 
-    def quotient(self, above: Text, below: Text) -> Text:
-        return Text(rf"\frac{{{above.text}}}{{{below.text}}}")
+    def quotient(self, above: Formula, below: Formula) -> Formula:
+        return Formula(rf"\frac{{{above.text}}}{{{below.text}}}")
 
     def root(self, text: str) -> str:
         return rf"\sqrt{{{text}}}"
@@ -252,3 +264,79 @@ def _digits(value: float) -> str:
 
 
 PLAIN, LATEX = Plain(), Latex()
+
+
+class ProgramSymbols:
+    """The symbols of one program: names of the cell language, states, score and outputs.
+
+    `names` are those of instructions, `outputs` the number of the cell's outputs if the program is derived from it, and
+    `taken` are further names whose letters must stay free.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        notation: Notation,
+        names: Mapping[int, str],
+        outputs: int = 0,
+        taken: Iterable[str] = (),
+    ) -> None:
+        self.program, self.notation = program, notation
+        self.output_count = outputs or program.output_count
+        self._symbols: dict[str, Symbol] = {}  # name of the cell language → its symbol
+        self.names = {n: self._symbol(name) for n, name in names.items()}
+        self.parameters = [self._parameter(name, names) for name in program.parameters]
+        self.projections = [self._symbol(name)._replace(prefix="W") for name in program.projections]
+        self._letters_used = {s.base for s in (*self.names.values(), *self.parameters) if not s.prefix}
+        self._letters_used |= {symbol_of(name).base for name in taken}
+        self._state_letter, self.input_letter = self._letter("c", "z", "s"), self._letter("v", "x")
+        self._output_letter, self._score_letter = self._letter("h", "y"), self._letter("s", "score")
+
+    def state(self, s: int, time: str, prefix: str = "") -> str:
+        """Return the symbol of a stored state: c if there is one, else c¹, c², …; components are c¹.re and c¹.im."""
+        state, _, component = self.program.states[s].partition(".")
+        states = list(dict.fromkeys(q.partition(".")[0] for q in self.program.states))
+        number = str(states.index(state) + 1) if len(states) > 1 else ""
+        symbol = self.notation.symbol(Symbol(self._state_letter, number, time, prefix))
+        return self.notation.component(symbol, component) if component else symbol
+
+    @property
+    def score_symbol(self) -> str:
+        """The symbol of the score: cₜ, but sₜ where c is the one stored state and the score is not just that."""
+        score, new = self.program.of_kind("score")[0], self.program.of_kind("state")
+        letter = self._score_letter if len(new) == 1 and new[0] != score else self._state_letter
+        return self.notation.symbol(Symbol(letter, "", "t"))
+
+    def output(self, k: int, prefix: str = "") -> str:
+        """Return the symbol of an output: h if there is one, else h¹, h², …"""
+        number = str(k + 1) if self.output_count > 1 else ""
+        return self.notation.symbol(Symbol(self._output_letter, number, "t", prefix))
+
+    def _symbol(self, name: str) -> Symbol:
+        """Return the symbol of a name: f¹ for f1, but f′¹ if f_1 has that symbol already."""
+        symbol = self._symbols.get(name, symbol_of(name))
+        while name not in self._symbols:
+            if symbol in self._symbols.values():
+                symbol = symbol._replace(base=symbol.base + "′")
+            else:
+                self._symbols[name] = symbol
+        return symbol
+
+    def _parameter(self, name: str, names: Mapping[int, str]) -> Symbol:
+        """Return the symbol of a parameter: b_f for the bias of f."""
+        if name.endswith(".bias"):
+            return self._symbol(name.removesuffix(".bias"))._replace(prefix="b")
+        # The paper writes r = σ(b_r): if the name stands for more than the parameter, the parameter is called b.
+        more = any(name == other and not self._is_parameter(n) for n, other in names.items())
+        return self._symbol(name)._replace(prefix="b" if more else "")
+
+    def _is_parameter(self, n: int) -> bool:
+        return self.program.instructions[n].op is Op.PARAM
+
+    def _letter(self, *choices: str) -> str:
+        """Return the first choice that no name uses, with or without a number."""
+        letter = next((c for c in choices if c not in self._letters_used), choices[0] + "′")
+        while letter in self._letters_used:
+            letter += "′"
+        self._letters_used.add(letter)
+        return letter

@@ -1,10 +1,10 @@
-"""Parallel in time: a step is linear over the semiring, so steps compose, and chunks of time can run at once.
+"""The scan form: a step is linear over the semiring, so steps compose, and chunks of time can run in parallel.
 
 The state row is extended by a constant one, index 0, for what enters from always-on states; stored state s has index
 s + 1. `entry i·n + j` (n = states + 1) is the weight with which index i reaches index j in one step. Which entries of a
 *composed* transition can be non-zero follows from reachability: B carries 2 numbers, C and F carry 5.
 
-Backwards, dL/d state runs by a recurrence that is linear over the reals whatever the semiring:
+Backwards, dL/d state follows a recurrence that is linear over the reals, whatever the semiring:
 carried' = Jᵀ · (carried + direct), with the Jacobian J and the part `direct` that comes from the step's own output.
 """
 
@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from rrnn.errors import ProgramError
-from rrnn.ir.adjoint import accumulate, copy_into, reverse
-from rrnn.ir.builder import Builder, single_op
-from rrnn.ir.ops import Op
-from rrnn.ir.program import Program
+from rrnn.ir.adjoint import accumulate, reverse
+from rrnn.ir.builder import Builder, copy_into, plus_and_times
+from rrnn.ir.program import Op, Program
 
 Pattern = frozenset[tuple[int, int]]
 
@@ -34,6 +33,8 @@ class Scan:
 
 @dataclass(frozen=True)
 class ReverseScan:
+    """The scan form of the gradient: Jacobian entries of a step, and which ones a chunk carries."""
+
     program: Program  # outputs `jacobian i*S+j` = ∂ new j / ∂ old i, `direct j`, `new_state j`
     size: int  # S stored states
     step: Pattern
@@ -41,7 +42,7 @@ class ReverseScan:
 
 
 def compose_closure(size: int, step: Pattern) -> Pattern:
-    """Entries that a product of any number of steps (none too) can have."""
+    """Return the entries that a product of any number of steps, none included, can have."""
     reach = {(i, i) for i in range(size)} | set(step)
     for k in range(size):
         for i in range(size):
@@ -53,11 +54,10 @@ def compose_closure(size: int, step: Pattern) -> Pattern:
 
 @lru_cache(maxsize=256)
 def scan_form(program: Program) -> Scan:
-    """Read the linear form of every new state off the program."""
+    """Return the scan form of a program: the linear form of every new state, read off its instructions."""
     b = Builder(program.semiring)
     number = copy_into(b, program)
-    ring = program.semiring
-    plus, times = single_op(ring, "plus") or Op.PLUS, single_op(ring, "times") or Op.TIMES
+    plus, times = plus_and_times(program.semiring)
     # instruction → {index i: coefficient}, of those that read the state
     forms: dict[int, dict[int, int]] = {}
     stateful = program.depending_on(Op.STATE)
@@ -72,10 +72,9 @@ def scan_form(program: Program) -> Scan:
                     i: b.sum(p[i] for p in parts if i in p) for i in sorted({i for p in parts for i in p})
                 }
             elif op is times and sum(a in stateful for a in args) == 1:
-                row, factor = (
-                    (parts[0], number[args[1]]) if args[0] in stateful else (parts[1], number[args[0]])
-                )
-                forms[n] = {i: b.times(x, factor) for i, x in row.items()}
+                state = 0 if args[0] in stateful else 1
+                factor = number[args[1 - state]]
+                forms[n] = {i: b.times(x, factor) for i, x in parts[state].items()}
             else:
                 raise ProgramError(
                     f"%{n} ({op.text}) is not linear in the state over {program.semiring_name}"
@@ -101,7 +100,7 @@ def scan_form(program: Program) -> Scan:
 
 @lru_cache(maxsize=256)
 def reverse_scan_form(program: Program) -> ReverseScan:
-    """Jacobian and direct part of a step backwards, of every number that is stored."""
+    """Return the Jacobian and the direct part of a step backwards, for every stored number."""
     program = program.flat
     b = Builder(program.semiring)
     forward = copy_into(b, program)

@@ -2,6 +2,6 @@
 
 from rrnn.nn.layer import RationalLayer
 from rrnn.nn.rnn import RationalRNN
-from rrnn.nn.state import LayerState, State, detach
+from rrnn.nn.sequences import LayerState, State, detach
 
 __all__ = ["LayerState", "RationalLayer", "RationalRNN", "State", "detach"]

@@ -1,4 +1,4 @@
-"""What `RationalRNN` may be built with, each mistake with its message."""
+"""Check what layers are built with and called with; each mistake has its message."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from rrnn.automata import Cell
 from rrnn.automata import expressions as ex
-from rrnn.automata.evaluate import evaluate
+from rrnn.automata.evaluator import evaluate
 from rrnn.errors import CellError, ShapeError
-from rrnn.nn.init import SATURATED, is_forget_gate
+from rrnn.nn.layer_weights import SATURATED, is_forget_gate
+from rrnn.nn.sequences import LayerState, State
 
 
 def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
-    """(cell, units) pairs, of one cell and a hidden size, or of a list of pairs."""
+    """Return the (cell, units) pairs of one cell and a hidden size, or of a list of pairs."""
     if isinstance(cell, str):
         raise CellError(
             f"a layer is built of a Cell; got the name {cell!r}. Write rrnn.zoo.layer({cell!r}, input_size, "
@@ -23,7 +27,7 @@ def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
     if isinstance(cell, Cell):
         if hidden_size is None:
             raise ShapeError(f"hidden_size is missing: how many units of {cell.name} should a layer have?")
-        return [(cell, _positive(hidden_size, "hidden_size"))]
+        return [(cell, positive(hidden_size, "hidden_size"))]
     pairs = list(cell) if isinstance(cell, (list, tuple)) else []
     if not pairs or not all(
         isinstance(p, (list, tuple)) and len(p) == 2 and isinstance(p[0], Cell) for p in pairs
@@ -32,7 +36,7 @@ def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
             "a layer is built of a Cell and a hidden size, or of a list of pairs [(cell, units), …]; "
             f"got {type(cell).__name__}"
         )
-    pairs = [(c, _positive(units, f"the number of units of {c.name}")) for c, units in pairs]
+    pairs = [(c, positive(units, f"the number of units of {c.name}")) for c, units in pairs]
     total = sum(units for _, units in pairs)
     if hidden_size not in (None, total):
         raise ShapeError(
@@ -42,7 +46,8 @@ def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
 
 
 def check_forget_gates(cells: Sequence[tuple[Cell, int]], what: str) -> None:
-    """Whether there are some, and a loop that one weighs is weighed with one where the gate is fully open."""
+    """Raise a `CellError` unless there are forget gates, and every loop that one weighs has weight one where it is
+    fully open."""
     kinds = [cell for cell, _ in cells]
     if not any(_forget_gates(expression) for cell in kinds for expression in cell.expressions()):
         raise CellError(
@@ -56,20 +61,22 @@ def check_forget_gates(cells: Sequence[tuple[Cell, int]], what: str) -> None:
 
 
 def _check_loop(cell: Cell, state: str, expression: ex.Expr, what: str) -> None:
+    """Raise a `CellError` if a loop's weight is not one where its forget gates are fully open."""
     gates, one = _forget_gates(expression), cell.semiring.one
-    # What the others are does not matter to a gate that is open.
+    # Any value of the other leaves will do: it does not matter where a gate is open.
     names = (node.name for node in ex.walk(expression) if isinstance(node, (ex.Linear, ex.Parameter)))
     values = dict.fromkeys((*names, "input"), 0.3) | dict.fromkeys(gates, SATURATED)
     weight = evaluate(expression, values, cell.semiring) if gates else one
     if not math.isclose(weight, one, abs_tol=1e-6):
         raise CellError(
-            f"{what} opens forget gates, {', '.join(sorted(gates))} here, and the loop of {cell.name} at {state} is "
-            f"then weighed {weight:.3g}, not {one:g}: a forget gate is a sigmoid of its projection. Leave it out, or "
+            f"{what} opens forget gates, {', '.join(sorted(gates))} here, and the loop of {cell.name} at {state} then "
+            f"has the weight {weight:.3g}, not {one:g}: a forget gate is a sigmoid of its projection. Leave it out, or "
             "give the projection another name than f, f1, f2, … or forget…"
         )
 
 
 def _forget_gates(expression: ex.Expr) -> set[str]:
+    """Return the names of the forget gates in an expression."""
     projections = (node.name for node in ex.walk(expression) if isinstance(node, ex.Linear))
     return {name for name in projections if is_forget_gate(name)}
 
@@ -81,8 +88,9 @@ def check_options(
     skip: Any,
     norm: Any,
 ) -> None:
-    _positive(input_size, "input_size")
-    _positive(num_layers, "num_layers")
+    """Raise a `ShapeError` for an option of `RationalRNN` that has no meaning."""
+    positive(input_size, "input_size")
+    positive(num_layers, "num_layers")
     for name, value in rates.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
             raise ShapeError(f"{name} is a probability, a number between 0 and 1; got {value!r}")
@@ -94,7 +102,74 @@ def check_options(
         )
 
 
-def _positive(value: Any, name: str) -> int:
+def positive(value: Any, name: str) -> int:
+    """Return a whole number above 0, or raise a `ShapeError` that calls it by `name`."""
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ShapeError(f"{name} must be a whole number above 0; got {value!r}")
     return value
+
+
+# ---- calls -----------------------------------------------------------------------------------------------------
+
+
+def check_input(x: Any, dims: tuple[int, ...], input_size: int, weight: Tensor) -> None:
+    """Raise a `ShapeError` for an input that a layer with this weight cannot project; `dims`: how many dimensions it
+    may have."""
+    if not isinstance(x, Tensor):
+        raise ShapeError(f"the input must be a tensor or a PackedSequence; got {type(x).__name__}")
+    if x.dim() not in dims:
+        raise ShapeError(
+            f"expected input with {' or '.join(map(str, dims))} dimensions; got shape {tuple(x.shape)}"
+        )
+    if x.shape[-1] != input_size:
+        raise ShapeError(
+            f"expected input with {input_size} features, got {x.shape[-1]}: the last dimension of an input "
+            f"is input_size; its shape is {tuple(x.shape)}"
+        )
+    if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+        fix = f"Convert one: input.to({weight.dtype}), or layer.to({x.dtype})."
+        if not x.is_floating_point():
+            fix = f"Embed ids first (torch.nn.Embedding), convert numbers: input.to({weight.dtype})."
+        raise ShapeError(
+            f"expected input of {weight.dtype}, as the layer's weights are; got {x.dtype}. {fix}"
+        )
+
+
+def check_state(state: Any, shapes: Sequence[tuple[list[tuple[int, ...]], tuple[int, ...] | None]]) -> State:
+    """Return the state, checked against (shapes of states, shape of the history) of each layer and direction."""
+    fix = "Pass a state that this layer returned, or rnn.init_state(batch_size)."
+    if not isinstance(state, (tuple, list)) or isinstance(state, LayerState) or len(state) != len(shapes):
+        got = f"{len(state)}" if isinstance(state, (tuple, list)) else type(state).__name__
+        got = "one LayerState alone" if isinstance(state, LayerState) else got
+        raise ShapeError(
+            f"the state is a tuple of {len(shapes)} LayerState (one per layer and direction); got {got}. {fix}"
+        )
+    checked = []
+    for i, (layer, (expected, history)) in enumerate(zip(state, shapes, strict=True)):
+        if not isinstance(layer, (tuple, list)) or len(layer) != 2:
+            raise ShapeError(
+                f"state[{i}] is a LayerState(states, history); got {type(layer).__name__}. {fix}"
+            )
+        given, last = layer
+        if not isinstance(given, (tuple, list)) or len(given) != len(expected):
+            raise ShapeError(f"state[{i}].states holds one tensor per cell, {len(expected)} in all. {fix}")
+        for c, (tensor, shape) in enumerate(zip(given, expected, strict=True)):
+            _check_tensor(tensor, shape, f"state[{i}].states[{c}]", "(stored states, batch, units)", fix)
+        if (last is None) != (history is None):
+            rule = "None, since no projection has a window" if history is None else f"of shape {history}"
+            got = "None" if last is None else "a tensor"
+            raise ShapeError(f"state[{i}].history must be {rule}; got {got}. {fix}")
+        if history is not None:
+            _check_tensor(last, history, f"state[{i}].history", "(window − 1, batch, input_size)", fix)
+        checked.append(LayerState(tuple(given), last))
+    return tuple(checked)
+
+
+def _check_tensor(tensor: Any, shape: tuple[int, ...], place: str, meaning: str, fix: str) -> None:
+    """Raise a `ShapeError` for a tensor of a state with another shape, or without floating-point numbers."""
+    if not isinstance(tensor, Tensor) or not torch.is_floating_point(tensor):
+        got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+        raise ShapeError(f"{place} must be a tensor of floating-point numbers; got {got}. {fix}")
+    if len(shape) != tensor.dim() or any(a != b for a, b in zip(shape, tensor.shape, strict=True)):
+        meaning = meaning if len(shape) == 3 else meaning.replace("batch, ", "") + " without a batch"
+        raise ShapeError(f"expected {place} of shape {shape}, {meaning}; got {tuple(tensor.shape)}. {fix}")

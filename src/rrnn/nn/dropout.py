@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends.base import rows
+from rrnn.backends.interface import units_contiguous
 from rrnn.backends.registry import chosen, get_backend
 from rrnn.backends.triton.backend import on_device
 
-BLOCK = 256  # units of a program, one a thread: with several, random numbers would change threads
+BLOCK = 256  # units of a program, one per thread: with several, random numbers would move between threads
 GRID = 65535  # the most programs along a grid's second axis
 
 
@@ -39,14 +39,14 @@ class Drops:
 
     @staticmethod
     def current() -> Drops:
-        """Those of the `dropping` that we are inside of, else new ones."""
+        """Return the dropouts of the enclosing `dropping`, or new ones."""
         if torch.compiler.is_compiling():
             return Drops()
         return _CURRENT.get() or Drops()
 
     def __call__(self, x: Tensor, each: float = 0.0, shared: float = 0.0) -> Tensor:
-        """x (T, …) with elements dropped with probability `each`, and with probability `shared` all elements at a place
-        of x[0], at every step; what is left is scaled up so that the expectation stays."""
+        """Return x (T, …) with elements dropped with probability `each`, and with probability `shared` all elements at
+        a place of x[0], at every step. What is left is scaled up so that the expectation stays."""
         if not (each or shared):
             return x
         if not _has_kernel(x):
@@ -72,7 +72,7 @@ _CURRENT: ContextVar[Drops | None] = ContextVar("drops", default=None)
 
 @contextmanager
 def dropping(drops: Drops) -> Iterator[None]:
-    """Inside, all models drop with these: masks of one seed."""
+    """Let all models inside draw their dropout from `drops`: masks of one seed."""
     token = _CURRENT.set(drops)
     try:
         yield
@@ -81,7 +81,7 @@ def dropping(drops: Drops) -> Iterator[None]:
 
 
 def _torch_dropout(x: Tensor, p: float, generator: torch.Generator | None) -> Tensor:
-    """`F.dropout`, which knows no generators; on a CPU with the same numbers."""
+    """Drop as `F.dropout` does, which takes no generator; on a CPU with the same numbers."""
     if not p:
         return x
     if generator is None:
@@ -91,7 +91,7 @@ def _torch_dropout(x: Tensor, p: float, generator: torch.Generator | None) -> Te
 
 
 def _has_kernel(x: Tensor) -> bool:
-    """Whether the Triton backend is the one in force, and x a tensor that its kernels may read."""
+    """Return whether the Triton backend is in force, and x is a tensor that its kernels may read."""
     if torch.compiler.is_compiling():
         return False
     name = chosen()
@@ -106,17 +106,18 @@ def _has_kernel(x: Tensor) -> bool:
 
 
 def _limit(p: float) -> int:
-    """The int32 that a share p of all int32s lies below."""
+    """Return the int32 that a share p of all int32s lies below."""
     return min(round(p * 2**32), 2**32 - 1) - 2**31
 
 
 def _launch(x: Tensor, seed: Tensor, number: int, each: float, shared: float) -> Tensor:
+    """Run the kernel: mask number `number` of a seed, on x."""
     from rrnn.nn.dropout_kernel import STEPS, dropped
 
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    x = rows(x if x.dim() == 3 else x.unsqueeze(1))
+    x = units_contiguous(x if x.dim() == 3 else x.unsqueeze(1))
     steps, batch, units = x.shape
-    if x.stride(1) == units:  # as one long sequence's units: no block has an end in the middle
+    if x.stride(1) == units:  # as the units of one long sequence, so that no block ends in the middle
         batch, units = 1, batch * units
     blocks = -(-units // BLOCK)
     run: Any = dropped[(-(-steps // STEPS.value) * batch, min(blocks, GRID), -(-blocks // GRID))]
@@ -138,13 +139,13 @@ def _launch(x: Tensor, seed: Tensor, number: int, each: float, shared: float) ->
             SHARED=shared > 0,
             BLOCK=BLOCK,
             num_warps=BLOCK // 32,
-            enable_fp_fusion=True,  # asked for: Triton's default is about to change
+            enable_fp_fusion=True,  # set explicitly: Triton's default is about to change
         )
     return out
 
 
 class _Dropped(torch.autograd.Function):
-    """Linear in x, so its gradient is itself, and that one's, too."""
+    """Dropout by the kernel. It is linear in x, so its gradient is itself, and so is the gradient of that."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, seed: Tensor, number: int, each: float, shared: float) -> Tensor:

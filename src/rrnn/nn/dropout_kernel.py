@@ -1,6 +1,6 @@
 """The Triton kernel of `rrnn.nn.dropout`: both masks made and applied on the way, forwards and backwards alike."""
 
-# Triton's language, not Python's:
+# This is Triton's language, not Python's:
 # pyright: reportPossiblyUnboundVariable=false, reportGeneralTypeIssues=false, reportArgumentType=false
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-STEPS = tl.constexpr(4)  # of a program: as many as Philox gives numbers at once
+STEPS = tl.constexpr(4)  # steps of a program: as many as Philox gives numbers at once
 ROUNDS = tl.constexpr(7)
 """Of Philox 4x32: the fewest that pass BigCrush (Salmon et al., 2011)."""
 
 
 @triton.jit
 def _philox(key, c0, c1, c2, c3):
-    """Four words of random bits of a counter's four: `tl.philox` with one wide product in place of two narrow ones."""
+    """Return four words of random bits for a counter's four words: `tl.philox` with one wide product in place of two
+    narrow ones."""
     k0, k1 = key.to(tl.uint32), (key >> 32).to(tl.uint32)
     for _ in tl.static_range(ROUNDS):
         a, b = c0.to(tl.uint64) * 0xD2511F53, c2.to(tl.uint64) * 0xCD9E8D57
@@ -28,7 +29,7 @@ def _philox(key, c0, c1, c2, c3):
 
 @triton.jit
 def _factor(bits, limit, factor):
-    """`factor` where random bits, as an int32, reach the limit; else 0."""
+    """Return `factor` where random bits, as an int32, reach the limit; else 0."""
     return tl.where(bits.to(tl.int32, bitcast=True) >= limit, factor, 0.0)
 
 

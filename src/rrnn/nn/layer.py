@@ -14,12 +14,19 @@ from torch import Tensor, nn
 from rrnn.automata import Cell
 from rrnn.errors import CellError
 from rrnn.ir import Program, lower
-from rrnn.nn.init import SATURATED, is_forget_gate, uniform_rows
-from rrnn.nn.masks import Window, zero_padding
-from rrnn.nn.parameters import CellParameters, NamedParameters
+from rrnn.nn.layer_weights import (
+    SATURATED,
+    CellParameters,
+    NamedParameters,
+    Projection,
+    add_columns,
+    is_forget_gate,
+    lay_out_rows,
+    row_count,
+    uniform_rows,
+)
 from rrnn.nn.product import in_one_node, linear
-from rrnn.nn.rows import Projection, add_columns, count, rows_of
-from rrnn.nn.state import LayerState
+from rrnn.nn.sequences import LayerState, Window, zero_padding
 from rrnn.ops import Params, initial_states, rational
 
 Skip = Literal["highway", "residual"]
@@ -60,14 +67,15 @@ class RationalLayer(nn.Module):
             "skip": self.output_size if skip and outputs_differ else 0,
             "gate": self.output_size if skip == "highway" else 0,
         }
-        self.rows = rows_of(lowered, self.widths, {name: size for name, size in extra.items() if size})
-        self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)  # those that cells read
+        self.rows = lay_out_rows(lowered, self.widths, {name: size for name, size in extra.items() if size})
+        # The pre-activations that cells read come first.
+        self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
         self.forget_rows = tuple(r for r in self.rows if r.cell >= 0 and is_forget_gate(r.name))
         self.window = max((r.window for r in self.rows), default=1)
-        # Of each lag the projections that see the input so many steps earlier, in the order of that matrix's rows
+        # For each lag, the projections that see the input that many steps earlier, in the order of the matrix's rows
         self.lag_rows = tuple([r for r in self.rows if r.window > k] for k in range(self.window))
-        # Whether all that is done with the input is to project it: no history, no cell's input(), no skip past it
+        # Whether the input is only projected: no history, no cell that reads input(), no skip connection past it
         reads = (self.uses_input and not inputs_differ) or (skip and not outputs_differ)
         self.only_projects = self.window == 1 and not reads
 
@@ -75,7 +83,7 @@ class RationalLayer(nn.Module):
         self.weight = nn.Parameter(torch.empty(total, input_size, device=device, dtype=dtype))
         self.lagged = NamedParameters()
         for k in range(1, self.window):
-            matrix = torch.empty(count(self.lag_rows[k]), input_size, device=device, dtype=dtype)
+            matrix = torch.empty(row_count(self.lag_rows[k]), input_size, device=device, dtype=dtype)
             self.lagged.add(str(k), nn.Parameter(matrix))
         self.cells = nn.ModuleList(
             CellParameters(p, w, bias, device, dtype) for p, w in zip(self.programs, self.widths, strict=True)
@@ -93,12 +101,12 @@ class RationalLayer(nn.Module):
     # ---- parameters ----------------------------------------------------------------------------------------------
 
     def _matrices(self) -> tuple[Tensor, ...]:
-        """`weight`, `lagged.1`, …"""
+        """Return the matrices: `weight`, `lagged.1`, …"""
         return self.weight, *(self.lagged[str(k)] for k in range(1, self.window))
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the default initialisation anew (see `rrnn.nn.init`)."""
+        """Draw the default initialisation anew (see `rrnn.nn.layer_weights`)."""
         for k, weight in enumerate(self._matrices()):
             for r in self.lag_rows[k]:
                 uniform_rows(weight[r.of_lag(k)], self.input_size, r.window)
@@ -120,19 +128,20 @@ class RationalLayer(nn.Module):
             reset()
 
     def parameter_rows(self, like: Tensor) -> list[Params]:
-        """Per cell (P, units): what the kernel reads."""
+        """Return the parameters that the kernel reads, (P, units) or P rows, for each cell."""
         return [cell.rows(like) for cell in self.cells]  # pyright: ignore[reportCallIssue]
 
     def initial(self, batch: int) -> LayerState:
-        """λ of every cell, and a history of zeros."""
+        """Return the first state: λ of every cell, and a history of zeros."""
         states = initial_states(self.programs, self.parameter_rows(self.weight), batch)
         return LayerState(states, self._no_history(batch))
 
     def _no_history(self, batch: int) -> Tensor | None:
+        """Return a history of zeros, or None for a layer without windows."""
         return self.weight.new_zeros(self.window - 1, batch, self.input_size) if self.window > 1 else None
 
     def state_shapes(self, batch: tuple[int, ...]) -> tuple[list[tuple[int, ...]], tuple[int, ...] | None]:
-        """Shapes of the states and of the history; `batch` is () for an unbatched state."""
+        """Return the shapes of the states and of the history; `batch` is () for an unbatched state."""
         history = (self.window - 1, *batch, self.input_size) if self.window > 1 else None
         return [
             (len(p.flat.states), *batch, w) for p, w in zip(self.programs, self.widths, strict=True)
@@ -170,10 +179,12 @@ class RationalLayer(nn.Module):
         return dict(self._cell(cell).parameter.named_parameters())
 
     def _projection(self, cell: int, name: str, bias: Tensor | None) -> Projection:
+        """Return the weights of a projection of a cell, or of the layer itself (−1)."""
         (rows,) = (r for r in self.rows if (r.cell, r.name) == (cell, name))
         return Projection(rows, self._matrices(), bias)
 
     def _cell(self, cell: int) -> CellParameters:
+        """Return the parameters of a cell."""
         found = self.cells[cell]
         assert isinstance(found, CellParameters)
         return found
@@ -215,7 +226,7 @@ class RationalLayer(nn.Module):
     def project(
         self, x: Tensor, history: Tensor | None, mask: Tensor | None, prefix: bool, drop: Drop | None
     ) -> tuple[Tensor, Tensor | None]:
-        """(pre-activations (T, B, rows) without biases, the next history)."""
+        """Return (pre-activations (T, B, rows) without biases, the next history)."""
         if self.window == 1:
             return linear(x if drop is None else drop(x), self.weight), None
         assert history is not None
@@ -227,7 +238,8 @@ class RationalLayer(nn.Module):
         return y, window.latest()
 
     def _zone_out(self, y: Tensor) -> Tensor:
-        """Pre-activations with forget gates that are fully open at random: f ← 1 − dropout(1 − f), without scaling."""
+        """Return pre-activations with forget gates that are fully open at random: f ← 1 − dropout(1 − f), without
+        scaling."""
         parts, end = [], 0
         for r in self.forget_rows:
             here = y[..., r.start : r.stop]
@@ -245,8 +257,8 @@ class RationalLayer(nn.Module):
         drop: Drop | None = None,
         programs: Sequence[Program] | None = None,
     ) -> tuple[Tensor, LayerState, dict[str, Tensor]]:
-        """The cells alone: (their output, the next state, pre-activations of the layer's own rows). `programs` stand in
-        for the cells' own, to read other values than their output."""
+        """Run the cells alone; return (their output, the next state, pre-activations of the layer's own rows).
+        `programs` stand in for the cells' own, to read other values than their output."""
         weight, zoneout, inside = self.weight, self.zoneout if self.training else 0.0, None
         states, history = (None, self._no_history(x.shape[1])) if state is None else state
         if self.window == 1 and not (self.own_rows or zoneout) and in_one_node(x, weight):
@@ -269,8 +281,8 @@ class RationalLayer(nn.Module):
         prefix: bool = False,
         drop: Drop | None = None,
     ) -> tuple[Tensor, LayerState]:
-        """x (T, B, I), zeros at padded steps; mask (T, B); `prefix`: valid steps come before all padding; `drop`
-        is done to what projections see."""
+        """Return (output, next state) of x (T, B, I) with zeros at padded steps, and mask (T, B). `prefix` says that
+        valid steps come before all padding; `drop` is applied to what projections see."""
         out, state, own = self.recur(x, state, mask, prefix, drop)
         if self.skip:
             carried = own.get("skip", x.to(out.dtype))

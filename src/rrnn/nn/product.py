@@ -1,11 +1,11 @@
-"""The matrix product of a layer: `F.linear`, but for three cases.
+"""The matrix product of a layer: `F.linear`, except in three cases.
 
-In training on AMD's processors, torch's own (MKL) loses 5 to 25 % against oneDNN, which torch has on board, too: most
-where rows are no multiple of a vector, such as the paper's 650 units. Used where it was measured to gain; results
-differ by rounding only.
+In training on AMD processors, torch's own product (MKL) is 5 to 25 % slower than oneDNN's, which torch also contains;
+most where rows are not a multiple of a vector, such as the paper's 650 units. oneDNN is used where it was measured to
+be faster; results differ by rounding only.
 
-On a GPU a training loop can have weights' gradients made on another stream, see `weight_gradients`; otherwise the
-product can be left to the cells' node of autograd's graph, see `in_one_node`.
+On a GPU a training loop can have the gradients of weights computed on another stream (`weight_gradients`). Otherwise
+the product can be part of the cells' node in autograd's graph (`in_one_node`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from torch.autograd.function import once_differentiable
 from rrnn.backends.native.compiler import cpu
 
 WORTH = 1 << 26
-"""Multiplications: below, the product is over before oneDNN has arranged its weight."""
+"""Multiplications: below this, the product is done before oneDNN has rearranged its weight."""
 MANY_ROWS = 2048
-"""Beyond, the weight's gradient stays with MKL: oneDNN transposes a copy of the output's."""
+"""Rows: above this, MKL computes the weight's gradient, since oneDNN would transpose a copy of the output's."""
 
 Run = Callable[..., Tensor]
 _RUN: ContextVar[Run | None] = ContextVar("weight_gradients", default=None)
@@ -34,9 +34,12 @@ _RUN: ContextVar[Run | None] = ContextVar("weight_gradients", default=None)
 
 @contextmanager
 def weight_gradients(run: Run) -> Iterator[None]:
-    """Inside, products on a GPU have the gradient of a weight made by run(function, *tensors): function(*tensors), but
-    maybe on another stream. Who asks autograd for these gradients waits for that stream before reading them; each
-    weight must come into one product only, since autograd would add up others at once."""
+    """Let products on a GPU inside have the gradient of a weight computed by run(function, *tensors), which returns
+    function(*tensors), maybe from another stream.
+
+    Whoever asks autograd for these gradients waits for that stream before reading them. Each weight must come into one
+    product only, since autograd would add up several gradients at once.
+    """
     token = _RUN.set(run)
     try:
         yield
@@ -45,19 +48,19 @@ def weight_gradients(run: Run) -> Iterator[None]:
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x (T, B, I) times weightᵀ (I, rows)."""
+    """Return x (T, B, I) times weightᵀ (I, rows)."""
     if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return F.linear(x, weight)
     if x.is_cuda and weight.is_leaf and weight.requires_grad and (run := _RUN.get()) is not None:
-        return _Beside.apply(x, weight, run)  # pyright: ignore[reportReturnType]
+        return _SideStreamLinear.apply(x, weight, run)  # pyright: ignore[reportReturnType]
     if x.numel() * weight.shape[0] < WORTH or not _plain(x, weight) or not _onednn_gains():
         return F.linear(x, weight)
-    return _Linear.apply(x, weight)  # pyright: ignore[reportReturnType]
+    return _OneDnnLinear.apply(x, weight)  # pyright: ignore[reportReturnType]
 
 
 def in_one_node(x: Tensor, weight: Tensor) -> bool:
-    """Whether the product is left to `rrnn.ops.rational`, whose node of autograd's graph it is then part of: on a GPU,
-    where calls can take the host longer than the device, and where nothing else has a say in the product."""
+    """Return whether the product is left to `rrnn.ops.rational`, whose node of autograd's graph it is then part of: on
+    a GPU, where calls can take the host longer than the device, and where nothing else has a say in the product."""
     return (
         not torch.compiler.is_compiling()
         and x.is_cuda
@@ -73,7 +76,8 @@ def in_one_node(x: Tensor, weight: Tensor) -> bool:
 
 
 def _plain(x: Tensor, weight: Tensor) -> bool:
-    """Tensors that a foreign kernel may read: float32 on the CPU, no subclass, no transform or cast under way."""
+    """Return whether a foreign kernel may read these tensors: float32 on the CPU, no subclass, no transform or cast
+    under way."""
     return (
         (x.requires_grad or weight.requires_grad)
         and x.dtype == weight.dtype == torch.float32
@@ -89,14 +93,14 @@ def _plain(x: Tensor, weight: Tensor) -> bool:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a bᵀ, by oneDNN; b may be a transposed view."""
+    """Return a bᵀ, computed by oneDNN; b may be a transposed view."""
     return torch.ops.mkldnn._linear_pointwise(a, b, None, "none", [], "")
 
 
 @cache
 def _onednn_gains() -> bool:
-    """Whether this is a processor where it was measured, and this torch has the operation (it is torch's own affair)
-    and computes with it what we expect."""
+    """Return whether oneDNN was measured to be faster on this kind of processor, and this torch has the (private)
+    operation and computes what we expect with it."""
     if "AMD" not in cpu() or not (torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()):
         return False
     a, b = torch.arange(6.0).view(2, 3), torch.arange(12.0).view(3, 4)
@@ -106,7 +110,9 @@ def _onednn_gains() -> bool:
         return False
 
 
-class _Linear(torch.autograd.Function):
+class _OneDnnLinear(torch.autograd.Function):
+    """The product computed by oneDNN."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
@@ -128,7 +134,9 @@ class _Linear(torch.autograd.Function):
         return grad_x, grad_weight
 
 
-class _Beside(torch.autograd.Function):
+class _SideStreamLinear(torch.autograd.Function):
+    """The product whose weight gradient is computed by `run`, maybe on another stream."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, run: Run) -> Tensor:
         ctx.save_for_backward(x, weight)

@@ -13,12 +13,18 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from rrnn.automata import Cell
 from rrnn.errors import ShapeError
-from rrnn.nn.arguments import check_cells, check_forget_gates, check_options
+from rrnn.nn.arguments import check_cells, check_forget_gates, check_input, check_options, check_state
 from rrnn.nn.dropout import Drops
 from rrnn.nn.layer import Norm, RationalLayer, Skip
-from rrnn.nn.layout import OneStep, TimeFirst
-from rrnn.nn.masks import zero_padding
-from rrnn.nn.state import LayerState, State, check_state, reorder, transform
+from rrnn.nn.sequences import (
+    LayerState,
+    OneStep,
+    State,
+    TimeFirst,
+    reorder,
+    transform,
+    zero_padding,
+)
 
 
 class RationalRNN(nn.Module):
@@ -46,7 +52,7 @@ class RationalRNN(nn.Module):
     output, both directions included; in each, the first output of all units of a cell, then their second one.
 
     A cell that reads input() gets the layer's input at its own unit, if input_size equals hidden_size; otherwise a
-    further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.init`.
+    further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.layer_weights`.
 
     State dict: `layers.I` holds layer I, `reverse_layers.I` its backward direction; in each `weight` (rows: see
     `rrnn.nn.layer`), `lagged.K` for windows, `cells.C.bias.F` and `cells.C.parameter.R` by the cell's own names.
@@ -88,7 +94,7 @@ class RationalRNN(nn.Module):
         self.bidirectional, self.skip, self.zoneout = bool(bidirectional), skip, float(zoneout)
         if dropout and num_layers == 1:
             warnings.warn(
-                "dropout acts between layers, and there is one: it does nothing here. "
+                "dropout acts between layers, so with one layer it does nothing. "
                 "input_dropout acts on the input, recurrent_dropout on the inputs of every layer.",
                 stacklevel=2,
             )
@@ -119,6 +125,7 @@ class RationalRNN(nn.Module):
 
     @property
     def num_directions(self) -> int:
+        """2 for a bidirectional layer, else 1."""
         return 2 if self.bidirectional else 1
 
     @property
@@ -128,7 +135,7 @@ class RationalRNN(nn.Module):
         return tuple(zip(first.cell_types, first.widths, strict=True))
 
     def _all_layers(self) -> list[RationalLayer]:
-        """In the order of the state: layer by layer, forwards, then backwards."""
+        """Return the layers in the order of the state: layer by layer, forwards, then backwards."""
         if not self.bidirectional:
             return list(self.layers)  # pyright: ignore[reportReturnType]
         both = zip(self.layers, self.reverse_layers, strict=True)
@@ -140,10 +147,11 @@ class RationalRNN(nn.Module):
             layer.reset_parameters()
 
     def flatten_parameters(self) -> None:
-        """Nothing to do: here so that code written for `nn.LSTM` runs."""
+        """Do nothing: this is here so that code written for `nn.LSTM` runs."""
 
     def init_state(self, batch_size: int | None = None) -> State:
-        """The state before the first step: λ of the automata (differentiable). None: for unbatched input."""
+        """Return the state before the first step, λ of the automata (differentiable); without `batch_size` for
+        unbatched input."""
         state = tuple(layer.initial(1 if batch_size is None else batch_size) for layer in self._all_layers())
         return state if batch_size is not None else transform(lambda t: t.squeeze(1), state)
 
@@ -168,51 +176,53 @@ class RationalRNN(nn.Module):
         lengths: Tensor | Sequence[int] | None = None,
         mask: Tensor | None = None,
     ) -> tuple[Tensor | PackedSequence, State]:
-        """(output, state) of a sequence (T, I), a batch (T, B, I), or (B, T, I) with batch_first, or a PackedSequence.
+        """Return (output, state) of a sequence (T, I), a batch (T, B, I), or (B, T, I) with `batch_first`, or a
+        `PackedSequence`.
 
         `hx` is a state that an earlier call returned: feeding a sequence in pieces equals feeding it whole (in one
-        direction: a bidirectional layer refuses a state, for its backward half would begin in the middle). `lengths`
-        (B) or `mask` (the input's leading shape, True at valid steps) say what is padding: it changes no state,
-        outputs zeros, and nothing depends on what it holds. State and output follow `nn.LSTM`: outputs of both
-        directions side by side; states (…, batch, units) whatever batch_first is, without a batch for (T, I).
+        direction: a bidirectional layer refuses a state, since its backward half would begin in the middle). `lengths`
+        (B) or `mask` (the input's leading shape, True at valid steps) mark padding: it changes no state, outputs
+        zeros, and nothing depends on what it holds. State and output follow `nn.LSTM`: outputs of both directions are
+        side by side; states are (…, batch, units) whatever `batch_first` is, without a batch for (T, I).
         """
         if hx is not None and self.bidirectional:
             raise ShapeError(
-                "a state stands for the past alone, and a bidirectional layer reads its input from the end as well, so "
-                "that pieces of a sequence are not the whole: call the layer with the whole sequence and no state, or "
-                "build it with bidirectional=False"
+                "a bidirectional layer takes no state: it also reads its input from the end, so a sequence cannot be "
+                "fed in pieces. Call the layer with the whole sequence and no state, or build it with "
+                "bidirectional=False."
             )
         if isinstance(input, PackedSequence):
             if lengths is not None or mask is not None:
                 raise ShapeError("a PackedSequence has its own lengths: leave out lengths= and mask=")
             return self._forward_packed(input, hx)
         layers = self._all_layers()
-        self._check_input(input, (2, 3), layers[0])
+        check_input(input, (2, 3), self.input_size, layers[0].weight)
         given = TimeFirst(input, 1, self.batch_first, lengths, mask)
         first = None if hx is None else self._first(hx, given, layers)
         out, state = self._run(layers, given.x, first, given.mask, given.prefix)
         return given.output(out), given.state_out(state)
 
     def step(self, x_t: Tensor, state: State | None = None) -> tuple[Tensor, State]:
-        """(output, state) of one step: x_t (B, I), or (I,) without a batch. For streaming; in training mode every
-        call draws dropout masks of its own."""
+        """Return (output, state) of one step: x_t (B, I), or (I,) without a batch. For streaming; in training mode
+        every call draws dropout masks of its own."""
         if self.bidirectional:
             raise ShapeError(
-                "step needs the past alone, and a bidirectional layer reads its input from the end as well: "
-                "call the layer with the whole sequence, or build it with bidirectional=False"
+                "a bidirectional layer cannot step: it also reads its input from the end. Call the layer with the "
+                "whole sequence, or build it with bidirectional=False."
             )
         layers = self._all_layers()
-        self._check_input(x_t, (1, 2), layers[0])
+        check_input(x_t, (1, 2), self.input_size, layers[0].weight)
         given = OneStep(x_t)
         first = None if state is None else self._first(state, given, layers)
         out, state = self._run(layers, given.x, first, None, False)
         return given.output(out), given.state_out(state)
 
     def _forward_packed(self, packed: PackedSequence, hx: State | None) -> tuple[PackedSequence, State]:
+        """Run all layers on a packed batch, and pack the output the same way."""
         data, sizes, order, back = packed
         layers = self._all_layers()
-        self._check_input(data, (2,), layers[0])
-        # Longest first, as the data lie: the state goes there and comes back, the output keeps the packing.
+        check_input(data, (2,), self.input_size, layers[0].weight)
+        # The data are packed longest first: the state is put in that order and back, the output stays packed.
         x, lengths = pad_packed_sequence(PackedSequence(data, sizes))
         given = TimeFirst(x, lengths=lengths)
         first = None if hx is None else reorder(self._first(hx, given, layers), order)
@@ -228,7 +238,7 @@ class RationalRNN(nn.Module):
         mask: Tensor | None,
         prefix: bool,
     ) -> tuple[Tensor, State]:
-        """Time first, batched, checked."""
+        """Run all layers on a checked batch, time first."""
         x, n = zero_padding(x, mask), self.num_directions
         given: Sequence[LayerState | None] = state or [None] * len(layers)
         finals: list[LayerState] = []
@@ -254,32 +264,9 @@ class RationalRNN(nn.Module):
             x = outputs[0] if n == 1 else torch.cat(outputs, -1)
         return x, tuple(finals)
 
-    # ---- checks ----------------------------------------------------------------------------------------------------
-
     def _first(self, state: Any, given: TimeFirst, layers: Sequence[RationalLayer]) -> State:
-        """The caller's state, checked, with a batch."""
+        """Return the caller's state, checked, with a batch."""
         return given.state_in(check_state(state, [layer.state_shapes(given.batch) for layer in layers]))
-
-    def _check_input(self, x: Any, dims: tuple[int, ...], first: RationalLayer) -> None:
-        if not isinstance(x, Tensor):
-            raise ShapeError(f"the input must be a tensor or a PackedSequence; got {type(x).__name__}")
-        if x.dim() not in dims:
-            raise ShapeError(
-                f"expected input with {' or '.join(map(str, dims))} dimensions; got shape {tuple(x.shape)}"
-            )
-        if x.shape[-1] != self.input_size:
-            raise ShapeError(
-                f"expected input with {self.input_size} features, got {x.shape[-1]}: the last dimension of an input "
-                f"is input_size; its shape is {tuple(x.shape)}"
-            )
-        weight = first.weight
-        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-            fix = f"Convert one: input.to({weight.dtype}), or layer.to({x.dtype})."
-            if not x.is_floating_point():
-                fix = f"Embed ids first (torch.nn.Embedding), convert numbers: input.to({weight.dtype})."
-            raise ShapeError(
-                f"expected input of {weight.dtype}, as the layer's weights are; got {x.dtype}. {fix}"
-            )
 
     def extra_repr(self) -> str:
         parts = [f"{self.input_size}, {self.hidden_size}"]

@@ -19,7 +19,7 @@ from rrnn.draw import to_svg
 from rrnn.draw.charts import COLOURS, STYLE, line_kind
 from rrnn.report.run_summaries import RunSummary, read_runs
 from rrnn.report.sections import Section
-from rrnn.semirings.base import Element
+from rrnn.semirings.semiring import Element
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.classify.explanations import Explanation, shade
 

@@ -1,4 +1,4 @@
-"""A semiring is data: its two operations, written once over named scalar operations, and all that others ask about it.
+"""A semiring is data: two operations, written once over named scalar operations, and all that other code asks about it.
 
     COMPLEX = Semiring(
         "complex", components=("re", "im"), zero=(0.0, 0.0), one=(1.0, 0.0),
@@ -6,7 +6,7 @@
         times=lambda s, a, b: (a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]),
         …)
 
-`s` gives the scalar operations that are no operators, `s.max`, `s.logaddexp`, `s.exp` (`rrnn.arithmetic`), so one
+`s` gives the scalar operations that have no operator, `s.max`, `s.logaddexp`, `s.exp` (`rrnn.arithmetic`), so one
 definition runs on Python numbers, on torch tensors and in compiled programs. An element is a number, or a tuple of as
 many as the semiring has components; a tensor of elements then has a last dimension for them.
 
@@ -20,12 +20,11 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
-from rrnn.arithmetic import FLOATS, Arithmetic, Range
+from rrnn.arithmetic import FLOATS, TEXTS, Arithmetic, Range, TextValue
 from rrnn.arithmetic.ranges import ALL
-from rrnn.arithmetic.text import NAMES, Text
 from rrnn.errors import SemiringError
-from rrnn.semirings.convergence import Converges, never
-from rrnn.semirings.products import GENERAL, Products
+from rrnn.semirings.epsilon_closure import Converges, never
+from rrnn.semirings.tensor_products import GENERAL, Products
 
 Element = Any
 """A number, or a tuple of numbers: one for each component."""
@@ -79,7 +78,7 @@ class Definition:
 
         - `star(s, a)` is a* = 1̄ ⊕ a ⊕ a⊗a ⊕ …, where `star_exists(s, a)` is 1; `star_domain` says where in words.
           Without `star`, only 0̄* = 1̄ exists. `converges` proves that an ε-closure exists from ranges of weights
-          (`rrnn.semirings.convergence`).
+          (`rrnn.semirings.epsilon_closure`).
         - `components` are the names of an element's numbers, if it has several. `values` is the range of each.
         - `set_description` names the set in messages; `weights_fix` says how to keep weights inside.
         - `plus_symbol`, `times_symbol` print ⊕ and ⊗; `plus_legend` says in a picture what ⊕ does (without it and a
@@ -127,7 +126,7 @@ class Definition:
 
     @property
     def size(self) -> int:
-        """How many numbers an element has."""
+        """The number of components of an element: 1 where an element is a number."""
         return len(self.components) or 1
 
     @property
@@ -152,7 +151,7 @@ class Definition:
 
     @property
     def adds(self) -> bool:
-        """Whether a score is the sum of its paths' weights, as numbers: contributions of paths add up."""
+        """Whether a score is the sum of its paths' weights as numbers, so that contributions of paths add up."""
         return self._to_real is not None and not self.selective and not self.components
 
     @property
@@ -162,16 +161,16 @@ class Definition:
 
     @cached_property
     def infinities(self) -> frozenset[float]:
-        """The infinities in 0̄."""
+        """The infinities among the components of 0̄."""
         return frozenset(z for z in self.numbers_of(self.zero) if math.isinf(z))
 
     @cached_property
     def definition(self) -> str:
-        """What ⊕, ⊗, 0̄ and 1̄ are, as a text: two semirings of one name are the same if these texts are."""
+        """⊕, ⊗, 0̄ and 1̄ written as a text: two semirings of one name are the same if these texts are."""
         names = [f"{letter}.{c}" if c else letter for letter in "ab" for c in self.components or ("",)]
-        texts = [Text(name) for name in names]
+        texts = [TextValue(name) for name in names]
         a, b = self.element(texts[: self.size]), self.element(texts[self.size :])
-        results = [self._plus(NAMES, a, b), self._times(NAMES, a, b)]
+        results = [self._plus(TEXTS, a, b), self._times(TEXTS, a, b)]
         return "; ".join(
             f"{word} {', '.join(str(x) for x in self.numbers_of(value))}"
             for word, value in zip(
@@ -241,8 +240,8 @@ class Definition:
 
     def _no_reading(self) -> SemiringError:
         return SemiringError(
-            f"weights over {self.name} stand for no real numbers, so they are not converted by themselves: say how, "
-            "with a function of weights, with_semiring(name, f)."
+            f"weights over {self.name} do not stand for real numbers, so they cannot be converted automatically: "
+            "pass a function of weights, with_semiring(name, f)."
         )
 
     def magnitude(self, a: Element, s: Arithmetic = FLOATS) -> Any:
@@ -311,7 +310,7 @@ class Definition:
     def outside(self, a: Any, what: str = "weight") -> SemiringError:
         """Return the error about a value that is not in the set."""
         fix = (
-            "Find what made it: 0/0, ∞ − ∞, the logarithm of a negative number."
+            "Find what produced it: 0/0, ∞ − ∞, the logarithm of a negative number."
             if any(x != x for x in (a if isinstance(a, (tuple, list)) else (a,)))
             else "Use a number of that set, or a semiring that has this one."
         )

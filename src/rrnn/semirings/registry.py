@@ -1,4 +1,4 @@
-"""All semirings by name: those of `rrnn.semirings.defined`, each a file there, and those that users register."""
+"""All semirings by name: the built-in ones, each a file in `rrnn.semirings.defined`, and those that users register."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 
 from rrnn.errors import SemiringError
 from rrnn.semirings import defined
-from rrnn.semirings.base import Semiring
+from rrnn.semirings.semiring import Semiring
 
 SEMIRINGS: dict[str, Semiring] = {}
 
@@ -66,8 +66,8 @@ def get_semiring(semiring: str | Semiring) -> Semiring:
     if isinstance(semiring, Semiring):
         if SEMIRINGS.get(semiring.name) is not semiring:
             raise SemiringError(
-                f"the semiring {semiring.name!r} is not registered, so files and programs could not name it. Say "
-                "semiring = rrnn.register_semiring(semiring) first."
+                f"the semiring {semiring.name!r} is not registered, so files and programs could not name it. Call "
+                "rrnn.register_semiring(semiring) first."
             )
         return semiring
     found = SEMIRINGS.get(str(semiring).replace("_", "-").lower()) or SEMIRINGS.get(str(semiring))
@@ -75,8 +75,8 @@ def get_semiring(semiring: str | Semiring) -> Semiring:
         near = difflib.get_close_matches(str(semiring), SEMIRINGS, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise SemiringError(
-            f"unknown semiring {semiring!r}: there are {', '.join(SEMIRINGS)}.{hint} If it is your own, define it "
-            "before you use it: rrnn.register_semiring(rrnn.Semiring(…))."
+            f"unknown semiring {semiring!r}: there are {', '.join(SEMIRINGS)}.{hint} If it is your own, "
+            "define it before you use it: rrnn.register_semiring(rrnn.Semiring(…))."
         )
     return found
 

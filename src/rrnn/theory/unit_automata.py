@@ -25,7 +25,7 @@ from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.ir import Program
 from rrnn.nn import RationalRNN
-from rrnn.nn.dense import AffineRNN
+from rrnn.nn.affine import AffineRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.wfsa import EPSILON, WFSA, Arc, instantiate
 from rrnn.zoo.mixing import ISAN, LinearElman

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rrnn.errors import AutomatonError
 from rrnn.semirings import Semiring
-from rrnn.semirings.products import BLOCK, DivergesError
+from rrnn.semirings.tensor_products import BLOCK, DivergesError
 from rrnn.wfsa.automaton import Automaton
 from rrnn.wfsa.graph import components, cycle_through, successors
 

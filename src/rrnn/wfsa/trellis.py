@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from rrnn.semirings import Semiring
-from rrnn.semirings.closure import Tensors, kleene
+from rrnn.semirings.epsilon_closure import TensorMatrix, kleene
 
 _FAR = 2.0**128  # rows whose greatest entry leaves [1/_FAR, _FAR] are rescaled by a power of two
 
@@ -288,6 +288,6 @@ def star_of(ring: Semiring, edges: Edges, weight: Tensor) -> Tensor:
     size = edges.states
     places = zip([p * size + q for p, q in edges.pairs], weight.unbind(0), strict=True)
     matrix = _gathered(ring, size * size, places, weight).unflatten(0, (size, size))
-    closed = Tensors(ring, matrix, lambda a, _: ring.t_star(a).to(weight.dtype))
+    closed = TensorMatrix(ring, matrix, lambda a, _: ring.t_star(a).to(weight.dtype))
     kleene(closed)
     return closed.entries

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rrnn.automata import Cell
-from rrnn.automata.text import MAX_TEXT
+from rrnn.automata.cell_text import MAX_TEXT
 from rrnn.errors import CellError, FormatError
 from rrnn.zoo.gated import sru
 from rrnn.zoo.models import CELLS, MODELS, Model

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rrnn.nn import RationalRNN, State
-from rrnn.nn.init import uniform_rows
+from rrnn.nn.layer_weights import uniform_rows
 from rrnn.zoo.gated import scrn
 from rrnn.zoo.recurrent import Recurrent, check_sizes, keep
 from rrnn.zoo.rrnn import check_length

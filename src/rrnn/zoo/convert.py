@@ -15,7 +15,7 @@ from torch import Tensor
 
 from rrnn.errors import FormatError
 from rrnn.nn import RationalLayer, RationalRNN
-from rrnn.nn.rows import Projection
+from rrnn.nn.layer_weights import Projection
 from rrnn.zoo.gated import qrnn, sru
 
 

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rrnn.errors import ShapeError
-from rrnn.nn.dense import AffineRNN
-from rrnn.nn.masks import zero_padding
+from rrnn.nn.affine import AffineRNN
+from rrnn.nn.sequences import zero_padding
 from rrnn.zoo.recurrent import check_sizes
 
 

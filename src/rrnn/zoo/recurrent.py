@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from rrnn.errors import ShapeError
-from rrnn.nn.layout import TimeFirst
-from rrnn.nn.masks import zero_padding
+from rrnn.nn.sequences import TimeFirst, zero_padding
 
 
 class Recurrent(nn.Module, ABC):

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from rrnn.automata import Cell, linear, one, tanh
 from rrnn.backends import get_backend, use_backend
-from rrnn.backends.base import CellCall, Gradients
-from rrnn.backends.native.lines import OPS
+from rrnn.backends.interface import CellCall, Gradients
+from rrnn.backends.native.loops import OPS
 from rrnn.ir import Op, lower
 from rrnn.ops import initial_state, rational
 

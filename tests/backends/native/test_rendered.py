@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rrnn import get_cell
-from rrnn.backends.native.lines import Lines, Loops, Store
+from rrnn.backends.native.loops import Lines, Loops, Store
 from rrnn.backends.native.render import block_lanes, header, render_backward, render_forward
 from rrnn.cli import main
 from rrnn.ir import lower

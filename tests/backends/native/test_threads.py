@@ -15,8 +15,8 @@ import torch
 from calls import make_call
 from torch import Tensor
 
-from rrnn.backends import fork, use_backend
-from rrnn.backends.native import backend, threads
+from rrnn.backends import interface, use_backend
+from rrnn.backends.native import backend, compiler
 from rrnn.ops import rational
 
 
@@ -41,7 +41,7 @@ def test_the_same_bits_from_any_number_of_threads(name: str, shape: tuple[int, i
     results = []
     for count in (1, 2, 3, 4):
         torch.set_num_threads(count)
-        assert threads.threads_for(40 * 3 * 650) == count
+        assert compiler.threads_for(40 * 3 * 650) == count
         results.append(outcome(name, *shape, torch.float32))
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
@@ -82,14 +82,14 @@ def test_without_openmp_one_thread_does_it_all(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_torchs_own_pool_is_found() -> None:
-    assert threads.parallel_address() != 0
+    assert compiler.parallel_address() != 0
 
 
 def test_no_threads_in_a_forked_child(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(4)
-    assert threads.threads_for(1 << 20) == 4
-    monkeypatch.setattr(fork, "_forked", True)
-    assert threads.threads_for(1 << 20) == 1
+    assert compiler.threads_for(1 << 20) == 4
+    monkeypatch.setattr(interface, "_forked", True)
+    assert compiler.threads_for(1 << 20) == 1
 
 
 FORKS = """

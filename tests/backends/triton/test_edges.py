@@ -24,8 +24,8 @@ from kernel_cases import (
 
 from rrnn.automata import Cell, one, parameter, score, sigmoid, tanh
 from rrnn.backends import get_backend, resolve, use_backend
-from rrnn.backends.base import CellCall, Gradients
-from rrnn.backends.triton.chain import GROUP
+from rrnn.backends.interface import CellCall, Gradients
+from rrnn.backends.triton.chained_chunks import GROUP
 from rrnn.errors import BackendError
 from rrnn.nn import RationalRNN
 from rrnn.ops import rational

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from rrnn import RationalRNN
 from rrnn.backends import get_backend, resolve
-from rrnn.backends.base import CellCall, Gradients
+from rrnn.backends.interface import CellCall, Gradients
 from rrnn.ops import initial_state, rational
 
 pytestmark = pytest.mark.gpu

@@ -14,10 +14,10 @@ import re
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from rrnn import get_cell
-from rrnn.backends.triton.backend import _module
+from rrnn.backends.triton.module import kernels_of
 from rrnn.ir import lower
 
-kernel = _module(lower(get_cell("B")).program, 4, 0, 0).forward
+kernel = kernels_of(lower(get_cell("B")).program, 4, 0, 0).module.forward
 signature, known = {}, {}
 for i, name in enumerate(kernel.arg_names):
     pointer = name in ("x", "theta", "starts", "mask", "inp", "out", "final", "saved")
@@ -33,10 +33,10 @@ WITHOUT = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from rrnn import get_cell
-from rrnn.backends.triton.backend import _module
+from rrnn.backends.triton.module import kernels_of
 from rrnn.ir import lower
 
-module = _module(lower(get_cell("B")).program, 2, 2, 0)
+module = kernels_of(lower(get_cell("B")).program, 2, 2, 0).module
 constants = {"MASKED": False, "BLOCK": 64}
 for name in ("forward", "join", "backward", "reverse_join", "parameters"):
     kernel = getattr(module, name)

@@ -1,4 +1,8 @@
-"""Generated C behind the common interface."""
+"""Calls of the compiled C kernels: programs behind the common interface, and the affine recurrence.
+
+The affine recurrence, c_t = M_{x_t} c_{t−1} + u_t, is what ISAN and linear Elman networks run on the CPU
+(`rrnn.nn.affine`).
+"""
 
 from __future__ import annotations
 
@@ -11,38 +15,50 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, CellCall, Gradients, cast, compute_dtype, first_state, rows
-from rrnn.backends.native.compiler import find_compiler, load
-from rrnn.backends.native.render import TYPES, render_backward, render_forward
-from rrnn.backends.native.threads import parallel_address, threads_for
+from rrnn.backends.interface import (
+    Backend,
+    CellCall,
+    Gradients,
+    cast,
+    compute_dtype,
+    first_state,
+    units_contiguous,
+)
+from rrnn.backends.native.compiler import find_compiler, load, parallel_address, threads_for
+from rrnn.backends.native.render import TYPES, fill, render_backward, render_forward
 from rrnn.errors import BackendError
 from rrnn.ir import Program
 
-# `struct call` of forward.c and backward.c: pointers and longs, eight bytes each. Packed into bytes, a call has one
-# argument, which costs a third of two dozen.
+# `struct call` of forward.c and backward.c: pointers and longs, eight bytes each. A call that
+# packs them into bytes has one argument, which costs a third of what two dozen cost.
 _FORWARD, _BACKWARD = struct.Struct("23q"), struct.Struct("31q")
+
+
+def _function(source: str, name: str) -> Any:
+    """Return a function of a compiled source; its one argument is a packed `struct call`."""
+    function = getattr(load(source), name)
+    function.argtypes, function.restype = [c_char_p], c_int
+    return function
 
 
 @lru_cache(maxsize=512)
 def _forward_kernel(program: Program, dtype: torch.dtype) -> Any:
-    kernel = load(render_forward(program, dtype)).rrnn_forward
-    kernel.argtypes, kernel.restype = [c_char_p], c_int
-    return kernel
+    return _function(render_forward(program, dtype), "rrnn_forward")
 
 
 @lru_cache(maxsize=512)
 def _backward_kernel(program: Program, dtype: torch.dtype) -> Any:
-    kernel = load(render_backward(program, dtype)).rrnn_backward
-    kernel.argtypes, kernel.restype = [c_char_p], c_int
-    return kernel
+    return _function(render_backward(program, dtype), "rrnn_backward")
 
 
 def _at2(t: Tensor | None) -> tuple[int, ...]:
-    """Pointer, strides of time and batch; zeros for None."""
+    """Return a tensor's pointer and its strides of time and batch; zeros for None."""
     return (0, 0, 0) if t is None else (t.data_ptr(), *t.stride()[:2])
 
 
 class Native(Backend):
+    """The backend that compiles programs to C and runs them on the CPU."""
+
     name = "native"
     gives_parameter_gradients = True
 
@@ -62,16 +78,16 @@ class Native(Backend):
             return
         self._warned = True
         why = self.why_not(device, dtype)
-        warnings.warn(f"rrnn uses its slow reference on the CPU: {why}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"rrnn runs its slow reference backend on the CPU: {why}", RuntimeWarning, stacklevel=2)
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
         program, x, params, mask, inp, every = call
         steps, batch, _, units = x.shape
         kernel = _forward_kernel(program, x.dtype)
         dtype = compute_dtype(x.dtype)
-        x, params = rows(x), cast(params, dtype).contiguous()
+        x, params = units_contiguous(x), cast(params, dtype).contiguous()
         state = first_state(program, batch, params, dtype) if state is None else state.contiguous()
-        inp = None if inp is None else rows(inp.to(x.dtype))
+        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         final = torch.empty_like(state)
         saved = state.new_empty(((steps + every - 1) // every, *state.shape)) if every else None
         target = out if out.stride(-1) == 1 or out.shape[-1] == 1 else torch.empty(out.shape, dtype=out.dtype)
@@ -95,13 +111,13 @@ class Native(Backend):
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
         kernel = _backward_kernel(program, x.dtype)
-        x, params, saved = rows(x), cast(params, saved.dtype).contiguous(), saved.contiguous()
-        grad_out = rows(cast(grad_out, x.dtype))
-        inp = None if inp is None else rows(inp.to(x.dtype))
+        x, params, saved = units_contiguous(x), cast(params, saved.dtype).contiguous(), saved.contiguous()
+        grad_out = units_contiguous(cast(grad_out, x.dtype))
+        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
         first = saved.new_empty(saved.shape[1:])
         grad_params = torch.empty_like(params)
-        into_x, into_inp = rows(grad_x), None if grad_inp is None else rows(grad_inp)
+        into_x, into_inp = units_contiguous(grad_x), None if grad_inp is None else units_contiguous(grad_inp)
         packed = _BACKWARD.pack(
             *(x.data_ptr(), *x.stride()[:3]),
             params.data_ptr(),
@@ -123,3 +139,43 @@ class Native(Backend):
         if into_inp is not grad_inp and grad_inp is not None and into_inp is not None:
             grad_inp.copy_(into_inp)
         return grad_params, first if wants_first else None
+
+
+_AFFINE = struct.Struct("15q")
+MAX_SIZE = 1024
+"""Larger states are left to torch: their products no longer wait for the start of a loop."""
+
+
+@lru_cache(maxsize=128)
+def _affine_kernel(size: int, dtype: torch.dtype) -> Any:
+    return _function(fill("affine.c", real=TYPES[dtype].real, D=size), "rrnn_affine")
+
+
+def affine_scan(symbols: Tensor, columns: Tensor, u: Tensor, first: Tensor, reverse: bool) -> Tensor:
+    """Return the states (T, B, d) of symbols (T, B), u (T, B, d) and first (B, d); time runs backwards if `reverse`.
+    `columns` (S, d, d) holds the matrices transposed. A symbol of −1 stands for the identity."""
+    steps, batch, size = u.shape
+    columns, first, u = columns.contiguous(), first.contiguous(), u.contiguous()
+    out = torch.empty_like(u)
+    if not u.numel():
+        return out
+
+    def walk(t: Tensor) -> tuple[int, int, int]:
+        """Return where time begins, and the strides of time and batch."""
+        begin, stride = t.data_ptr(), t.stride(0)
+        return (
+            (begin + (steps - 1) * stride * t.element_size() if reverse else begin),
+            (-stride if reverse else stride),
+            t.stride(1),
+        )
+
+    call = _AFFINE.pack(
+        *walk(symbols),
+        columns.data_ptr(),
+        *walk(u),
+        first.data_ptr(),
+        *walk(out),
+        *(steps, batch, threads_for(u.numel() * size), parallel_address()),
+    )
+    _affine_kernel(size, u.dtype)(call)
+    return out

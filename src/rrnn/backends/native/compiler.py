@@ -1,4 +1,9 @@
-"""C source to a loaded library: `$CC`, `cc`, or the `ziglang` wheel, through ctypes."""
+"""From C source to a loaded library, and the threads that its kernels run on.
+
+Sources are compiled by `$CC`, `cc`, `gcc`, `clang` or the `ziglang` wheel and loaded through ctypes. Kernels use
+torch's own OpenMP pool, through the address of GOMP_parallel (in GNU's, LLVM's and Intel's runtime alike): nothing is
+linked, so there is never a second pool of threads that spins against the first, and any C compiler will do.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,10 @@ import tempfile
 from functools import cache, lru_cache
 from pathlib import Path
 
+import torch
+
 from rrnn.backends.cache import cached
+from rrnn.backends.interface import in_forked_child
 from rrnn.backends.native.render import header
 from rrnn.errors import BackendError
 
@@ -23,10 +31,10 @@ FLAGS = [
     *("-O3", "-std=gnu11", "-fPIC", "-shared"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 ]
-# For this processor, each tried in turn: vectors of 512 bits are not every compiler's choice where there are some.
+# Flags for this processor, tried in turn. Not every compiler uses vectors of 512 bits by itself where it could.
 TUNING = [["-march=native", "-mprefer-vector-width=512"], ["-march=native"], ["-mcpu=native"], []]
 TRIAL = '#include "kernel.h"\nint answer(void) { return 42; }\n'
-TIMEOUT = 300  # seconds for one kernel: beyond, something is wrong
+TIMEOUT = 300  # seconds for one kernel: a longer compilation means that something is wrong
 
 
 class Compiler:
@@ -40,6 +48,7 @@ class Compiler:
         self.flags = [line for line in path.read_text().split("\n") if line.startswith("-")]  # not the seal
 
     def _flags(self) -> list[str]:
+        """Return the first set of flags with which a trial source compiles."""
         failure = ""
         for extra in TUNING:
             try:
@@ -51,7 +60,7 @@ class Compiler:
         raise BackendError(failure)
 
     def compile(self, source: str, flags: list[str]) -> bytes:
-        """The shared library of a source."""
+        """Return the shared library of a source."""
         with tempfile.TemporaryDirectory() as folder:
             text, library = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
             text.write_text(source, encoding="utf-8")
@@ -65,12 +74,12 @@ class Compiler:
             return library.read_bytes()
 
     def load(self, source: str) -> ctypes.CDLL:
-        """Compile, or find in the cache, and load."""
+        """Return the library of a source, compiled by the first compiler that works."""
         key = "\0".join([source, header(), *self.command, *self.flags, self.version, cpu()])
         path = cached(key, ".so", lambda: self.compile(source, self.flags))
         try:
             return ctypes.CDLL(str(path))
-        except OSError as error:  # a folder on a volume mounted noexec, say
+        except OSError as error:  # for example, a folder on a volume mounted noexec
             raise BackendError(
                 f"a compiled kernel cannot be loaded: {error}. Set RRNN_CACHE to a folder that may hold programs."
             ) from None
@@ -85,7 +94,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 @cache
 def find_compiler() -> Compiler | str:
-    """The first compiler whose output can be loaded and run, or why there is none. Asked once a process."""
+    """Return the first compiler whose output can be loaded and run, or why there is none. Each process looks once."""
     if not sys.platform.startswith("linux") or sys.maxsize < 2**32:
         return "generated C is supported on 64-bit Linux only"
     failures = []
@@ -106,6 +115,7 @@ def find_compiler() -> Compiler | str:
 
 
 def _candidates() -> list[list[str]]:
+    """Return the commands that may be C compilers, in order of preference."""
     commands = [shlex.split(os.environ["CC"])] if os.environ.get("CC") else []
     commands += [[name] for name in ("cc", "gcc", "clang") if shutil.which(name)]
     if importlib.util.find_spec("ziglang"):
@@ -115,7 +125,7 @@ def _candidates() -> list[list[str]]:
 
 @cache
 def cpu() -> str:
-    """What -march=native depends on."""
+    """Return what -march=native depends on, as a text."""
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n")
     except OSError:
@@ -131,3 +141,26 @@ def load(source: str) -> ctypes.CDLL:
     if isinstance(compiler, str):
         raise BackendError(f"the native backend cannot compile: {compiler}")
     return compiler.load(source)
+
+
+SMALL = 1 << 14
+"""Numbers to compute: below this, waking threads costs more than it gains."""
+
+
+@cache
+def parallel_address() -> int:
+    """Return the address of GOMP_parallel as torch itself finds it: among all loaded libraries' names, or in what torch
+    links; 0 if it is nowhere."""
+    for library in (None, Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"):
+        try:
+            function = ctypes.CDLL(None if library is None else str(library)).GOMP_parallel
+        except (AttributeError, OSError):
+            continue
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return 0
+
+
+def threads_for(work: int) -> int:
+    """Return the number of threads for a call that computes `work` numbers: torch's, but one for little work or in a
+    forked child."""
+    return 1 if work < SMALL or in_forked_child() else torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Programs to C sources: the loops of `lines` set into the templates forward.c and backward.c.
+"""Turn programs into C sources: the loops of `rrnn.backends.native.loops` in the templates forward.c and backward.c.
 
 A kernel runs blocks of lanes of one batch row. Time is the outer loop, the states of a block stay in a local array,
 and lanes go through the loops of a step in strips. Lanes never mix and every lane runs through the same vector code,
@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 import torch
 
-from rrnn.backends.native.lines import PLAIN, Lines, Loops, Store
+from rrnn.backends.native.loops import PLAIN, Lines, Loops, Store
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
+from rrnn.ir.program import needed
 
 
-class Type(NamedTuple):
+class CType(NamedTuple):
     """How tensors of one dtype are read, computed with and written."""
 
     x: str
@@ -31,9 +32,9 @@ class Type(NamedTuple):
 
 
 TYPES = {
-    torch.float32: Type("float", "float", "f"),
-    torch.float64: Type("double", "double", "d"),
-    torch.bfloat16: Type("bf16", "float", "f", "load_bf16({0})", "{place} = store_bf16({value});", lanes=32),
+    torch.float32: CType("float", "float", "f"),
+    torch.float64: CType("double", "double", "d"),
+    torch.bfloat16: CType("bf16", "float", "f", "load_bf16({0})", "{place} = store_bf16({value});", lanes=32),
 }
 
 MAX_BLOCK = 768  # lanes
@@ -41,7 +42,7 @@ SCRATCH = 1 << 15  # bytes of rows that a block keeps at hand
 
 
 def block_lanes(rows: int) -> int:
-    """Lanes of a block, so that its rows stay in the first-level cache."""
+    """Return how many lanes a block has, so that its rows stay in the first-level cache."""
     return max(64, min(MAX_BLOCK, SCRATCH // (4 * max(rows, 1)) // 64 * 64))
 
 
@@ -51,12 +52,12 @@ def _resource(name: str) -> str:
 
 
 def header() -> str:
-    """kernel.h, which every kernel includes."""
+    """Return kernel.h, which every kernel includes."""
     return _resource("kernel.h")
 
 
 def fill(template: str, **values: object) -> str:
-    """A template of this folder with @KEY@ replaced."""
+    """Return a template of this folder with every @KEY@ replaced."""
     text = _resource(template)
     for key, value in values.items():
         text = text.replace(f"@{key}@", str(value))
@@ -85,8 +86,8 @@ static void units(long n, const real *params, long D, real *unit) {
 """
 
 
-def _units(kind: Type, program: Program, units: tuple[int, ...]) -> str:
-    """The function that computes per-unit values."""
+def _units(kind: CType, program: Program, units: tuple[int, ...]) -> str:
+    """Return the C function that computes per-unit values."""
     if not units:
         return "static void units(long n, const real *params, long D, real *unit) {}\n"
     lines = Lines(kind.suffix)
@@ -100,8 +101,8 @@ def _units(kind: Type, program: Program, units: tuple[int, ...]) -> str:
     return _UNITS.replace("@rows@", str(len(loops.rows) + 1)).replace("@loops@", loops.text(4))
 
 
-def _leaves(kind: Type, program: Program, units: tuple[int, ...], state: str) -> dict[int, tuple[str, str]]:
-    """instruction → (where it lies, what it is), of everything a step reads."""
+def _leaves(kind: CType, program: Program, units: tuple[int, ...], state: str) -> dict[int, tuple[str, str]]:
+    """Return instruction → (where it lies, what it is) for everything a step reads."""
     places = {
         Op.PREACT: (kind.load.format("a[{0} * xk + i]"), program.projections),
         Op.INPUT: (kind.load.format("v[i]"), ()),
@@ -119,17 +120,18 @@ def _leaves(kind: Type, program: Program, units: tuple[int, ...], state: str) ->
 
 
 def _row(index: int, stride: str) -> str:
-    """Where row number `index` begins, as the beginning of an index; nothing for the first."""
+    """Return where row number `index` begins, as the beginning of an index; nothing for the first."""
     return f"{index} * {stride} + " if index else ""
 
 
 def _leaf_line(lines: Lines, place: str) -> int | None:
+    """Return the line that reads a place, if there is one."""
     return next((n for n, line in enumerate(lines.lines) if line.text == place), None)
 
 
 @lru_cache(maxsize=256)
 def render_forward(program: Program, dtype: torch.dtype) -> str:
-    """The C source of a program's forward kernel."""
+    """Return the C source of a program's forward kernel."""
     program = program.flat
     kind, units = TYPES[dtype], unit_values(program)
     results, outputs = program.of_kind("state"), program.of_kind("output")
@@ -154,7 +156,7 @@ def render_forward(program: Program, dtype: torch.dtype) -> str:
 
 @lru_cache(maxsize=256)
 def render_backward(program: Program, dtype: torch.dtype) -> str:
-    """The C source of a program's backward kernel."""
+    """Return the C source of a program's backward kernel."""
     program = program.flat
     kind, whole = TYPES[dtype], adjoint(program)
     step = whole.step
@@ -188,8 +190,8 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
     )
 
 
-def _epilogue(kind: Type, tail: Program) -> Loops:
-    """From sums of the gradients of per-unit values to gradients of parameters."""
+def _epilogue(kind: CType, tail: Program) -> Loops:
+    """Return the loops that turn summed gradients of per-unit values into gradients of parameters."""
     places = {Op.PARAM: "params[{0} * stride + i]", Op.GRAD_UNIT: "total[{0} * stride + i]"}
     leaves = {
         n: (places[op].format(attr), "") for n, (op, _, attr) in enumerate(tail.instructions) if op in places
@@ -200,9 +202,9 @@ def _epilogue(kind: Type, tail: Program) -> Loops:
 
 
 def _gradients(
-    kind: Type, program: Program, step: Program, lines: Lines, number: dict[int, int]
+    kind: CType, program: Program, step: Program, lines: Lines, number: dict[int, int]
 ) -> list[Store]:
-    """What the step back writes."""
+    """Return what the step backwards writes."""
     stores = [
         Store(place := f"g[{s} * PITCH + i]", number[n], _leaf_line(lines, place))
         for s, n in step.of_kind("grad_state").items()
@@ -217,10 +219,10 @@ def _gradients(
 
 
 def _kept(lines: Lines, states: Iterable[int], gradients: list[int]) -> list[int]:
-    """What the step back would have to compute with an exponential again: values on the way to the new states that
-    it reads, except those that follow from others by light arithmetic."""
+    """Return the values that the step backwards would have to compute with an exponential again: values on the way to
+    the new states that it reads, except those that follow from others by light arithmetic."""
     states = set(states)
-    forward, everything = _closure(lines, states), _closure(lines, gradients)
+    forward, everything = needed(lines.lines, states), needed(lines.lines, gradients)
     back = everything - forward
     read = {a for n in back for a in lines.lines[n].args} | set(gradients)
     depth = Loops(lines, []).depth
@@ -237,18 +239,8 @@ def _kept(lines: Lines, states: Iterable[int], gradients: list[int]) -> list[int
     return kept
 
 
-def _closure(lines: Lines, wanted: Iterable[int]) -> set[int]:
-    found: set[int] = set()
-    todo = list(wanted)
-    while todo:
-        n = todo.pop()
-        if n not in found:
-            found.add(n)
-            todo += lines.lines[n].args
-    return found
-
-
-def _common(kind: Type, program: Program, units: tuple[int, ...]) -> dict[str, object]:
+def _common(kind: CType, program: Program, units: tuple[int, ...]) -> dict[str, object]:
+    """Return what both templates are filled with."""
     return {
         "name": program.name.removesuffix(".adjoint"),
         "type": kind.x,

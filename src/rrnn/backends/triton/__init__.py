@@ -1,4 +1,4 @@
-"""Generated Triton: the same programs, one lane a thread, chunks of time in parallel when lanes are few."""
+"""Generated Triton: the same programs with one lane per thread, and chunks of time in parallel when lanes are few."""
 
 from rrnn.backends.triton.backend import Triton
 

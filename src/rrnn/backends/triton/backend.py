@@ -1,4 +1,4 @@
-"""Generated Triton behind the common interface: which schedule, which sizes, and the launches."""
+"""The Triton backend: choose a schedule and sizes for a call, and launch the generated kernels."""
 
 from __future__ import annotations
 
@@ -7,55 +7,41 @@ import importlib.util
 import math
 import os
 from functools import cache, lru_cache
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
-from rrnn.backends.base import Backend, CellCall, Gradients, cast, first_state, rows
-from rrnn.backends.cache import cached
-from rrnn.backends.triton.chain import words
-from rrnn.backends.triton.launch import Kernels
+from rrnn.backends.interface import Backend, CellCall, Gradients, cast, first_state, units_contiguous
+from rrnn.backends.triton.chained_chunks import words
+from rrnn.backends.triton.module import Kernels, kernels_of
 from rrnn.backends.triton.plan import Plan, plan, takes_logarithms
-from rrnn.backends.triton.render import render
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _HERE = contextlib.nullcontext()
-MANY = 64  # rows from which torch's reduction is quicker than the parameters' kernel
+MANY_ROWS = 64  # rows from which torch's reduction is quicker than the parameters' kernel
 
 
 @cache
 def installed() -> bool:
-    """Asked at every call of a layer, and looking it up takes a tenth of a millisecond."""
+    """Return whether triton is installed. Every call of a layer asks, and a look-up takes a tenth of a millisecond."""
     return importlib.util.find_spec("triton") is not None
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Whether Triton's kernels run there; torch ops stand in for them."""
+    """Return whether Triton's kernels run on this device; elsewhere torch ops stand in for them."""
     return device.type == "cuda" and installed()
 
 
 @lru_cache(maxsize=1024)
 def _plan(program: Program, steps: int, lanes: int, size: int, backward: bool) -> Plan:
+    """Return the plan of a call, computed once for each program and size."""
     logs = takes_logarithms(program.flat)
     return plan(steps, lanes, size, len(program.flat.instructions), backward=backward, logs=logs)
 
 
-@lru_cache(maxsize=512)
-def _module(program: Program, unroll: int, every: int, stages: int) -> ModuleType:
-    """The generated module, from a content-hashed file (Triton reads its source)."""
-    source = render(program, unroll, every, stages)
-    path = cached(source, ".py", source.encode)
-    spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
-    """The words through which chained chunks speak: the queue of tickets, transitions, states of groups."""
+    """Return the words through which chained chunks communicate: queue of tickets, transitions, states of groups."""
     states, lanes = state.shape[0], state[0].numel()
     all_words = torch.full(
         (64 + words(chunks, keys, states) * lanes,), -1, dtype=torch.int32, device=state.device
@@ -63,17 +49,14 @@ def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
     return [all_words, all_words[64:], all_words[64 + chunks * keys * lanes :]]
 
 
-@lru_cache(maxsize=512)
-def _kernels(program: Program, unroll: int, every: int, stages: int) -> Kernels:
-    return Kernels(_module(program, unroll, every, stages))
-
-
 def _strides(t: Tensor | None, dims: int = 2) -> tuple[int, ...]:
-    """Of the first dimensions: time and batch, and projections."""
+    """Return the strides of the first dimensions: time and batch, and projections. Zeros for None."""
     return (0,) * dims if t is None else t.stride()[:dims]
 
 
 class Triton(Backend):
+    """The backend that runs generated Triton kernels on CUDA devices."""
+
     name = "triton"
     gives_parameter_gradients = True
 
@@ -92,15 +75,14 @@ class Triton(Backend):
         program, x, params, mask, inp, every = call
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), False)
-        launch, shape = (
-            _kernels(program, how.unroll, every, how.stages),
-            (len(program.flat.states), batch, units),
-        )
-        x, params, state = rows(x), params.contiguous(), None if state is None else state.contiguous()
-        inp = None if inp is None else rows(inp.to(x.dtype))
+        launch = kernels_of(program, how.unroll, every, how.stages)
+        shape = (len(program.flat.states), batch, units)
+        x, params = units_contiguous(x), params.contiguous()
+        state = None if state is None else state.contiguous()
+        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         final = x.new_empty(shape, dtype=torch.float32)
         saved = final.new_empty(((steps + every - 1) // every, *shape)) if every else None
-        if not (steps and batch and units):  # x itself is empty, too, where nothing is projected
+        if not (steps and batch and units):  # x is also empty where nothing is projected
             return final.copy_(first_state(program, batch, params) if state is None else state), saved
         chunk, chunks = how.cut(steps, every, bool(program.states))
         grid, sizes = (-(-units // how.block), batch, chunks), (steps, batch, units, chunk)
@@ -131,13 +113,11 @@ class Triton(Backend):
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), True)
-        launch, shape = (
-            _kernels(program, how.unroll, every, how.stages),
-            (len(program.flat.states), batch, units),
-        )
-        x, params, saved = rows(x), params.contiguous(), saved.contiguous()
-        go = rows(cast(grad_out, x.dtype))
-        inp = None if inp is None else rows(inp.to(x.dtype))
+        launch = kernels_of(program, how.unroll, every, how.stages)
+        shape = (len(program.flat.states), batch, units)
+        x, params, saved = units_contiguous(x), params.contiguous(), saved.contiguous()
+        go = units_contiguous(cast(grad_out, x.dtype))
+        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
         first = saved.new_empty(shape) if wants_first else None
         if not (steps and batch and units):
@@ -171,19 +151,19 @@ class Triton(Backend):
 
 
 def _parameters(launch: Kernels, partial: Tensor, params: Tensor, how: Plan) -> Tensor:
-    """Sums per chunk and sequence to gradients of parameters."""
+    """Return the gradients of parameters from the sums per chunk and sequence."""
     chunks, _, batch, units = partial.shape
     grad = torch.empty_like(params)
     if not grad.numel():
         return grad
-    if chunks > 1 or batch > MANY:
+    if chunks > 1 or batch > MANY_ROWS:
         partial, batch = partial.sum((0, 2)), 1
     launch("parameters", (-(-units // how.block), 1, 1), (partial, params, grad), (batch, units), how)
     return grad
 
 
 def on_device(device: torch.device) -> contextlib.AbstractContextManager[object]:
-    """Triton launches on the current device, wherever the tensors are."""
+    """Return a context in which Triton launches on this device; by itself it uses the current one."""
     if device.type != "cuda" or device.index == torch.cuda.current_device():
         return _HERE
     return torch.cuda.device(device)

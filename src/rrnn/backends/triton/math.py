@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def log1p_unit(y):
-    """log(1 + y) for 0 ≤ y ≤ 1, as 2 artanh(y / (2 + y)): good to 2·10⁻⁷, without the branches of a logarithm."""
+    """Return log(1 + y) for 0 ≤ y ≤ 1 as 2 artanh(y / (2 + y)), good to 2·10⁻⁷, without a logarithm's branches."""
     s = y / (y + 2.0)
     z = s * s
     tail = 0.22222222 + z * (0.18181818 + z * (0.15384615 + z * 0.13333333))
@@ -15,7 +15,7 @@ def log1p_unit(y):
 
 @triton.jit
 def tanh(x):
-    """2σ(2x) − 1, and a series where that would cancel."""
+    """Return 2σ(2x) − 1, and a series where that would cancel."""
     z = x * x
     small = x * (1.0 - z * (0.33333333 - z * (0.13333333 - z * (0.053968254 - z * 0.021869488))))
     return tl.where(z < 0.0625, small, 2.0 * tl.sigmoid(2.0 * x) - 1.0)
@@ -41,5 +41,5 @@ def logaddexp(a, b):
 
 @triton.jit
 def share(a, total):
-    """exp(a − total), 0 where a is −∞: what a contributed to a logaddexp."""
+    """Return exp(a − total), 0 where a is −∞: what a contributed to a logaddexp."""
     return tl.where(a == float("-inf"), 0.0, tl.exp(a - total))

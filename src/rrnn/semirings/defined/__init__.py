@@ -1,1 +1,1 @@
-"""The semirings that come with the library, one file each; `rrnn.semirings.registry` finds them."""
+"""The built-in semirings, one file each; `rrnn.semirings.registry` finds them."""

@@ -1,9 +1,9 @@
 """{0, 1} with or and and: is there a path. Numbers, not bools, so that one code serves all semirings."""
 
 from rrnn.arithmetic.ranges import TRUTH
-from rrnn.semirings.base import Semiring
-from rrnn.semirings.convergence import always
-from rrnn.semirings.products import SELECTIVE
+from rrnn.semirings.epsilon_closure import always
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import SELECTIVE
 
 BOOLEAN = Semiring(
     "boolean",

@@ -1,8 +1,8 @@
 """Complex numbers with + and ·, as real and imaginary parts: a pole with a frequency is one state."""
 
-from rrnn.semirings.base import Semiring
-from rrnn.semirings.components import ComplexNumbers
-from rrnn.semirings.convergence import by_norm
+from rrnn.semirings.epsilon_closure import by_norm
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import ComplexNumbers
 
 
 def _inverse(s, a):

@@ -6,8 +6,8 @@ Exact for Python integers of any size. Tensors are int64, which wrap around sile
 import math
 
 from rrnn.arithmetic import Range
-from rrnn.semirings.base import Semiring
-from rrnn.semirings.products import ADDITIVE
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import ADDITIVE
 
 COUNTING = Semiring(
     "counting",
@@ -15,7 +15,7 @@ COUNTING = Semiring(
     one=1,
     plus=lambda s, a, b: s.add(a, b),
     times=lambda s, a, b: s.mul(a, b),
-    star=lambda s, a: s.add(a, 1),  # of 0, the only number that has one
+    star=lambda s, a: s.add(a, 1),  # only 0 has a star: 1
     star_exists=lambda s, a: s.eq(a, 0),
     star_domain="a = 0",
     values=Range(0.0, math.inf, True, high_open=True),

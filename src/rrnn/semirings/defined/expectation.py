@@ -3,9 +3,9 @@
 ⟨p, r⟩ ⊕ ⟨q, t⟩ = ⟨p + q, r + t⟩ and ⟨p, r⟩ ⊗ ⟨q, t⟩ = ⟨pq, pt + qr⟩: a path's value is the sum of its arcs' values.
 """
 
-from rrnn.semirings.base import Semiring
-from rrnn.semirings.components import Pairs
-from rrnn.semirings.convergence import by_norm
+from rrnn.semirings.epsilon_closure import by_norm
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import Pairs
 
 
 def _star(s, a):

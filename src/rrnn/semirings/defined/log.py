@@ -3,13 +3,13 @@
 import math
 
 from rrnn.arithmetic import Range
-from rrnn.semirings.base import Semiring
-from rrnn.semirings.convergence import by_norm
-from rrnn.semirings.products import LOGARITHMIC
+from rrnn.semirings.epsilon_closure import by_norm
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import LOGARITHMIC
 
 
 def _star(s, a):
-    """−log(1 − eᵃ), with 1 − eᵃ = −2t / (1 − t) for t = tanh(a / 2), which does not cancel near 0."""
+    """Return −log(1 − eᵃ), with 1 − eᵃ = −2t / (1 − t) for t = tanh(a / 2), which does not cancel near 0."""
     t = s.tanh(s.mul(a, 0.5))
     return s.log(s.div(s.sub(1.0, t), s.mul(t, -2.0)))
 

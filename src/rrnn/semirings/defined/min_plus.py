@@ -3,9 +3,9 @@
 import math
 
 from rrnn.arithmetic import Range
-from rrnn.semirings.base import Semiring
-from rrnn.semirings.convergence import by_best
-from rrnn.semirings.products import SELECTIVE
+from rrnn.semirings.epsilon_closure import by_best
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import SELECTIVE
 
 MIN_PLUS = Semiring(
     "min-plus",

@@ -1,9 +1,9 @@
 """Real numbers with + and ·."""
 
 from rrnn.arithmetic.ranges import ALL
-from rrnn.semirings.base import Semiring
-from rrnn.semirings.convergence import by_norm
-from rrnn.semirings.products import LINEAR
+from rrnn.semirings.epsilon_closure import by_norm
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import LINEAR
 
 REAL = Semiring(
     "real",

@@ -3,9 +3,9 @@
 import math
 
 from rrnn.arithmetic import Range
-from rrnn.semirings.base import Semiring
-from rrnn.semirings.components import SignedLogarithms
-from rrnn.semirings.convergence import by_norm
+from rrnn.semirings.epsilon_closure import by_norm
+from rrnn.semirings.semiring import Semiring
+from rrnn.semirings.tensor_products import SignedLogarithms
 
 _SMALL = 1e-30  # stands for 0 where no logarithm of it is wanted: positive in float32, too
 
@@ -19,7 +19,7 @@ def _plus(s, a, b):
 
 
 def _star(s, a):
-    """1 / (1 − a), which is positive for |a| < 1; for a > 0 without cancelling, as over log."""
+    """Return 1 / (1 − a), which is positive for |a| < 1; for a > 0 without cancelling, as over log."""
     t = s.tanh(s.mul(a[1], 0.5))
     rest = s.where(
         s.gt(a[0], 0.0), s.div(s.mul(t, -2.0), s.sub(1.0, t)), s.sub(1.0, s.mul(a[0], s.exp(a[1])))

@@ -25,7 +25,7 @@ from rrnn.interpret.paths import finite
 from rrnn.interpret.trellises import rank
 from rrnn.nn import RationalRNN
 from rrnn.semirings import get_semiring
-from rrnn.semirings.base import Element
+from rrnn.semirings.semiring import Element
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.trained import TrainedClassifier
 

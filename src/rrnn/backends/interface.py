@@ -1,0 +1,120 @@
+"""What a backend is: it runs a program over time, forwards and backwards. Shapes, the same for all backends:
+
+    x      (T, B, K, D)  pre-activations, one per projection, without biases; any strides
+    params (P, D)        per-unit parameters, biases among them; of any dtype, which their gradients have as well
+    state  (S, B, D)     stored numbers before the first step: of each state as many as elements have components
+    mask   (T, B) bool   False: a padded step, which keeps the state, outputs 0 and gets no gradient
+    inp    (T, B, D)     the layer's own input, for programs that use it
+    out    (T, B, N·D)   outputs: the first one of all units, then the second one, if there are several
+
+Outputs take x's dtype, states the compute dtype (float64 for float64, else float32). `saved` holds the stored states
+before the steps 0, every, 2·every, …: (⌈T/every⌉, S, B, D). Gradients of per-unit values come summed over time and
+batch, (U, D); `rrnn.ops` turns them into gradients of parameters.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from rrnn.ir import Program
+
+
+class CellCall(NamedTuple):
+    """What the forward and the backward pass of one cell read."""
+
+    program: Program
+    x: Tensor
+    params: Tensor
+    mask: Tensor | None = None
+    inp: Tensor | None = None
+    every: int = 0
+    """The interval at which states are saved for the backward pass; 0 saves none: inference."""
+
+
+class Gradients(NamedTuple):
+    """The gradients that a backward pass starts from, and the views that it writes others into."""
+
+    out: Tensor
+    """dL/d output, read."""
+    state: Tensor | None
+    """dL/d final state, read; None if the loss does not depend on the final state."""
+    x: Tensor
+    """dL/dx, written; a possibly strided view."""
+    inp: Tensor | None = None
+    """dL/d inp, written; None for a program that does not use the layer's input."""
+    wants_first: bool = True
+    """Whether to return the gradient with respect to the first state."""
+
+
+class Backend(ABC):
+    """One way to run programs."""
+
+    name: str
+    gives_parameter_gradients = False
+    """Whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""
+
+    @abstractmethod
+    def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
+        """Return None if this backend can run here; otherwise why not, as the end of a sentence."""
+
+    def passed_over(self, device: torch.device, dtype: torch.dtype) -> None:  # noqa: B027  (most have nothing to say)
+        """Warn a user, once, who could have this backend, when `auto` has to do without it."""
+
+    @abstractmethod
+    def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Write the outputs into `out` (T, B, N·D), a possibly strided view; return (final state, saved), where `saved`
+        is None if `call.every` is 0. With `state = None` the program starts from its own first states, which must be
+        numbers."""
+
+    @abstractmethod
+    def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
+        """Fill `grads.x` and `grads.inp`; return (dL/d unit values (U, D), dL/d first state), where the latter is None
+        unless `grads.wants_first`. `saved` is what `forward` returned for the same call."""
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype of states and arithmetic: float64 for float64, else float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def cast(t: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return t in a dtype. (`t.to` takes time even where there is nothing to do.)"""
+    return t if t.dtype == dtype else t.to(dtype)
+
+
+def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return the stored states before the first step, (S, B, D), of a program where they are all numbers."""
+    numbers, units = program.flat.first_states, params.shape[-1]
+    if len(set(numbers)) <= 1:  # the usual case
+        number = numbers[0] or 0.0 if numbers else 0.0
+        return params.new_full((len(numbers), batch, units), number, dtype=dtype)
+    return torch.stack([params.new_full((batch, units), number or 0.0, dtype=dtype) for number in numbers])
+
+
+def units_contiguous(t: Tensor) -> Tensor:
+    """Return the tensor with units side by side, as kernels read them; other strides are read in place."""
+    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
+
+
+# Registered when `rrnn.backends` is imported, so before any fork that could matter.
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def in_forked_child() -> bool:
+    """Return whether this process was forked. OpenMP's threads do not survive that: a child that asks for them waits
+    forever."""
+    return _forked

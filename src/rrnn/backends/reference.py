@@ -1,0 +1,211 @@
+"""The reference backend, which defines the correct result: programs interpreted with torch's own ops.
+
+It runs one step after another, in any float dtype and on any device; double backward and vmap work. What does not
+depend on the recurrence is computed for all steps at once, before and after the loop, as a person would write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rrnn.arithmetic import TENSORS
+from rrnn.backends.interface import Backend, CellCall, Gradients, compute_dtype, first_state
+from rrnn.ir import Op, Program, adjoint, interpreter
+
+
+def interpret(program: Program, which: Iterable[int], values: dict[int, Tensor], like: Tensor) -> None:
+    """Evaluate the instructions `which` into `values`; leaves other than constants must be there already."""
+
+    def number(value: float) -> Tensor:
+        return torch.full((), value, dtype=like.dtype, device=like.device)
+
+    interpreter.interpret(program.instructions, which, values, TENSORS, number)
+
+
+def leaves(program: Program, op: Op) -> dict[int, int]:
+    """Return instruction → attribute of the leaves of one kind."""
+    return {n: int(i.attr or 0) for n, i in enumerate(program.instructions) if i.op is op}
+
+
+def per_unit_values(program: Program, params: Tensor) -> dict[int, Tensor]:
+    """Return the values of the per-unit region, each (D,) or a scalar."""
+    values = {n: params[p] for n, p in leaves(program, Op.PARAM).items()}
+    interpret(program, program.per_unit, values, params)
+    return values
+
+
+@dataclass
+class Inputs:
+    """Everything a program reads, in the compute dtype; padded steps hold zeros, whatever they held before."""
+
+    x: Tensor
+    params: Tensor
+    mask: Tensor | None
+    inp: Tensor | None
+
+    @staticmethod
+    def of(call: CellCall) -> Inputs:
+        """Convert what a call reads to the compute dtype, and clear its padded steps."""
+        dtype, mask = compute_dtype(call.x.dtype), call.mask
+        x, inp = call.x.to(dtype), None if call.inp is None else call.inp.to(dtype)
+        if mask is not None:  # a NaN in the padding must not reach any product, not even one times zero
+            x = torch.where(mask[:, :, None, None], x, 0.0)
+            inp = None if inp is None else torch.where(mask[:, :, None], inp, 0.0)
+        return Inputs(x, call.params.to(dtype), mask, inp)
+
+    def keep(self, new: Tensor, old: Tensor | float, t: int | None = None) -> Tensor:
+        """Return `new` on valid steps and `old` on padded ones, of step t or of all steps."""
+        if self.mask is None:
+            return new
+        valid = self.mask[t] if t is not None else self.mask
+        return torch.where(valid.unsqueeze(-1), new, old)
+
+    def values(self, program: Program) -> dict[int, Tensor]:
+        """Return the per-unit values and the leaves of all steps, (T, B, D) each."""
+        values = per_unit_values(program, self.params)
+        values |= {n: self.x[:, :, k] for n, k in leaves(program, Op.PREACT).items()}
+        values |= {n: self.inp for n in leaves(program, Op.INPUT) if self.inp is not None}
+        return values
+
+
+def carry(
+    program: Program,
+    inputs: Inputs,
+    values: dict[int, Tensor],
+    leaf: Op,
+    first: Tensor,
+    results: dict[int, int],
+    reverse: bool,
+) -> tuple[Tensor, Tensor]:
+    """Run a recurrence: `leaf` s is the carried value, `results[s]` the instruction that renews it. Values that depend
+    on the carry are left to the caller. Return (carry before each step (T, S, B, D), carry at the end)."""
+    steps, recurrent = inputs.x.shape[0], program.depending_on(leaf)
+    loop = [
+        n
+        for n in sorted(program.needed_for(results.values()) & recurrent)
+        if program.instructions[n].op is not leaf
+    ]
+    read = {a for n in loop for a in program.instructions[n].args} | set(results.values())
+    ready = {n: v for n, v in values.items() if n in read}
+    by_step = {n: v.unbind(0) for n, v in ready.items() if v.dim() >= 3}
+    fixed = {n: v for n, v in ready.items() if v.dim() < 3}
+    slots = {n: s for n, s in leaves(program, leaf).items()}
+    state, before = list(first.unbind(0)), []
+    for t in range(steps - 1, -1, -1) if reverse else range(steps):
+        before.append(torch.stack(state) if state else first)
+        here = fixed | {n: v[t] for n, v in by_step.items()} | {n: state[s] for n, s in slots.items()}
+        interpret(program, loop, here, first)
+        state = [
+            inputs.keep(
+                here[results[s]].expand_as(old) if here[results[s]].dim() < 2 else here[results[s]], old, t
+            )
+            for s, old in enumerate(state)
+        ]
+    end = torch.stack(state) if state else first
+    if not steps:
+        return first.new_empty((0, *first.shape)), end
+    return torch.stack(before[::-1] if reverse else before), end
+
+
+def forward(program: Program, inputs: Inputs, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Run a program over time; return (output, final state, states before each step (T, S, B, D)), differentiable."""
+    values = inputs.values(program)
+    recurrent = program.depending_on(Op.STATE)
+    results = program.of_kind("state")
+    wanted = program.needed_for([*program.of_kind("output").values(), *results.values()])
+    interpret(program, wanted - recurrent, values, state)
+    before, end = carry(program, inputs, values, Op.STATE, state, results, reverse=False)
+    return finish(program, inputs, values, before, end), end, before
+
+
+def finish(
+    program: Program, inputs: Inputs, values: dict[int, Tensor], before: Tensor, end: Tensor
+) -> Tensor:
+    """Return the outputs of all steps, once the states before each step are known."""
+    outputs = program.of_kind("output").values()
+    after = torch.cat([before[1:], end.unsqueeze(0)]) if before.shape[0] else before
+    # A padded step's output is not looked at, but its gradient of zero must not meet an infinite state.
+    values |= {n: inputs.keep(before[:, s], 0.0) for n, s in leaves(program, Op.STATE).items()}
+    for s, n in program.of_kind("state").items():
+        values.setdefault(n, inputs.keep(after[:, s], 0.0))
+    interpret(program, program.needed_for(outputs), values, end)
+    shape = *inputs.x.shape[:2], inputs.params.shape[-1]
+    found = [inputs.keep(values[n].expand(shape), 0.0) for n in outputs]
+    return found[0] if len(found) == 1 else torch.cat(found, -1)
+
+
+def backward(
+    program: Program, inputs: Inputs, before: Tensor, grad_out: Tensor, grad_state: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Run the adjoint program over time; return (dx, d unit values (U, D), d first state, d input)."""
+    step = adjoint(program).step
+    values = backward_values(step, inputs, before, grad_out)
+    interpret(
+        step, frozenset(range(len(step.instructions))) - step.depending_on(Op.GRAD_STATE), values, grad_state
+    )
+    results = step.of_kind("grad_state")
+    carried, first = carry(step, inputs, values, Op.GRAD_STATE, grad_state, results, reverse=True)
+    dx, du, di = finish_backward(step, inputs, values, carried)
+    return dx, du, first, di
+
+
+def backward_values(step: Program, inputs: Inputs, before: Tensor, grad_out: Tensor) -> dict[int, Tensor]:
+    """Return the values that a step backwards reads, of all steps."""
+    values = inputs.values(step)
+    values |= {n: before[:, s] for n, s in leaves(step, Op.STATE).items()}
+    parts = grad_out.to(before.dtype).split(inputs.params.shape[-1], -1)
+    values |= {n: inputs.keep(parts[k], 0.0) for n, k in leaves(step, Op.GRAD_OUTPUT).items()}
+    return values
+
+
+def finish_backward(
+    step: Program, inputs: Inputs, values: dict[int, Tensor], carried: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the gradients of all steps, once dL/d new state is known for each: (dx, d unit values, d input)."""
+    steps, batch, _, units = inputs.x.shape
+    values |= {n: carried[:, s] for n, s in leaves(step, Op.GRAD_STATE).items()}
+    interpret(step, range(len(step.instructions)), values, inputs.params)
+
+    def whole(n: int) -> Tensor:
+        return inputs.keep(values[n].expand(steps, batch, units), 0.0)
+
+    preacts = step.of_kind("grad_preact")
+    empty = inputs.x.new_zeros(steps, batch, units)
+    rows = [whole(preacts[k]) if k in preacts else empty for k in range(inputs.x.shape[2])]
+    dx = torch.stack(rows, 2) if rows else torch.zeros_like(inputs.x)
+    du = [whole(n).sum((0, 1)) for n in step.of_kind("grad_unit").values()]
+    di = step.of_kind("grad_input")
+    return dx, torch.stack(du) if du else inputs.x.new_zeros(0, units), whole(di[0]) if di else None
+
+
+class Reference(Backend):
+    """The backend that interprets programs."""
+
+    name = "reference"
+
+    def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
+        return None
+
+    def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
+        inputs, program = Inputs.of(call), call.program.flat
+        if state is None:
+            state = first_state(program, call.x.shape[1], call.params, inputs.params.dtype)
+        output, end, before = forward(program, inputs, state)
+        out.copy_(output)
+        return end, before[:: call.every].contiguous() if call.every else None
+
+    def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
+        inputs, program, before = Inputs.of(call), call.program.flat, saved
+        grad_state = saved.new_zeros(saved.shape[1:]) if grads.state is None else grads.state
+        if call.every > 1:
+            first = saved[0] if saved.shape[0] else torch.zeros_like(grad_state)
+            _, _, before = forward(program, inputs, first)
+        dx, units, first_grad, di = backward(program, inputs, before, grads.out, grad_state)
+        grads.x.copy_(dx)
+        if grads.inp is not None:
+            grads.inp.copy_(di if di is not None else torch.zeros_like(grads.inp))
+        return units, first_grad if grads.wants_first else None

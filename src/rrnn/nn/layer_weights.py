@@ -1,0 +1,177 @@
+"""The weights of a layer: which rows of its matrices belong to which projection, parameters by name, initialisation.
+
+`weight` holds the projections of each cell in the program's order, `units` rows each. Then follow, only where they are
+needed, the projection that stands in for input() (as many rows as the layer has units), and the projected input of a
+skip connection and the highway gate (as many rows as the layer has outputs). A projection with a window of K has
+further rows in the matrices `lagged.1` … `lagged.K-1`, which hold only the projections that reach that far back, in
+the same order.
+
+By default matrices are drawn uniformly from ±√(3 / (input_size · K)) for a projection that sees K inputs (K = 1 without
+a window), so that pre-activations of inputs with unit variance have unit variance. Biases start at 0, and so do the
+cell's own parameters, which makes each sigmoid(parameter) a half. `forget_bias` is the first value of the biases of
+forget gates, the projections called f, f1, f2, … or forget…: a positive one makes a layer remember longer from the
+start.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from rrnn.ir import Lowered, Program
+
+
+class ProjectionRows(NamedTuple):
+    """The rows of one projection. `cell` is the cell's place in the layer, −1 for the layer's own rows: "input",
+    "skip", "gate"."""
+
+    cell: int
+    name: str
+    start: int
+    stop: int
+    lagged: tuple[int, ...] = ()
+    """Its first row in `lagged.1`, `lagged.2`, …, as far back as its window reaches."""
+
+    @property
+    def window(self) -> int:
+        """The number of inputs that the projection sees."""
+        return 1 + len(self.lagged)
+
+    def of_lag(self, k: int) -> slice:
+        """Return its rows in the matrix of lag k: `weight` for 0, `lagged.k` otherwise."""
+        start = self.lagged[k - 1] if k else self.start
+        return slice(start, start + self.stop - self.start)
+
+
+def lay_out_rows(
+    cells: Sequence[Lowered], widths: Sequence[int], extra: Mapping[str, int]
+) -> tuple[ProjectionRows, ...]:
+    """Return the rows of the projections of all cells, then of the layer's own, `extra`: name → number of rows."""
+    wanted = [
+        (i, projection.name, width, projection.window)
+        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        for projection in cell.projections
+    ]
+    wanted += [(-1, name, size, 1) for name, size in extra.items()]
+    ends = [0] * max((window for *_, window in wanted), default=1)  # the end of each matrix so far
+    rows = []
+    for cell, name, width, window in wanted:
+        start, *lagged = ends[:window]
+        rows.append(ProjectionRows(cell, name, start, start + width, tuple(lagged)))
+        ends[:window] = [end + width for end in ends[:window]]
+    return tuple(rows)
+
+
+def row_count(rows: Sequence[ProjectionRows]) -> int:
+    """Return how many rows these are."""
+    return sum(r.stop - r.start for r in rows)
+
+
+def add_columns(y: Tensor, z: Tensor, rows: Sequence[ProjectionRows]) -> Tensor:
+    """Return y with the columns of z added in the place of these rows."""
+    if z.shape[-1] == y.shape[-1]:
+        return y + z
+    parts, end, taken = [], 0, 0
+    for r in rows:
+        width = r.stop - r.start
+        parts += [y[..., end : r.start], y[..., r.start : r.stop] + z[..., taken : taken + width]]
+        end, taken = r.stop, taken + width
+    return torch.cat([*parts, y[..., end:]], -1)
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """The weights of one projection, W₀ x_t + W₁ x_{t−1} + … + b. They are the layer's own parameters: what you write
+    into them in place (`with torch.no_grad()`), the layer computes with."""
+
+    rows: ProjectionRows
+    matrices: tuple[Tensor, ...]
+    """`weight`, `lagged.1`, …: the whole matrices, which this projection shares with others."""
+    bias: Tensor | None
+    """(units,); None for a projection without one."""
+
+    @property
+    def window(self) -> int:
+        """The number of inputs that the projection sees: the present one and window − 1 earlier ones."""
+        return self.rows.window
+
+    def weight(self, lag: int = 0) -> Tensor:
+        """Return W_lag (units, inputs), a view of the layer's matrix."""
+        return self.matrices[lag][self.rows.of_lag(lag)]
+
+
+BIAS = ".bias"  # the end of a bias's name in programs: "f.bias"
+
+
+class NamedParameters(nn.Module):
+    """A table of parameters by name. Names may be anything ("half", "type"), so parameters are items here, not
+    attributes."""
+
+    def add(self, name: str, value: nn.Parameter) -> None:
+        """Add a parameter under a name."""
+        self._parameters[name] = value
+
+    def __getitem__(self, name: str) -> Tensor:
+        value = self._parameters[name]
+        assert value is not None
+        return value
+
+    def get(self, name: str) -> Tensor | None:
+        """Return the parameter of a name, or None."""
+        return self._parameters.get(name)
+
+    def train(self, mode: bool = True) -> NamedParameters:
+        object.__setattr__(self, "training", mode)  # nn.Module would look for a parameter of that name
+        return self
+
+    def __repr__(self) -> str:
+        return ", ".join(self._parameters)
+
+
+class CellParameters(nn.Module):
+    """The parameters of one cell: biases of its projections, and its own learned parameters, (units,) each."""
+
+    def __init__(
+        self,
+        program: Program,
+        units: int,
+        bias: bool,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__()
+        self.units = units
+        self.names = tuple((name.endswith(BIAS), name.removesuffix(BIAS)) for name in program.parameters)
+        self.bias, self.parameter = NamedParameters(), NamedParameters()
+        for is_bias, name in self.names:
+            if bias or not is_bias:
+                value = nn.Parameter(torch.empty(units, device=device, dtype=dtype))
+                (self.bias if is_bias else self.parameter).add(name, value)
+
+    def rows(self, like: Tensor) -> list[Tensor] | Tensor:
+        """Return P rows (units,) in the program's order; biases that the layer does not have are zeros."""
+        if not self.names:
+            return like.new_zeros(0, self.units)
+        biases, learned = self.bias.get, self.parameter.get  # looked up once: attributes of modules are slow
+        rows = [biases(name) if is_bias else learned(name) for is_bias, name in self.names]
+        return [like.new_zeros(self.units) if row is None else row for row in rows]
+
+
+SATURATED = 1e4  # σ of it is exactly 1, its gradient exactly 0; half precision can hold it
+
+
+def is_forget_gate(projection: str) -> bool:
+    """Return whether a projection is a forget gate, by its name."""
+    return re.fullmatch(r"f\d*|forget\w*", projection) is not None
+
+
+def uniform_rows(weight: Tensor, input_size: int, window: int = 1) -> None:
+    """Fill rows of a matrix with the default initialisation, in place."""
+    bound = math.sqrt(3 / (max(input_size, 1) * window))
+    nn.init.uniform_(weight, -bound, bound)

@@ -1,0 +1,55 @@
+"""The generated Triton text: pinned, and rendered without triton and without a GPU."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from calls import cell
+
+from rrnn.backends.triton.module import render
+from rrnn.cli import main
+from rrnn.ir import lower
+from rrnn.zoo import CELLS, get_cell
+
+FORWARDS = ["forward", "summary", "join", "chained"]
+KERNELS = [*FORWARDS, "backward", "parameters", "reverse_summary", "reverse_join", "reverse_chained"]
+
+
+def functions(source: str) -> list[str]:
+    return [node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+
+
+@pytest.mark.parametrize("name", ["B", "F", "B-max-plus"])
+def test_golden(name: str, capsys: pytest.CaptureFixture[str], golden: Callable[[str, str], None]) -> None:
+    assert main(["derive", name, "--triton"]) == 0
+    golden(f"triton/{name}.py.txt", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_every_cell_is_rendered(name: str) -> None:
+    program = lower(get_cell(name)).program
+    assert functions(render(program, 4, 2)) == KERNELS
+    assert functions(render(program, 1, 0)) == FORWARDS  # inference
+    assert render(program, 4, 2) == render(program, 4, 2) != render(program, 2, 2)
+
+
+def test_rendering_needs_no_triton() -> None:
+    code = (
+        "import sys; sys.modules['triton'] = None\n"
+        "from rrnn.backends.triton.module import render\n"
+        "from rrnn.ir import lower\n"
+        "from rrnn.zoo import get_cell\n"
+        "print(len(render(lower(get_cell('F')).program, 8, 4)))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0 and int(result.stdout) > 1000, result.stderr
+
+
+@pytest.mark.parametrize("name", ["complex-1", "expectation-1", "signed-log-1"])
+def test_a_sum_of_several_ops_is_written_once(name: str) -> None:
+    """Written as one expression, each ⊕ of signed-log would repeat its arguments, and a kernel take megabytes."""
+    assert len(render(lower(cell(name)).program, unroll=2, every=1)) < 1_000_000
