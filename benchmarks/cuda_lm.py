@@ -22,8 +22,8 @@ from results import Row, print_table, write
 from torch import Tensor
 
 from rrnn.tasks.lm.config import LMConfig
+from rrnn.tasks.lm.experiment import count_parameters
 from rrnn.tasks.lm.model import model_of
-from rrnn.tasks.lm.sizes import count_parameters
 from rrnn.tasks.lm.trainer import LanguageTask
 
 DEVICE = "cuda"

@@ -19,9 +19,9 @@ from quiet import Watch, wait_until_quiet
 from results import Row, best_of, print_table, write
 
 from rrnn.tasks.lm.config import LMConfig
+from rrnn.tasks.lm.experiment import count_parameters, solve_hidden
 from rrnn.tasks.lm.loss import plain_loss, tied_loss
 from rrnn.tasks.lm.model import LanguageModel, model_of
-from rrnn.tasks.lm.sizes import count_parameters, solve_hidden
 from rrnn.tasks.lm.trainer import LanguageTask
 
 WORDS, STEPS, BATCH = 10_001, 35, 32

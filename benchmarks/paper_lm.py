@@ -27,8 +27,8 @@ from results import meta, print_table
 from rrnn.errors import RRNNError
 from rrnn.tasks.data.corpus import load_corpus
 from rrnn.tasks.lm.config import FACTS, LMConfig, preset
+from rrnn.tasks.lm.experiment import RESULT, train
 from rrnn.tasks.lm.table import PAPER, M, PaperRow
-from rrnn.tasks.lm.train import RESULT, train
 
 KEPT = ("config.json", "metrics.jsonl", RESULT)
 ROWS = {

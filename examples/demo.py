@@ -24,10 +24,10 @@ from rrnn.cli import main as command
 from rrnn.report.page import write_report
 from rrnn.tasks.classify import patterns
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.train import train as train_classifier
+from rrnn.tasks.classify.experiment import train as train_classifier
 from rrnn.tasks.lm.config import preset
-from rrnn.tasks.lm.train import prepare
-from rrnn.tasks.lm.train import train as train_language_model
+from rrnn.tasks.lm.experiment import prepare
+from rrnn.tasks.lm.experiment import train as train_language_model
 from rrnn.tasks.training import Progress, Record
 from rrnn.theory import verify_model
 

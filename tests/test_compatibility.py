@@ -124,7 +124,7 @@ def test_a_trained_classifier() -> None:
 
 
 def test_a_trained_classifier_goes_on(tmp_path: Path) -> None:
-    from rrnn.tasks.classify.train import train
+    from rrnn.tasks.classify.experiment import train
     from rrnn.tasks.classify.trained import classify_run, read_config
 
     shutil.copytree(TRAINED / "classify", tmp_path / "run")

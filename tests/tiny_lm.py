@@ -14,9 +14,9 @@ from typing import Any
 from killed import kill_at_moments
 
 from rrnn.tasks import checkpoints
-from rrnn.tasks.lm import train as lm_train
+from rrnn.tasks.lm import experiment as lm_train
 from rrnn.tasks.lm.config import LMConfig
-from rrnn.tasks.lm.train import Result, train
+from rrnn.tasks.lm.experiment import Result, train
 from rrnn.tasks.lm.trainer import LanguageTask
 from rrnn.tasks.runs import Run
 from rrnn.tasks.training import Progress

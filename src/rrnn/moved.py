@@ -17,7 +17,37 @@ from types import ModuleType
 from typing import Any
 
 # A module that is gone, and the modules that hold its names now, separated by spaces.
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    # tasks
+    "rrnn.tasks.averaging": "rrnn.tasks.update",
+    "rrnn.tasks.classify.batches": "rrnn.tasks.classify.prepare",
+    "rrnn.tasks.classify.evaluate": "rrnn.tasks.classify.trained",
+    "rrnn.tasks.classify.fused": "rrnn.tasks.update",
+    "rrnn.tasks.classify.graphs": "rrnn.tasks.graphs",
+    "rrnn.tasks.classify.kernels": "rrnn.tasks.kernels",
+    "rrnn.tasks.classify.spelling": "rrnn.tasks.classify.model",
+    "rrnn.tasks.classify.train": "rrnn.tasks.classify.experiment",
+    "rrnn.tasks.data.cleaning": "rrnn.tasks.data.text",
+    "rrnn.tasks.data.cooccurrence": "rrnn.tasks.data.vectors",
+    "rrnn.tasks.data.decimals": "rrnn.tasks.data.vector_files",
+    "rrnn.tasks.data.published": "rrnn.tasks.data.labelled",
+    "rrnn.tasks.data.python_reference": "rrnn.tasks.data.corpus",
+    "rrnn.tasks.data.sources": "rrnn.tasks.data.download rrnn.tasks.data.catalogue",
+    "rrnn.tasks.data.splits": "rrnn.tasks.data.text",
+    "rrnn.tasks.lm.baselines": "rrnn.tasks.lm.model",
+    "rrnn.tasks.lm.evaluate": "rrnn.tasks.lm.trained",
+    "rrnn.tasks.lm.generate": "rrnn.tasks.lm.trained",
+    "rrnn.tasks.lm.graph": "rrnn.tasks.graphs",
+    "rrnn.tasks.lm.kernels": "rrnn.tasks.kernels",
+    "rrnn.tasks.lm.precision": "rrnn.tasks.lm.loss",
+    "rrnn.tasks.lm.sizes": "rrnn.tasks.lm.experiment",
+    "rrnn.tasks.lm.train": "rrnn.tasks.lm.experiment",
+    "rrnn.tasks.lm.weights": "rrnn.tasks.update",
+    "rrnn.tasks.load": "rrnn.tasks.runs",
+    "rrnn.tasks.parallel": "rrnn.tasks.training",
+    "rrnn.tasks.plots": "rrnn.tasks.progress",
+    "rrnn.tasks.update_kernels": "rrnn.tasks.kernels",
+}
 
 # A name that moved or was renamed, with its module: the same for the new one.
 NAMES: dict[str, str] = {

@@ -46,7 +46,7 @@ def test_a_killed_row_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("rrnn.tasks.lm.train._summarise", killed)
+        patch.setattr("rrnn.tasks.lm.experiment._summarise", killed)
         paper_lm.run_row(tmp_path / "F-10m-seed-0", config)
     left = tmp_path / ".F-10m-seed-0" / "run"
     assert (
@@ -66,7 +66,7 @@ def test_a_killed_row_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_sizes_are_close_to_the_budgets() -> None:
     import paper_lm
 
-    from rrnn.tasks.lm.sizes import count_parameters
+    from rrnn.tasks.lm.experiment import count_parameters
 
     for row in paper_lm.ROWS.values():
         hidden = paper_lm.hidden_of(row, 10_001)

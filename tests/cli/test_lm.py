@@ -122,7 +122,7 @@ def test_ctrl_c_says_how_to_go_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rrnn.tasks.lm.train.fit", interrupt)
+    monkeypatch.setattr("rrnn.tasks.lm.experiment.fit", interrupt)
     assert main(options(corpus, tmp_path / "run")) == 130
     shown = capsys.readouterr()
     assert f"rrnn lm train --out {tmp_path / 'run'} --resume" in shown.err and "no loss plot" in shown.out

@@ -9,7 +9,7 @@ import pytest
 from tiny_lm import train_tiny, write_corpus
 
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.train import train
+from rrnn.tasks.classify.experiment import train
 
 BAD = "<script>alert(1)</script>"
 WORDS = ["not", "good", "film", "a", BAD, "&amp;", "'quoted\"", "the"]

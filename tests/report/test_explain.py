@@ -18,8 +18,7 @@ from rrnn.report.explain import Explanation, explain
 from rrnn.report.explain_html import page, signed
 from rrnn.report.phrases import text_phrases
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.model import TextClassifier
-from rrnn.tasks.classify.spelling import spell_vocabulary
+from rrnn.tasks.classify.model import TextClassifier, spell_vocabulary
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.vocabulary import Vocabulary
 

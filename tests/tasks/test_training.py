@@ -9,9 +9,8 @@ import pytest
 from toy_task import CONFIG, STEPS, ToyTask, train
 
 from rrnn.errors import RunError
-from rrnn.tasks.parallel import Group
 from rrnn.tasks.runs import Run
-from rrnn.tasks.training import Progress, fit
+from rrnn.tasks.training import Group, Progress, fit
 
 
 def test_in_memory_as_in_a_folder(tmp_path: Path) -> None:

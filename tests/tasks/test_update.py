@@ -8,11 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rrnn.tasks import update as layout
 from rrnn.tasks import update as module
-from rrnn.tasks.averaging import Averages
-from rrnn.tasks.lm import weights as layout
-from rrnn.tasks.lm.weights import Weights
-from rrnn.tasks.update import Updater
+from rrnn.tasks.update import Averages, Updater, Weights
 
 CPU = torch.device("cpu")
 

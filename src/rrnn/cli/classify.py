@@ -38,7 +38,7 @@ class Train:
 
 
 def train(options: Train) -> None:
-    from rrnn.tasks.classify.train import train as train_model
+    from rrnn.tasks.classify.experiment import train as train_model
     from rrnn.tasks.progress import show_progress
 
     changes = given(options.settings)
@@ -76,8 +76,7 @@ class Eval:
 
 
 def eval(options: Eval) -> None:
-    from rrnn.tasks.classify.evaluate import evaluate, labelled_texts
-    from rrnn.tasks.classify.trained import classify_run, load_run
+    from rrnn.tasks.classify.trained import classify_run, evaluate, labelled_texts, load_run
     from rrnn.tasks.data.rows import Skips, skipped
 
     model, skips = load_run(classify_run(options.run)), Skips()

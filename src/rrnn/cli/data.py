@@ -15,7 +15,7 @@ import tyro
 
 from rrnn.cli.tables import table
 from rrnn.errors import DataError
-from rrnn.tasks.data import sources, synthetic
+from rrnn.tasks.data import download, synthetic
 from rrnn.tasks.data.catalogue import File, Source
 
 _VERDICTS = {True: "right", False: "WRONG: it differs from the known checksum", None: "no checksum known"}
@@ -38,7 +38,7 @@ class List:
 
 
 def list_(options: List) -> int:
-    chosen = [sources.get_source(name) for name in options.names] or list(sources.SOURCES.values())
+    chosen = [download.get_source(name) for name in options.names] or list(download.SOURCES.values())
     if options.names:
         print("\n\n".join(_describe(source) for source in chosen))
     else:
@@ -58,22 +58,22 @@ def _overview() -> str:
     rows += [
         (name, "built in", f"drawn texts, of which half {about}") for name, about in synthetic.NAMES.items()
     ]
-    for source in sources.SOURCES.values():
+    for source in download.SOURCES.values():
         place = _place(source)
         rows.append((source.name, str(place[0]) if place else "not here", source.about))
     return table(("name", "where", "what"), rows)
 
 
 def _place(source: Source) -> tuple[Path, tuple[File, ...]] | None:
-    for root in sources.folders():
-        if files := sources.files_at(source, root / source.name):
+    for root in download.folders():
+        if files := download.files_at(source, root / source.name):
             return root / source.name, files
     return None
 
 
 def _verdicts(source: Source) -> list[tuple[str, bool | None]]:
     place = _place(source)
-    return list(sources.check(*place).items()) if place else []
+    return list(download.check(*place).items()) if place else []
 
 
 def _describe(source: Source) -> str:
@@ -105,7 +105,7 @@ class PathOf:
 
 
 def path(options: PathOf) -> None:
-    print(sources.find(options.name))
+    print(download.find(options.name))
 
 
 @dataclass
@@ -119,14 +119,14 @@ class Get:
 
 
 def get(options: Get) -> None:
-    chosen = [sources.get_source(name) for name in options.names]  # a wrong name before any download
+    chosen = [download.get_source(name) for name in options.names]  # a wrong name before any download
     if not chosen:
-        raise DataError(f"name the data sets to download, of {', '.join(sources.SOURCES)}")
+        raise DataError(f"name the data sets to download, of {', '.join(download.SOURCES)}")
     with _terminable():
         for source in chosen:
-            folder = sources.get(source.name, options.to, _Progress())
+            folder = download.get(source.name, options.to, _Progress())
             print(f"{source.name}: {folder}")
-            files = sources.files_at(source, folder) or ()
+            files = download.files_at(source, folder) or ()
             if files is source.files and not all(file.verifiable for file in files):
                 print(f"{source.name}: no checksum is known of these files, so they could not be verified")
 

@@ -57,8 +57,8 @@ class Train:
 
 
 def train(options: Train) -> None:
-    from rrnn.tasks.lm.train import train as train_model
-    from rrnn.tasks.parallel import is_first_process
+    from rrnn.tasks.lm.experiment import train as train_model
+    from rrnn.tasks.training import is_first_process
 
     changes = _changes(options)
     name = f"{options.preset or DEFAULT}-{Path(changes.get('cell', LMConfig.cell)).stem}"
@@ -87,7 +87,7 @@ class Eval:
 
 
 def evaluate(options: Eval) -> None:
-    from rrnn.tasks.lm.train import pick_device
+    from rrnn.tasks.lm.experiment import pick_device
 
     model = _load(options.run).to(pick_device(options.device))
     tokens = model.read_split(options.split)
@@ -167,7 +167,7 @@ def _changes(options: Train) -> dict[str, Any]:
     """What the command line says, as fields of a configuration."""
     changes = given(options.settings)
     if options.params is not None:
-        from rrnn.tasks.lm.sizes import read_count
+        from rrnn.tasks.lm.experiment import read_count
 
         changes["params"] = read_count(options.params)
     if options.model is not None and options.cell is not None:

@@ -24,7 +24,7 @@ from rrnn.tasks.classify.prepare import read_dataset
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.data.labelled import Example
 from rrnn.tasks.lm.trained import TrainedLanguageModel
-from rrnn.tasks.load import load
+from rrnn.tasks.runs import load
 
 EXAMPLES = 3
 UNITS, PHRASES = 6, 3

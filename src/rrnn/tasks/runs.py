@@ -1,14 +1,16 @@
-"""A run is a folder: what was asked for (config.json), the cell's text, the vocabulary, metrics.jsonl (a record an
-epoch), and the checkpoints `last` (all that resuming needs) and `best` (the model as evaluated).
+"""Store a training in a run folder, and load the trained model from it.
 
-One process writes to a run at a time: `Run.create` takes a lock that dies with the process. `Run.open` only reads.
+A run folder holds the configuration (config.json), the cell's text, the vocabulary, metrics.jsonl (one record per
+epoch), and the checkpoints `last` (everything that resuming needs) and `best` (the model with the best dev metric).
+One process writes to a run at a time: `Run.create` takes a lock that ends with the process. `Run.open` only reads.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -275,3 +277,27 @@ def _take_lock(folder: Path) -> IO[str]:
             f"another process is training in {folder}: wait for it, stop it, or choose another folder"
         ) from error
     return file
+
+
+# ---- loading a trained model -----------------------------------------------------------------------------------------
+
+
+# config["task"] → "module:function"; the function makes the model of a Run.
+LOADERS: dict[str, str] = {
+    "classify": "rrnn.tasks.classify.trained:load_run",
+    "lm": "rrnn.tasks.lm.trained:load_run",
+}
+
+
+def load(folder: str | Path) -> Any:
+    """The best model of a run, on the CPU: a `TrainedLanguageModel` or a text classifier, as its task is."""
+    run = Run.open(folder)
+    task = run.config["task"]
+    if task not in LOADERS:
+        raise RunError(
+            f"the run in {folder} is of the task {task!r}, and rrnn {__version__} knows {', '.join(LOADERS)}: load it "
+            "with the version that made it"
+        )
+    module, _, name = LOADERS[task].partition(":")
+    function: Callable[[Run], Any] = getattr(import_module(module), name)
+    return function(run)

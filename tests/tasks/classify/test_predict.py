@@ -14,8 +14,8 @@ from tiny_texts import tiny, tiny_config, tiny_dataset
 
 import rrnn
 from rrnn.errors import DataError, FormatError, RRNNError, RunError
+from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.predict import _decoded, _lines, predict_file
-from rrnn.tasks.classify.train import train
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.runs import Run
 

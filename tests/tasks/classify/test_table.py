@@ -9,8 +9,8 @@ import pytest
 from tiny_texts import tiny_config
 
 from rrnn.errors import RunError
+from rrnn.tasks.classify.experiment import Summary
 from rrnn.tasks.classify.table import paired, t_quantile, table_of, to_json, to_markdown
-from rrnn.tasks.classify.train import Summary
 
 
 def add_run(folder: Path, cell: str, seed: int, test: float | None, data: str = "sst") -> None:

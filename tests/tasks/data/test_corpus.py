@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from rrnn.errors import DataError, FormatError
-from rrnn.tasks.data.corpus import load_corpus
-from rrnn.tasks.data.python_reference import paragraphs, python_reference, split_by_topic
+from rrnn.tasks.data.corpus import load_corpus, paragraphs, python_reference, split_by_topic
 
 needs_data = pytest.mark.skipif("RRNN_DATA" not in os.environ, reason="needs RRNN_DATA")
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from rrnn.errors import DataError, FormatError
-from rrnn.tasks.data.cleaning import tokenise
 from rrnn.tasks.data.labelled import Dataset, Example, load_dataset
-from rrnn.tasks.data.splits import shuffled, split_rows
+from rrnn.tasks.data.text import shuffled, split_rows, tokenise
 
 needs_data = pytest.mark.skipif("RRNN_DATA" not in os.environ, reason="needs RRNN_DATA")
 

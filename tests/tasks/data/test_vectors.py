@@ -16,8 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rrnn.errors import DataError, FormatError
-from rrnn.tasks.data.decimals import _parse_plain, parse_decimals
 from rrnn.tasks.data.labelled import load_dataset
+from rrnn.tasks.data.vector_files import _parse_plain, parse_decimals
 from rrnn.tasks.data.vectors import Vectors, read_vectors
 
 needs_data = pytest.mark.skipif("RRNN_DATA" not in os.environ, reason="needs RRNN_DATA")

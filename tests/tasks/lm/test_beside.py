@@ -16,11 +16,11 @@ from torch import Tensor
 
 from rrnn.backends import use_backend
 from rrnn.nn import dropout
+from rrnn.tasks.graphs import Beside
 from rrnn.tasks.lm.config import LMConfig
-from rrnn.tasks.lm.graph import Beside
 from rrnn.tasks.lm.model import model_of
 from rrnn.tasks.lm.trainer import LanguageTask
-from rrnn.tasks.parallel import ALONE, Group
+from rrnn.tasks.training import ALONE, Group
 
 
 def task_of(group: Group = ALONE, **options: Any) -> LanguageTask:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from rrnn.errors import RunError
-from rrnn.tasks.lm.generate import generate
 from rrnn.tasks.lm.model import LanguageModel
+from rrnn.tasks.lm.trained import generate
 
 WORDS = 12
 

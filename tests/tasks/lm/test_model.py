@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from rrnn.errors import CellError, RunError
-from rrnn.tasks.lm.baselines import TorchRNN
-from rrnn.tasks.lm.model import MULTIPLE, Dropouts, LanguageModel, language_cell
+from rrnn.tasks.lm.model import MULTIPLE, Dropouts, LanguageModel, TorchRNN, language_cell
 from rrnn.zoo import get_cell
 
 CELLS = ["F", "B", "C", "B-max-plus", "SRU", "QRNN2", "minGRU", "lstm", "gru"]

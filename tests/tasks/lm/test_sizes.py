@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from rrnn.errors import RunError
+from rrnn.tasks.lm.experiment import count_parameters, read_count, solve_hidden
 from rrnn.tasks.lm.model import LanguageModel
-from rrnn.tasks.lm.sizes import count_parameters, read_count, solve_hidden
 
 LAYER: dict[
     str, Callable[[int], int]

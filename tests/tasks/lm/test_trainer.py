@@ -15,7 +15,7 @@ from rrnn.errors import DataError, RunError
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.model import LanguageModel, model_of
 from rrnn.tasks.lm.trainer import LanguageTask
-from rrnn.tasks.parallel import Group
+from rrnn.tasks.training import Group
 
 WORDS = 40
 QUIET = {
@@ -322,7 +322,7 @@ def test_the_best_kind_of_weights_counts() -> None:
     test = task.evaluate("test")
     by_hand = model_of(task.config, WORDS)
     by_hand.load_state_dict(kept)
-    from rrnn.tasks.lm.evaluate import evaluate
+    from rrnn.tasks.lm.trained import evaluate
 
     assert math.isclose(evaluate(by_hand, task.splits["test"]).perplexity, test["ppl"], rel_tol=1e-6)
     task.end_epoch(1, {"ppl": 5.0})

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.evaluate import evaluate
+from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.prepare import prepare
-from rrnn.tasks.classify.train import train
-from rrnn.tasks.classify.trained import TrainedClassifier
+from rrnn.tasks.classify.trained import TrainedClassifier, evaluate
 from rrnn.tasks.data.synthetic import NAMES, get_task
 
 CELLS = ("B", "C", "F", "B-max-plus")

@@ -11,7 +11,7 @@ from typing import Any
 
 from rrnn.errors import RunError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.train import RESULT, Summary, read_summary
+from rrnn.tasks.classify.experiment import RESULT, Summary, read_summary
 from rrnn.tasks.runs import read_config, runs_in
 
 DATA = ("amazon", "sst", "subj", "cr")

@@ -13,12 +13,10 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.backends.triton.backend import has_kernels
 from rrnn.errors import RunError
-from rrnn.tasks.averaging import Averages
-from rrnn.tasks.classify.batches import Texts
-from rrnn.tasks.classify.fused import FusedAdam
-from rrnn.tasks.classify.graphs import Graphs
 from rrnn.tasks.classify.model import TextClassifier
-from rrnn.tasks.classify.prepare import Prepared
+from rrnn.tasks.classify.prepare import Prepared, Texts
+from rrnn.tasks.graphs import Graphs
+from rrnn.tasks.update import Averages, FusedAdam
 
 EVALUATION_BATCH, EVALUATION_TOKENS = 256, 2**15
 _OPTIMISER = "optimiser."

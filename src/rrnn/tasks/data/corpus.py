@@ -1,19 +1,18 @@
-"""Corpora for language models: three lists of tokens, `</s>` after every line."""
+"""Corpora for language models: three lists of tokens, with `</s>` after every line."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from rrnn.errors import DataError
-from rrnn.tasks.data import sources
-from rrnn.tasks.data.cleaning import split_text
-from rrnn.tasks.data.python_reference import python_reference
-from rrnn.tasks.data.splits import split_files
-from rrnn.tasks.data.text import read_lines
+from rrnn.tasks.data import download
+from rrnn.tasks.data.text import read_lines, split_files, split_text
 from rrnn.tasks.vocabulary import Vocabulary
 
 END = "</s>"
@@ -67,7 +66,7 @@ def load_corpus(spec: Spec = EMBEDDED, level: Level = "word", *, tokens: Tokens 
         tokens, prepared = "text", False
     elif str(spec) in ("ptb", "wikitext-2"):
         name = str(spec)
-        lines = _read_folder(sources.find(name))
+        lines = _read_folder(download.find(name))
         prepared = True
     else:
         path = _existing(spec)
@@ -124,3 +123,63 @@ def _read_mapping(files: Mapping[str, str | Path]) -> dict[str, list[str]]:
     if missing := {"train", "valid"} - set(files):
         raise DataError(f"a corpus needs files for train and valid; {', '.join(sorted(missing))} is missing")
     return {split: read_lines(path) for split, path in files.items()}
+
+
+# ---- the reference inside Python -------------------------------------------------------------------------------------
+
+
+SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
+
+_RULE = re.compile(r"[\s*=~^+|#.-]+")  # a line under a heading, or between the rows of a table
+_ROW = re.compile(r"^\|\s*(.*?)\s*\|$")  # the bars around a table's row
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!cf\.)\s+(?=[A-Z\"“(*])")
+
+
+@cache
+def python_reference() -> dict[str, list[str]]:
+    """Split → sentences, split by topic."""
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:  # some distributions cut it off
+        raise DataError(
+            "this Python came without pydoc_data.topics, its language reference; name another corpus"
+        ) from None
+    return split_by_topic(topics)
+
+
+def split_by_topic(topics: Mapping[str, str]) -> dict[str, list[str]]:
+    """Each topic goes, longest first, to the split that lacks most; within a split topics are in alphabetical order."""
+    sentences = _sentences_once(topics)
+    sizes = {topic: sum(len(split_text(line)) for line in lines) for topic, lines in sentences.items()}
+    lacking = {split: share * sum(sizes.values()) for split, share in SHARES.items()}
+    members: dict[str, list[str]] = {split: [] for split in SHARES}
+    for topic in sorted(sizes, key=lambda topic: (-sizes[topic], topic)):
+        split = max(lacking, key=lambda split: lacking[split])
+        members[split].append(topic)
+        lacking[split] -= sizes[topic]
+    return {
+        split: [line for topic in sorted(chosen) for line in sentences[topic]]
+        for split, chosen in members.items()
+    }
+
+
+def _sentences_once(topics: Mapping[str, str]) -> dict[str, list[str]]:
+    seen: set[str] = set()
+    result: dict[str, list[str]] = {}
+    for topic in sorted(topics, key=lambda topic: (len(topics[topic]), topic)):
+        found = chain.from_iterable(map(_SENTENCE_END.split, paragraphs(topics[topic])))
+        result[topic] = [sentence for sentence in dict.fromkeys(found) if sentence not in seen]
+        seen.update(result[topic])
+    return result
+
+
+def paragraphs(text: str) -> list[str]:
+    """Paragraphs, each as one line: wrapped lines joined, words hyphenated at a line's end made whole again."""
+    found = []
+    for block in re.split(r"\n\s*\n", text):
+        lines = [_ROW.sub(r"\1", line.strip()) for line in block.split("\n") if not _RULE.fullmatch(line)]
+        joined = " ".join(line for line in lines if line)
+        joined = re.sub(r"(?<=\w)- (?=[a-z])", "-", joined)
+        if joined := re.sub(r"\s+", " ", joined):
+            found.append(joined)
+    return found

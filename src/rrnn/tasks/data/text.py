@@ -1,10 +1,17 @@
-"""Text files as lines: plain or gzip, split at \\n only, and errors that name the line where bytes are no text."""
+"""Read text files, split them into train, dev and test, and cut texts into words."""
 
 from __future__ import annotations
 
 import gzip
+import html
+import random
+import re
+import unicodedata
 import zlib
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from rrnn.errors import DataError, FormatError
 
@@ -53,3 +60,121 @@ def _read_bytes(path: Path) -> bytes:
         raise DataError(f"{path}: there is no such file") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: the gzip file is cut or damaged ({error}); fetch it again") from None
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+
+# Contractions come apart as in the Penn Treebank and GloVe (do n't, it 's); numbers, identifiers and hyphenated words
+# stay whole; other characters stand alone, short runs of one sign together.
+_TOKEN = re.compile(
+    r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b"
+    r"|\d+(?:[.,:]\d+)+|\w+(?:-\w+)*"
+    r"|::=|->|[<>!=]=|([.!?*=<>~-])\1{0,2}|[^\w\s]",
+    re.IGNORECASE,
+)
+_QUOTES = str.maketrans("‘’“”", "''\"\"")
+
+
+def split_text(text: str) -> list[str]:
+    """Words and punctuation of a text that nobody has tokenised, in their own case."""
+    return [match.group() for match in _TOKEN.finditer(text.translate(_QUOTES))]
+
+
+def _glove(text: str) -> list[str]:
+    """`split_text` of what corpora spell in ways that GloVe's words do not have: contractions torn apart (do n 't,
+    don 't), bracket tokens, numbers of characters, accents, hyphens."""
+    text = html.unescape(re.sub(r"(&#\d+) ; ?", r"\1;", text)).lower().translate(_QUOTES)
+    text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    text = re.sub(r"\B-l[rs]b-\B", "(", re.sub(r"\B-r[rs]b-\B", ")", text))
+    return split_text(re.sub(r"n ?'t\b", "n't", text).replace("-", " ").replace("\\/", " / "))
+
+
+def _kim(text: str) -> list[str]:
+    """`clean_str` of Kim (2014): ASCII letters, digits and (),!?'` alone, contractions apart, lower case."""
+    text = re.sub(r"[^A-Za-z0-9(),!?'`]", " ", text)
+    text = re.sub(r"('s|'ve|n't|'re|'d|'ll)", r" \1", text)
+    return re.sub(r"([,!()?])", r" \1 ", text).lower().split()
+
+
+def _kim_sst(text: str) -> list[str]:
+    """`clean_str_sst` of Kim (2014): as `kim`, for a text whose words are apart already."""
+    return re.sub(r"[^A-Za-z0-9(),!?'`]", " ", text).lower().split()
+
+
+CLEANINGS: dict[str, Callable[[str], list[str]]] = {
+    "none": str.split,
+    "lower": lambda text: text.lower().split(),
+    "text": lambda text: split_text(text.lower()),
+    "glove": _glove,
+    "kim": _kim,
+    "kim-sst": _kim_sst,
+}
+
+
+def tokenise(text: str, cleaning: str = "text") -> list[str]:
+    """The words of a text: `none` and `lower` cut at white space, `text` takes punctuation off (any language with
+    spaces), `glove` brings the words close to those of published vectors, too, `kim` and `kim-sst` are Kim's rules,
+    which know ASCII only."""
+    if cleaning not in CLEANINGS:
+        raise DataError(f"a cleaning is one of {', '.join(CLEANINGS)}, not {cleaning!r}")
+    return CLEANINGS[cleaning](text)
+
+
+# ---- splits ----------------------------------------------------------------------------------------------------------
+
+
+T = TypeVar("T")
+
+_NAMES = {
+    "train": {"train", "training"},
+    "dev": {"valid", "validation", "val", "dev"},
+    "test": {"test"},
+}
+
+
+def split_files(folder: Path) -> dict[str, Path]:
+    """The files of train, dev and test in a folder, told by a word in their names: ptb.train.txt, dev.csv, …"""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        words = set(re.split(r"[^a-z]+", path.name.lower()))
+        for split in (split for split, names in _NAMES.items() if words & names):
+            if not path.is_file() or path.name.startswith("."):
+                continue
+            if split in found:
+                raise DataError(
+                    f"{folder} has two files for {split}, {found[split].name} and {path.name}: "
+                    "name the files instead of the folder"
+                )
+            found[split] = path
+    if missing := {"train", "dev"} - set(found):
+        raise DataError(
+            f"{folder} has no file for {' and '.join(sorted(missing))}: file names tell it by a word, "
+            "as ptb.train.txt, valid.txt or dev.csv, test.tsv"
+        )
+    return found
+
+
+def shuffled(items: Sequence[T], seed: int) -> list[T]:
+    """A random order that is the same in every version of Python: `Random.random` alone is promised to be."""
+    draw = random.Random(seed).random
+    keys = [draw() for _ in items]
+    return [items[i] for i in sorted(range(len(items)), key=keys.__getitem__)]
+
+
+def split_rows(
+    rows: Sequence[T], shares: Sequence[float], seed: int, stratum: Callable[[T], Hashable] | None = None
+) -> list[list[T]]:
+    """Cut rows at random into parts of these shares; with `stratum`, every part has each stratum's share of it."""
+    strata: dict[Hashable, list[T]] = defaultdict(list)
+    for row in shuffled(rows, seed):
+        strata[stratum(row) if stratum else None].append(row)
+    parts: list[list[T]] = [[] for _ in shares]
+    for members in strata.values():
+        start, filled = 0, 0.0
+        for part, share in zip(parts, shares, strict=True):
+            filled += share
+            end = round(filled * len(members))
+            part += members[start:end]
+            start = end
+    return [shuffled(part, seed) for part in parts]

@@ -1,21 +1,49 @@
-"""The softmax's cross-entropy over tied weights. Logits exist once: with the loss they become their gradient.
+"""The cross-entropy of a softmax with tied weights, in the precision that the configuration asks for.
 
-On a GPU that is one kernel over one bf16 or fp32 matrix, computing in fp32; on a CPU torch ops on a few rows at a
-time, so that they stay in cache. `plain_loss` is the obvious twin.
+The logits exist only once: computing the loss turns them into their gradient. On a GPU that is one kernel over one
+bf16 or fp32 matrix, computing in fp32; on a CPU torch operations on a few rows at a time, so that they stay in cache.
+`plain_loss` is the obvious twin.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.backends.triton.backend import has_kernels, on_device
-from rrnn.tasks.lm.graph import Beside
+from rrnn.errors import RunError
+from rrnn.tasks.graphs import Beside
+
+Precision = Literal["fp32", "tf32", "bf16"]
+
+
+def low_dtype(precision: Precision) -> torch.dtype | None:
+    """Of the weights' copies that products read; None: the weights themselves."""
+    if precision not in ("fp32", "tf32", "bf16"):
+        raise RunError(f"precision is fp32, tf32 or bf16; got {precision!r}")
+    return torch.bfloat16 if precision == "bf16" else None
+
+
+@contextmanager
+def products(precision: Precision) -> Iterator[None]:
+    """Inside, fp32 products on a GPU are rounded to TF32, unless precision is fp32."""
+    switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [switch.allow_tf32 for switch in switches]
+    for switch in switches:
+        switch.allow_tf32 = precision != "fp32"
+    try:
+        yield
+    finally:
+        for switch, value in zip(switches, before, strict=True):
+            switch.allow_tf32 = value
+
 
 CHUNK = 1 << 19  # numbers that a CPU's core keeps close
 AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of it on a CPU
@@ -92,7 +120,7 @@ def softmax_rows(
 def kernel_rows(
     logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float | None
 ) -> Tensor:
-    from rrnn.tasks.lm import kernels
+    from rrnn.tasks import kernels
 
     losses = logits.new_empty(len(logits), dtype=torch.float32)
     chunk, head, tail = _chunks(logits.shape[1])
@@ -152,7 +180,7 @@ def column_sums(matrix: Tensor, dtype: torch.dtype, kernels: bool | None = None)
     """The rows' sum; every time in the same order."""
     if dtype != torch.float32 or not (has_kernels(matrix.device) if kernels is None else kernels):
         return matrix.sum(0, dtype=dtype)
-    from rrnn.tasks.lm.kernels import column_sums as kernel
+    from rrnn.tasks.kernels import column_sums as kernel
 
     columns, unroll = 32, 16 // matrix.element_size()
     sums = matrix.new_empty(matrix.shape[1], dtype=dtype)
@@ -182,7 +210,7 @@ def add_rows(table: Tensor, words: Tensor, rows: Tensor, kernels: bool | None = 
     if not (has_kernels(table.device) if kernels is None else kernels):
         table.index_add_(0, words, rows.to(table.dtype))
         return
-    from rrnn.tasks.lm.kernels import add_rows as kernel
+    from rrnn.tasks.kernels import add_rows as kernel
 
     width, block = rows.shape[1], 256
     run: Any = kernel[(len(words), -(-width // block))]

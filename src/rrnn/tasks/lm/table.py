@@ -10,7 +10,7 @@ from typing import Any
 
 from rrnn.errors import RunError
 from rrnn.tasks.lm.config import FACTS, LMConfig
-from rrnn.tasks.lm.train import RESULT
+from rrnn.tasks.lm.experiment import RESULT
 from rrnn.tasks.lm.trained import lm_run
 from rrnn.tasks.runs import read_config, runs_in
 

@@ -1,27 +1,152 @@
-"""A language model with its words: what a training gives and `rrnn.load` reads."""
+"""Use a trained language model: evaluate the perplexity of a text, generate text, load a run."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from rrnn.automata import Cell
 from rrnn.errors import DataError, RunError
-from rrnn.tasks.data.cleaning import split_text
 from rrnn.tasks.data.corpus import EMBEDDED, END, load_corpus
-from rrnn.tasks.data.text import read_lines
+from rrnn.tasks.data.text import read_lines, split_text
 from rrnn.tasks.lm.config import BASELINES, LMConfig
-from rrnn.tasks.lm.evaluate import Score, evaluate
-from rrnn.tasks.lm.generate import generate
+from rrnn.tasks.lm.loss import Precision, products, token_losses
 from rrnn.tasks.lm.model import LanguageModel, language_cell, model_of
 from rrnn.tasks.runs import CELL, Run
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.zoo import read_cell
+
+# ---- evaluation ------------------------------------------------------------------------------------------------------
+
+
+CHUNK = 8192  # tokens at a time: what is between them is carried, so it changes nothing but memory
+
+
+class Score(NamedTuple):
+    loss: float  # nats a token
+    tokens: int
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(self.loss) if self.loss < 700 else math.inf
+
+
+@torch.no_grad()
+def evaluate(
+    model: LanguageModel, ids: Tensor, *, chunk: int = CHUNK, precision: Precision = "fp32", streams: int = 1
+) -> Score:
+    """The first token is predicted from the start symbol, each other one from the tokens before it. With several
+    `streams` the text is cut into as many pieces, read side by side: only the token before a piece is known to it."""
+    if not len(ids):
+        raise DataError("there is nothing to evaluate: the text has no tokens")
+    device, before = model.embedding.device, model.training
+    ids = ids.to(device)
+    inputs = torch.cat([ids.new_tensor([model.start]), ids[:-1]])
+    streams = min(streams, len(ids))
+    length = -(-len(ids) // streams)
+    missing = streams * length - len(ids)  # at the end of the last piece: read, and not counted
+    inputs, aims = (F.pad(t, (0, missing)).view(streams, length).t() for t in (inputs, ids))
+    counted = F.pad(torch.ones_like(ids, dtype=torch.bool), (0, missing)).view(streams, length).t()
+    total, state = torch.zeros((), dtype=torch.float64, device=device), model.rnn.init_state(streams)
+    model.eval()
+    try:
+        with products(precision):
+            pieces = (t.split(max(1, chunk // streams)) for t in (inputs, aims, counted))
+            for words, targets, count in zip(*pieces, strict=True):
+                hidden, state = model(words, state)
+                losses = token_losses(
+                    hidden.flatten(0, 1), model.embedding, model.bias, targets.flatten(), model.vocabulary
+                )
+                total += (losses * count.flatten()).sum(dtype=torch.float64)
+    finally:
+        model.train(before)
+    return Score(float(total) / len(ids), len(ids))
+
+
+# ---- sampling --------------------------------------------------------------------------------------------------------
+
+
+def generate(
+    model: LanguageModel,
+    prompt: Sequence[int] = (),
+    *,
+    length: int | None = None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    seed: int | None = None,
+    forbidden: Sequence[int] = (),
+) -> Iterator[int]:
+    """Words drawn one after another, `length` of them (None: without end), after the start symbol and the prompt.
+
+    `temperature` divides the scores: below 1 likely words become likelier, 0 always takes the likeliest. `top_k` draws
+    among the k likeliest. The start symbol and `forbidden` words (as <unk>) never come. A seed gives the same words
+    again.
+    """
+    if not (temperature >= 0 and math.isfinite(temperature)):
+        raise RunError(f"temperature is a number from 0 on; got {temperature}")
+    if top_k is not None and top_k < 1:
+        raise RunError(f"top_k is 1 at least, or left out; got {top_k}")
+    if seed is not None and not -(2**63) <= seed < 2**64:
+        raise RunError(f"a seed is a whole number of at most 64 bits; got {seed}")
+    wrong = [word for word in prompt if not 0 <= word < model.vocabulary]
+    if wrong:
+        raise RunError(f"a word's number is below {model.vocabulary}, the vocabulary's size; got {wrong[0]}")
+    never = sorted({model.start, *forbidden})
+    if len(never) >= model.vocabulary:
+        raise RunError("every word is forbidden, so there is none to draw")
+    return _draw(model, prompt, length, temperature, top_k, seed, never)
+
+
+def _draw(
+    model: LanguageModel,
+    prompt: Sequence[int],
+    length: int | None,
+    temperature: float,
+    top_k: int | None,
+    seed: int | None,
+    never: list[int],
+) -> Iterator[int]:
+    device = model.embedding.device
+    generator = torch.Generator(device)
+    generator.seed() if seed is None else generator.manual_seed(seed)
+    model.eval()
+    with torch.inference_mode():
+        scores, state = model.step(torch.tensor([model.start], device=device))
+        for word in prompt:
+            scores, state = model.step(torch.tensor([word], device=device), state)
+    done = 0
+    while length is None or done < length:
+        with torch.inference_mode():
+            scores[0, never] = -math.inf
+            word = choose(scores[0], temperature, top_k, generator)
+        yield word
+        with torch.inference_mode():
+            scores, state = model.step(torch.tensor([word], device=device), state)
+        done += 1
+
+
+def choose(scores: Tensor, temperature: float, top_k: int | None, generator: torch.Generator) -> int:
+    """One word by its score."""
+    if temperature == 0:
+        return int(scores.argmax())
+    if top_k is not None and top_k < len(scores):
+        best, words = scores.topk(top_k)
+    else:
+        best, words = scores, None
+    drawn = int(torch.multinomial((best.double() / temperature).softmax(-1), 1, generator=generator))
+    return drawn if words is None else int(words[drawn])
+
+
+# ---- a model with its words ------------------------------------------------------------------------------------------
+
 
 START = "<s>"
 SPLITS = {"train": "train", "dev": "valid", "valid": "valid", "test": "test"}

@@ -20,16 +20,13 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from rrnn.errors import DataError, RunError
 from rrnn.nn.dropout import Drops, dropping
 from rrnn.nn.product import weight_gradients
-from rrnn.tasks.averaging import Averages
+from rrnn.tasks.graphs import Beside, Steps
 from rrnn.tasks.lm.config import LMConfig, recipe_rate
-from rrnn.tasks.lm.evaluate import evaluate
-from rrnn.tasks.lm.graph import Beside, Steps
-from rrnn.tasks.lm.loss import add_rows, loss_and_gradients
+from rrnn.tasks.lm.loss import Precision, add_rows, loss_and_gradients, low_dtype, products
 from rrnn.tasks.lm.model import LanguageModel
-from rrnn.tasks.lm.precision import Precision, low_dtype, products
-from rrnn.tasks.lm.weights import Weights
-from rrnn.tasks.parallel import ALONE, Group
-from rrnn.tasks.update import Updater
+from rrnn.tasks.lm.trained import evaluate
+from rrnn.tasks.training import ALONE, Group
+from rrnn.tasks.update import Averages, Updater, Weights
 
 
 class LanguageTask:

@@ -10,9 +10,9 @@ from tiny_texts import tiny, tiny_config
 import rrnn
 from rrnn.errors import DataError, RRNNError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.evaluate import evaluate, labelled_texts
+from rrnn.tasks.classify.experiment import read_summary, train
 from rrnn.tasks.classify.prepare import prepare
-from rrnn.tasks.classify.train import read_summary, train
+from rrnn.tasks.classify.trained import evaluate, labelled_texts
 from rrnn.tasks.data.rows import Skips
 
 

@@ -14,10 +14,9 @@ import torch
 import rrnn
 from rrnn.errors import DataError, RRNNError, RunError
 from rrnn.tasks.lm.config import LMConfig, preset
-from rrnn.tasks.lm.train import pick_device, prepare, train
+from rrnn.tasks.lm.experiment import pick_device, prepare, train
 from rrnn.tasks.lm.trained import TrainedLanguageModel
-from rrnn.tasks.load import LOADERS
-from rrnn.tasks.runs import Run
+from rrnn.tasks.runs import LOADERS, Run
 from rrnn.tasks.training import Progress
 
 

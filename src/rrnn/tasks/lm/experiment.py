@@ -1,4 +1,4 @@
-"""Training a language model from a configuration: data, size, model, loop, result."""
+"""Train a language model from a configuration: read the data, choose the size, train, evaluate."""
 
 from __future__ import annotations
 
@@ -16,17 +16,14 @@ from rrnn.automata import Cell
 from rrnn.errors import RunError
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.data.corpus import EMBEDDED, load_corpus
-from rrnn.tasks.data.sources import SOURCES
+from rrnn.tasks.data.download import SOURCES
 from rrnn.tasks.lm.config import FACTS, LMConfig
-from rrnn.tasks.lm.evaluate import evaluate
-from rrnn.tasks.lm.sizes import Sizes, count_parameters, solve_hidden
-from rrnn.tasks.lm.trained import TrainedLanguageModel, build_model, cell_of
+from rrnn.tasks.lm.model import LanguageModel
+from rrnn.tasks.lm.trained import TrainedLanguageModel, build_model, cell_of, evaluate
 from rrnn.tasks.lm.trainer import LanguageTask
-from rrnn.tasks.parallel import Group, join_group, local_processes
-from rrnn.tasks.plots import plot_losses
-from rrnn.tasks.progress import show_progress
+from rrnn.tasks.progress import plot_losses, show_progress
 from rrnn.tasks.runs import Run
-from rrnn.tasks.training import Outcome, Progress, Record, fit
+from rrnn.tasks.training import Group, Outcome, Progress, Record, fit, join_group, local_processes
 from rrnn.tasks.vocabulary import Vocabulary
 
 RESULT = "result.json"
@@ -200,3 +197,68 @@ def _summarise(work: Work, model: Any, outcome: Outcome, group: Group, look: boo
     speeds = sorted(record["tokens_per_s"] for record in history)
     summary = Summary(work.parameters, len(history), best.epoch, dev, test, speeds[len(speeds) // 2])
     return Summary(**group.broadcast(asdict(summary) if group.is_first else None))
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+ALIGNED = 16
+"""Hidden sizes that are multiples of this are much faster on a GPU."""
+
+
+class Sizes(NamedTuple):
+    """The largest hidden sizes within a budget: any, and the largest that is a multiple."""
+
+    exact: int
+    exact_parameters: int
+    hidden: int
+    parameters: int
+
+    def __str__(self) -> str:
+        text = f"hidden size {self.hidden}, {self.parameters:,} parameters"
+        if self.exact != self.hidden:
+            text += (
+                f" ({self.exact} would have {self.exact_parameters:,}, but aligned sizes are faster on a GPU)"
+            )
+        return text
+
+
+def count_parameters(vocabulary: int, hidden: int, layers: int, **options: Any) -> int:
+    """Of the model itself, built without memory. Options are `LanguageModel`'s."""
+    return LanguageModel(vocabulary, hidden, layers, **options, device="meta").count_parameters()
+
+
+def solve_hidden(
+    budget: int, vocabulary: int, layers: int, *, multiple: int = ALIGNED, **options: Any
+) -> Sizes:
+    """The largest hidden size whose model has at most `budget` parameters, and the largest multiple of `multiple`."""
+
+    def count(hidden: int) -> int:
+        return count_parameters(vocabulary, hidden, layers, **options)
+
+    if count(multiple) > budget:
+        raise RunError(
+            f"a budget of {budget:,} parameters is too small for {vocabulary:,} words: with {multiple} hidden units "
+            f"the model has {count(multiple):,} already. Allow more parameters, or fewer words."
+        )
+    low, high = multiple, multiple * 2  # count(low) <= budget < count(high), once high is found
+    while count(high) <= budget:
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if count(middle) <= budget else (low, middle)
+    aligned = low // multiple * multiple
+    return Sizes(low, count(low), aligned, count(aligned))
+
+
+def read_count(text: str | int | float) -> int:
+    """10M, 250k, 24e6, 10_000_000."""
+    units = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
+    try:
+        word = str(text).strip().lower().replace(",", "")
+        value = float(word[:-1]) * units[word[-1]] if word[-1:] in units else float(word)
+        if not 0 < value < 1e12:
+            raise ValueError
+    except ValueError:
+        raise RunError(f"a number of parameters is like 10M, 250k or 24000000; got {text!r}") from None
+    return round(value)

@@ -1,4 +1,4 @@
-"""`train(config, folder)`: one training, from data to test accuracy."""
+"""Train a text classifier from a configuration: read the data, train, evaluate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.trained import EMBEDDING, FACTS, TrainedClassifier, cell_of
 from rrnn.tasks.classify.trainer import ClassifyTask
-from rrnn.tasks.plots import plot_losses
+from rrnn.tasks.progress import plot_losses
 from rrnn.tasks.runs import Run
 from rrnn.tasks.search_workers import one_cpu_thread
 from rrnn.tasks.training import Outcome, Progress, Record, fit
