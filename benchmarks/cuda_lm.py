@@ -119,7 +119,7 @@ def measure(case: Case, precision: str, splits: Splits) -> tuple[Row, LanguageTa
     row: Row = {
         "name": case.name,
         "cell": case.cell,
-        "shape": [STEPS, BATCH, task.model.hidden],
+        "shape": [STEPS, BATCH, task.model.hidden_size],
         "dtype": precision,
         "backend": "cudnn" if case.cell == LSTM else "triton",
         "pass": "forward_backward",

@@ -41,13 +41,14 @@ from results import meta
 
 from rrnn.errors import DivergedError, RRNNError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.experiment import pick_device, train
+from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.prepare import Prepared, Split, prepare
 from rrnn.tasks.classify.ranges import PAPER as SPACE
 from rrnn.tasks.classify.ranges import with_setting
 from rrnn.tasks.classify.search import FREE
 from rrnn.tasks.classify.table import PAPER
 from rrnn.tasks.classify.trained import cell_of
+from rrnn.tasks.experiment import pick_device
 from rrnn.tasks.search_space import Setting, draw_setting
 from rrnn.tasks.search_workers import side_by_side
 

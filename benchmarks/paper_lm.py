@@ -25,10 +25,12 @@ from lm import closest_hidden
 from results import meta, print_table
 
 from rrnn.errors import RRNNError
+from rrnn.tasks.configs import FACTS
 from rrnn.tasks.data.corpus import load_corpus
-from rrnn.tasks.lm.config import FACTS, LMConfig, preset
-from rrnn.tasks.lm.experiment import RESULT, train
+from rrnn.tasks.lm.config import LMConfig, preset
+from rrnn.tasks.lm.experiment import train
 from rrnn.tasks.lm.table import PAPER, M, PaperRow
+from rrnn.tasks.runs import RESULT
 
 KEPT = ("config.json", "metrics.jsonl", RESULT)
 ROWS = {
@@ -47,7 +49,13 @@ def config_of(row: PaperRow, seed: int, changes: dict[str, Any]) -> LMConfig:
     words = len(load_corpus(data).vocabulary())
     return preset(
         "paper-10m",
-        **{"cell": row.cell, "layers": row.layers, "hidden": hidden_of(row, words), "seed": seed, **changes},
+        **{
+            "cell": row.cell,
+            "layers": row.layers,
+            "hidden_size": hidden_of(row, words),
+            "seed": seed,
+            **changes,
+        },
     )
 
 

@@ -22,12 +22,8 @@ import rrnn
 from rrnn import zoo
 from rrnn.cli import main as command
 from rrnn.report.page import write_report
+from rrnn.tasks import classify, lm
 from rrnn.tasks.classify import patterns
-from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.experiment import train as train_classifier
-from rrnn.tasks.lm.config import preset
-from rrnn.tasks.lm.experiment import prepare
-from rrnn.tasks.lm.experiment import train as train_language_model
 from rrnn.tasks.training import Progress, Record
 from rrnn.theory import verify_model
 
@@ -157,12 +153,12 @@ def language_models(runs: Path, plan: Plan) -> list[Path]:
     table = Table("model", "units", "parameters", "dev perplexity", "test perplexity", "tokens/s", box=None)
     folders = []
     for cell in ("B", "C", "F", "lstm"):
-        sizes = prepare(preset("tiny", cell=cell, params=plan.parameters)).sizes
+        sizes = lm.prepare(lm.preset("tiny", cell=cell, params=plan.parameters)).sizes
         assert sizes is not None
-        config = preset("tiny", cell=cell, hidden=sizes.exact, epochs=plan.epochs)
+        config = lm.preset("tiny", cell=cell, hidden_size=sizes.exact, epochs=plan.epochs)
         folder = fresh(runs / f"lm-{cell}")
         with console.status("") as status:
-            done = train_language_model(config, folder, progress=OneLine(status, cell, "dev_ppl")).summary
+            done = lm.train(config, folder, progress=OneLine(status, cell, "dev_ppl")).summary
         test = "" if done.test_ppl is None else f"{done.test_ppl:.1f}"
         numbers = (f"{done.parameters:,}", f"{done.dev_ppl:.1f}", test, f"{done.tokens_per_s:,.0f}")
         table.add_row(cell.upper() if cell == "lstm" else f"RRNN({cell})", str(sizes.exact), *numbers)
@@ -209,10 +205,10 @@ def explain(out: Path, plan: Plan) -> list[Path]:
     for cell in (str(own), "B-max-plus"):
         name = Path(cell).stem
         options: dict[str, Any] = {"hidden_size": 4, "readout": "linear", "epochs": plan.classifier_epochs}
-        config = ClassifyConfig.for_data("synthetic:not-good", cell=cell, **options)
+        config = classify.ClassifyConfig.for_data("synthetic:not-good", cell=cell, **options)
         folder = fresh(out / "runs" / f"not-good-{name}")
         with console.status("") as status:
-            done = train_classifier(config, folder, progress=OneLine(status, name, "dev_accuracy")).summary
+            done = classify.train(config, folder, progress=OneLine(status, name, "dev_accuracy")).summary
         console.print(
             f"{name}, 4 units: is there “not … good”? Right for {done.test:.1f} % of the test texts."
         )

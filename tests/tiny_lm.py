@@ -13,8 +13,7 @@ from typing import Any
 
 from killed import kill_at_moments
 
-from rrnn.tasks import checkpoints
-from rrnn.tasks.lm import experiment as lm_train
+from rrnn.tasks import checkpoints, experiment
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.experiment import Result, train
 from rrnn.tasks.lm.trainer import LanguageTask
@@ -38,8 +37,8 @@ def tiny_config(data: Path, **changes: Any) -> LMConfig:
     """Dropout, averages, a moving beginning, a falling rate; a checkpoint after every step."""
     values: dict[str, Any] = {
         "data": str(data),
-        "hidden": 8,
-        "batch": 4,
+        "hidden_size": 8,
+        "batch_size": 4,
         "bptt": 7,
         "epochs": 3,
         "shift": True,
@@ -60,7 +59,7 @@ PLACES += [(LanguageTask, "step"), (LanguageTask, "evaluate")]
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     # What takes long to import comes once, before the forks: matplotlib never, what torch's gradients want now.
-    lm_train.plot_losses = lambda records, folder: ""
+    experiment.plot_losses = lambda records, folder: ""
     import_module("torch.fx.experimental.symbolic_shapes")
 
     data = write_corpus(folder.with_suffix(".txt"))

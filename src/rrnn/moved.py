@@ -41,7 +41,7 @@ MODULES: dict[str, str] = {
     "rrnn.tasks.lm.kernels": "rrnn.tasks.kernels",
     "rrnn.tasks.lm.precision": "rrnn.tasks.lm.loss",
     "rrnn.tasks.lm.sizes": "rrnn.tasks.lm.experiment",
-    "rrnn.tasks.lm.train": "rrnn.tasks.lm.experiment",
+    "rrnn.tasks.lm.train": "rrnn.tasks.lm.experiment rrnn.tasks.runs",
     "rrnn.tasks.lm.weights": "rrnn.tasks.update",
     "rrnn.tasks.load": "rrnn.tasks.runs",
     "rrnn.tasks.parallel": "rrnn.tasks.training",
@@ -53,6 +53,10 @@ MODULES: dict[str, str] = {
 NAMES: dict[str, str] = {
     # interpret
     "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
+    # tasks
+    "rrnn.tasks.data.synthetic.Task": "rrnn.tasks.data.synthetic.SyntheticTask",
+    "rrnn.tasks.lm.sizes.solve_hidden": "rrnn.tasks.lm.experiment.solve_hidden_size",
+    "rrnn.tasks.lm.train.Work": "rrnn.tasks.lm.experiment.Prepared",
 }
 
 

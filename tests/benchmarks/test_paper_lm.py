@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-TINY = ["data=python", "hidden=16", "layers=1", "batch=64", "epochs=1", "emas=[0.9]", "device=cpu"]
+TINY = ["data=python", "hidden_size=16", "layers=1", "batch_size=64", "epochs=1", "emas=[0.9]", "device=cpu"]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,14 @@ def test_a_row_is_trained_once_and_told_in_the_table(
 def test_a_killed_row_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import paper_lm
 
-    changes = {"data": "python", "hidden": 16, "layers": 1, "batch": 64, "emas": [0.9], "device": "cpu"}
+    changes = {
+        "data": "python",
+        "hidden_size": 16,
+        "layers": 1,
+        "batch_size": 64,
+        "emas": [0.9],
+        "device": "cpu",
+    }
     config = paper_lm.config_of(paper_lm.ROWS["F-10m"], 0, changes | {"epochs": 2, "checkpoint_seconds": 0})
     whole = paper_lm.run_row(tmp_path / "whole", config)
 

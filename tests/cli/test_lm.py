@@ -33,7 +33,7 @@ def options(corpus: Path, out: Path) -> list[str]:
         str(out),
         "--data",
         str(corpus),
-        "--hidden",
+        "--hidden-size",
         "8",
         "--epochs",
         "1",
@@ -57,7 +57,7 @@ def test_train_from_the_command_line(
     assert f"run: {out}" in shown and "test perplexity" in shown
     config = Run.open(out).config
     assert (config["cell"], config["emas"], config["shift"], config["lr"]) == ("B", [0.9, 0.99], True, 0.25)
-    assert config["batch"] == 16 and config["seed"] == 7  # of the preset tiny, of the command line
+    assert config["batch_size"] == 16 and config["seed"] == 7  # of the preset tiny, of the command line
 
     assert main([*options(corpus, out), *extra]) == 2
     assert "already holds a run" in capsys.readouterr().err
@@ -69,7 +69,7 @@ def test_train_from_the_command_line(
 
 
 def test_a_budget_and_a_baseline(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [arg for arg in options(corpus, tmp_path / "run") if arg not in ("--hidden", "8")]
+    arguments = [arg for arg in options(corpus, tmp_path / "run") if arg not in ("--hidden-size", "8")]
     assert main([*arguments, "--model", "gru", "--params", "20k", "--layers", "2"]) == 0
     assert "gru: 2 layers, hidden size 32, 13,068 parameters (39 would have" in capsys.readouterr().out
     assert Run.open(tmp_path / "run").config["params"] == 20_000
@@ -87,9 +87,12 @@ def test_the_folder_has_a_name_of_its_own(
     ("arguments", "message"),
     [
         (["--model", "lstm", "--cell", "F"], "leave out --cell or --model"),
-        (["--params", "many"], "a number of parameters is like 10M"),
-        (["--params", "10M"], "a model has one size, but two came: hidden 8 and params 10000000"),
-        (["--batch", "100000"], "too few for a batch of 100000"),  # which only the model's trainer finds out
+        (["--params", "many"], "a number of parameters looks like 10M"),
+        (["--params", "10M"], "a model has one size; got two, hidden_size 8 and params 10000000"),
+        (
+            ["--batch-size", "100000"],
+            "too few for a batch of 100000",
+        ),  # which only the model's trainer finds out
         (["--layers", "0"], "layers must be between 1 and 64; got 0"),
         (["--config", "x.json", "--preset", "tiny"], "leave out --preset or --config"),
         (["--config", "no/such.json"], "no/such.json: No such file"),
@@ -122,7 +125,7 @@ def test_ctrl_c_says_how_to_go_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rrnn.tasks.lm.experiment.fit", interrupt)
+    monkeypatch.setattr("rrnn.tasks.experiment.fit", interrupt)
     assert main(options(corpus, tmp_path / "run")) == 130
     shown = capsys.readouterr()
     assert f"rrnn lm train --out {tmp_path / 'run'} --resume" in shown.err and "no loss plot" in shown.out
@@ -218,3 +221,12 @@ def test_table(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     rows = json.loads((tmp_path / "table.json").read_text())
     assert [row["ours"]["run"] for row in rows if row["ours"]] == [str(run)]
     assert main(["lm", "table", str(tmp_path / "none")]) == 2
+
+
+def test_old_flags_still_work(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [arg for arg in options(corpus, tmp_path / "run") if arg not in ("--hidden-size", "8")]
+    assert main([*arguments, "--hidden", "8", "--batch=4", "--variational_dropout", "0.1"]) == 0
+    errors = capsys.readouterr().err
+    assert "note: --hidden is now --hidden-size; the old name will be removed" in errors
+    config = Run.open(tmp_path / "run").config
+    assert (config["hidden_size"], config["batch_size"], config["recurrent_dropout"]) == (8, 4, 0.1)

@@ -30,7 +30,9 @@ def lm_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("lm")
     corpus = write_corpus(folder / "corpus.txt", 40)
     for cell, hidden in (("F", 8), ("lstm", 6)):
-        train_tiny(folder / f"lm-{cell}", corpus, cell=cell, hidden=hidden, epochs=2, asgd_from=None, emas=())
+        train_tiny(
+            folder / f"lm-{cell}", corpus, cell=cell, hidden_size=hidden, epochs=2, asgd_from=None, emas=()
+        )
     return [folder / "lm-F", folder / "lm-lstm"]
 
 

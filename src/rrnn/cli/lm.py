@@ -87,7 +87,7 @@ class Eval:
 
 
 def evaluate(options: Eval) -> None:
-    from rrnn.tasks.lm.experiment import pick_device
+    from rrnn.tasks.experiment import pick_device
 
     model = _load(options.run).to(pick_device(options.device))
     tokens = model.read_split(options.split)

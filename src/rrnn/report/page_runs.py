@@ -40,7 +40,7 @@ class Kind:
 
 
 KINDS = {
-    "lm": Kind("Language models", "perplexity", "min", "dev_ppl", "test_ppl", "tokens_per_s", "hidden"),
+    "lm": Kind("Language models", "perplexity", "min", "dev_ppl", "test_ppl", "tokens_per_s", "hidden_size"),
     "classify": Kind(
         "Text classifiers", "accuracy, %", "max", "dev_accuracy", "test", "examples_per_s", "hidden_size"
     ),

@@ -24,7 +24,9 @@ from rrnn.tasks.training import ALONE, Group
 
 
 def task_of(group: Group = ALONE, **options: Any) -> LanguageTask:
-    config = LMConfig(hidden=4, layers=1, batch=2, bptt=3, embedding_dropout=0.3, **options).resolved(4)
+    config = LMConfig(
+        hidden_size=4, layers=1, batch_size=2, bptt=3, embedding_dropout=0.3, **options
+    ).resolved(4)
     torch.manual_seed(0)
     ids = torch.tensor([(i * i + i // 7) % 9 + 1 for i in range(20)])
     return LanguageTask(model_of(config, 10), {"train": ids, "dev": ids}, config, group=group)

@@ -13,11 +13,11 @@ from typing import Any, Literal
 from rrnn.errors import RunError
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.experiment import RESULT, Summary, read_summary, train
+from rrnn.tasks.classify.experiment import Summary, read_summary, train
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.ranges import PAPER, with_setting
-from rrnn.tasks.classify.trained import classify_run, read_config
-from rrnn.tasks.runs import CONFIG
+from rrnn.tasks.classify.trained import classify_run
+from rrnn.tasks.runs import CONFIG, RESULT
 from rrnn.tasks.search import Plan
 from rrnn.tasks.search_run import Standing, search
 from rrnn.tasks.search_space import Setting
@@ -58,7 +58,7 @@ class Seeded:
 
     def _check_is_of(self, config: ClassifyConfig, folder: Path) -> None:
         """More trials, another seed of the search, or another study may have found a better setting than this one's."""
-        run = read_config(classify_run(folder))
+        run = ClassifyConfig.from_run(classify_run(folder).config)
         config = config.replace(
             cleaning=config.cleaning or run.cleaning
         )  # None: the data set's, which the run names

@@ -11,8 +11,8 @@ from typing import Any
 
 from rrnn.errors import RunError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.experiment import RESULT, Summary, read_summary
-from rrnn.tasks.runs import read_config, runs_in
+from rrnn.tasks.classify.experiment import Summary, read_summary
+from rrnn.tasks.runs import RESULT, read_config, runs_in
 
 DATA = ("amazon", "sst", "subj", "cr")
 PAPER: dict[str, tuple[tuple[float, float], ...]] = {

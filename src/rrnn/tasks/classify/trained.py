@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -18,15 +17,14 @@ from rrnn.errors import CellError, DataError, FormatError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier, spell_vocabulary
 from rrnn.tasks.classify.prepare import read_dataset
+from rrnn.tasks.configs import FACTS
 from rrnn.tasks.data.rows import Skips, read_rows
 from rrnn.tasks.data.text import split_text, tokenise
-from rrnn.tasks.runs import CELL, Run
+from rrnn.tasks.runs import CELL, Run, load_weights, open_task_run
 from rrnn.tasks.search_workers import one_cpu_thread
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.zoo import get_cell, get_model
 
-FACTS = "facts"
-"""The key of a run's configuration that holds what was found rather than asked for."""
 EMBEDDING = "embedding"
 """The checkpoint with fixed word vectors, written once."""
 
@@ -174,13 +172,19 @@ def cell_of(config: ClassifyConfig) -> Cell | None:
     return get_cell(config.cell) if is_cell else None
 
 
+def classify_run(folder: str | Path) -> Run:
+    """Open a run of a text classifier read-only."""
+    return open_task_run(folder, ClassifyConfig)
+
+
+def read_config(run: Run) -> ClassifyConfig:
+    """Return the configuration of a run."""
+    return ClassifyConfig.from_run(run.config)
+
+
 def load_run(run: Run) -> TrainedClassifier:
-    """The best model of a run, on the CPU."""
-    found = run.load("best")
-    if found is None:
-        raise RunError(f"the run in {run.folder} has no checkpoint yet: train it further first")
-    if found.note:
-        warnings.warn(found.note, stacklevel=3)
+    """Load the best model of a run, on the CPU."""
+    best = run.best()
     config, labels = read_config(run), run.config[FACTS]["labels"]
     vocabulary = Vocabulary.load(run.vocabulary_path)
     text = run.cell_text
@@ -188,30 +192,20 @@ def load_run(run: Run) -> TrainedClassifier:
     fixed = run.load(EMBEDDING)
     vectors = fixed.tensors["embedding"] if fixed else None
     if config.fine_tune:
-        vectors = found.tensors["embedding"]
+        vectors = best.tensors["embedding"]
     elif config.vectors is not None and vectors is None:
         raise RunError(f"the run in {run.folder} has lost its word vectors, {EMBEDDING}.safetensors")
-    try:
-        spellings = spell_vocabulary(vocabulary) if config.characters else None
-        module = TextClassifier(
-            config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, cell=cell
-        )
-        module.load_state_dict(found.tensors)
-    except RuntimeError as error:
-        raise RunError(f"the weights in {run.folder} do not fit its configuration: {error}") from None
+    spellings = spell_vocabulary(vocabulary) if config.characters else None
+    module = TextClassifier(
+        config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, cell=cell
+    )
+    load_weights(module, best.tensors, run)
     return TrainedClassifier(module.eval(), vocabulary, labels, config)
 
 
-def read_config(run: Run) -> ClassifyConfig:
-    return ClassifyConfig.from_dict({k: v for k, v in run.config.items() if k not in (FACTS, "rrnn")})
-
-
-def classify_run(folder: str | Path) -> Run:
-    """A run that holds a text classifier."""
-    run = Run.open(folder)
-    if run.config["task"] != ClassifyConfig.task:
-        raise RunError(f"the run in {folder} is of the task {run.config['task']!r}, not a text classifier")
-    return run
+def load(folder: str | Path) -> TrainedClassifier:
+    """Load the best text classifier of a run folder, on the CPU."""
+    return load_run(classify_run(folder))
 
 
 # ---- evaluation ------------------------------------------------------------------------------------------------------

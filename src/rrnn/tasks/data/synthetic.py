@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rrnn import moved
 from rrnn.errors import DataError
 from rrnn.tasks.data.rows import Row
 
@@ -36,7 +37,7 @@ Draw = Callable[[random.Random], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Task:
+class SyntheticTask:
     """The label of a text is whether `automaton` scores it above zero: true in boolean, positive among the reals."""
 
     name: str
@@ -47,16 +48,16 @@ class Task:
         return (self.automaton.score(list(texts)) > 0).tolist()
 
 
-def get_task(name: str) -> Task:
+def get_task(name: str) -> SyntheticTask:
     """`synthetic:not-good`, `synthetic:more-a-than-b`, or `synthetic:ends-within-K` for a number K."""
     kind = name.removeprefix(PREFIX)
     if kind == "not-good":
-        return Task(name, not_good(), _draw_not_good)
+        return SyntheticTask(name, not_good(), _draw_not_good)
     if kind == "more-a-than-b":
-        return Task(name, more_a_than_b(), _draw_more_a_than_b)
+        return SyntheticTask(name, more_a_than_b(), _draw_more_a_than_b)
     if match := re.fullmatch(r"ends-within-(\d{1,2})", kind):
         k = int(match[1])
-        return Task(name, ends_within(k), partial(_draw_ends_within, k))
+        return SyntheticTask(name, ends_within(k), partial(_draw_ends_within, k))
     raise DataError(f"synthetic tasks are {', '.join(NAMES)} (any number for 3); {name!r} is none of them")
 
 
@@ -71,7 +72,7 @@ def generate(name: str, seed: int = 0, sizes: Sequence[int] = SIZES) -> dict[str
     }
 
 
-def _rows(task: Task, size: int, rng: random.Random, seen: set[tuple[str, ...]]) -> list[Row]:
+def _rows(task: SyntheticTask, size: int, rng: random.Random, seen: set[tuple[str, ...]]) -> list[Row]:
     wanted = {True: size - size // 2, False: size // 2}
     rows: list[Row] = []
     while len(rows) < size:
@@ -164,3 +165,6 @@ def _draw_ends_within(k: int, rng: random.Random) -> tuple[str, ...]:
     for place in rng.sample(range(last), min(last, rng.choice((0, 0, 1, 2)))):
         text[place] = "x"
     return tuple(text)
+
+
+__getattr__ = moved.attributes(__name__)

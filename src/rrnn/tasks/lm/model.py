@@ -146,10 +146,10 @@ def model_of(
     config: LMConfig, vocabulary: int, *, start: int = 0, cell: Cell | None = None, device: Any = None
 ) -> LanguageModel:
     """The model that a configuration describes, `resolved` so that it has a hidden size. `cell` instead of its name."""
-    assert config.hidden is not None
+    assert config.hidden_size is not None
     return LanguageModel(
         vocabulary,
-        config.hidden,
+        config.hidden_size,
         config.layers,
         cell=cell or config.cell,
         output_gate=config.output_gate,
@@ -158,7 +158,7 @@ def model_of(
             embedding=config.embedding_dropout or 0.0,
             output=config.output_dropout or 0.0,
             between=config.between_dropout,
-            variational=config.variational_dropout,
+            variational=config.recurrent_dropout,
             word=config.word_dropout,
             locked=config.locked_dropout,
         ),
@@ -196,7 +196,7 @@ class LanguageModel(nn.Module):
     def __init__(
         self,
         vocabulary: int,
-        hidden: int,
+        hidden_size: int,
         layers: int = 1,
         *,
         cell: Cell | str | Path = "F",
@@ -211,11 +211,11 @@ class LanguageModel(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.vocabulary, self.hidden, self.start = vocabulary, hidden, start
+        self.vocabulary, self.hidden_size, self.start = vocabulary, hidden_size, start
         self.dropouts, self.output_bias = dropouts or Dropouts(), output_bias
         self.gain = rnn_gain * ((1 - self.dropouts.variational) ** 0.5 if scale_rnn else 1.0)
         padded = -(-vocabulary // MULTIPLE) * MULTIPLE
-        self.embedding = nn.Parameter(torch.empty(padded, hidden, device=device, dtype=dtype))
+        self.embedding = nn.Parameter(torch.empty(padded, hidden_size, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(padded, device=device, dtype=dtype))
         options: dict[str, Any] = {
             "num_layers": layers,
@@ -227,19 +227,19 @@ class LanguageModel(nn.Module):
             "dtype": dtype,
         }
         if isinstance(cell, str) and cell.lower() in GATES:
-            self.rnn = TorchRNN(cell.lower(), hidden, hidden, **options)  # pyright: ignore[reportArgumentType]
+            self.rnn = TorchRNN(cell.lower(), hidden_size, hidden_size, **options)  # pyright: ignore[reportArgumentType]
         else:
-            self.rnn = RationalRNN(language_cell(cell, output_gate), hidden, hidden, **options)
-            if self.rnn.output_size != hidden:
+            self.rnn = RationalRNN(language_cell(cell, output_gate), hidden_size, hidden_size, **options)
+            if self.rnn.output_size != hidden_size:
                 raise CellError(
-                    f"a language model's units give one output each, since words are compared with {hidden} numbers; "
-                    f"this cell gives {self.rnn.output_size // hidden}. Say which one is wanted: cell.output(…)."
+                    "each unit of a language model has one output, since the outputs are compared with the embedding; "
+                    f"this cell has {self.rnn.output_size // hidden_size} per unit. Choose one: cell.output(…)"
                 )
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        bound = (3 / self.hidden) ** 0.5
+        bound = (3 / self.hidden_size) ** 0.5
         self.embedding.zero_()[: self.vocabulary].uniform_(-bound, bound)
         self.bias.zero_()
         self.rnn.reset_parameters()
@@ -256,7 +256,7 @@ class LanguageModel(nn.Module):
     def count_parameters(self) -> int:
         """Without the padding."""
         padding = len(self.bias) - self.vocabulary
-        return sum(p.numel() for p in self.parameters()) - padding * (self.hidden + 1)
+        return sum(p.numel() for p in self.parameters()) - padding * (self.hidden_size + 1)
 
     # ---- running -------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from rrnn.errors import RunError
-from rrnn.tasks.lm.config import FACTS, LMConfig
-from rrnn.tasks.lm.experiment import RESULT
+from rrnn.tasks.configs import FACTS
+from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.trained import lm_run
-from rrnn.tasks.runs import read_config, runs_in
+from rrnn.tasks.runs import RESULT, read_config, runs_in
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def read_row(folder: str | Path) -> OurRow:
     run = lm_run(folder)
     config, records = LMConfig.from_run(run.config), run.records()
     facts = run.config.get(FACTS)
-    if config.hidden is None or not isinstance(facts, dict) or "parameters" not in facts:
+    if config.hidden_size is None or not isinstance(facts, dict) or "parameters" not in facts:
         raise RunError(f"config.json in {folder} is not what a training wrote: it has no {FACTS}.parameters")
     if any("dev_ppl" not in record or "tokens_per_s" not in record for record in records):
         raise RunError(f"metrics.jsonl in {folder} is damaged: a record has no dev_ppl or no tokens_per_s")
@@ -83,7 +83,7 @@ def read_row(folder: str | Path) -> OurRow:
         data=data,
         cell=config.cell,
         layers=config.layers,
-        hidden=config.hidden,
+        hidden=config.hidden_size,
         parameters=facts["parameters"],
         epochs=len(records),
         dev=found.get("dev_ppl", best["dev_ppl"] if best else None),

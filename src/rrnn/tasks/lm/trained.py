@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,7 +19,7 @@ from rrnn.tasks.data.text import read_lines, split_text
 from rrnn.tasks.lm.config import BASELINES, LMConfig
 from rrnn.tasks.lm.loss import Precision, products, token_losses
 from rrnn.tasks.lm.model import LanguageModel, language_cell, model_of
-from rrnn.tasks.runs import CELL, Run
+from rrnn.tasks.runs import CELL, Run, load_weights, open_task_run
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.zoo import read_cell
 
@@ -161,7 +160,7 @@ class TrainedLanguageModel:
     def __repr__(self) -> str:
         words = "characters" if self.config.level == "char" else "words"
         return (
-            f"<TrainedLanguageModel: {self.config.cell}, {self.config.layers} × {self.config.hidden} units, "
+            f"<TrainedLanguageModel: {self.config.cell}, {self.config.layers} × {self.config.hidden_size} units, "
             f"{self.module.count_parameters():,} parameters, {len(self.vocabulary):,} {words}>"
         )
 
@@ -239,47 +238,48 @@ class TrainedLanguageModel:
         return split_text if self.config.tokens == "text" or self.config.data == EMBEDDED else str.split
 
 
-def build_model(config: LMConfig, words: Vocabulary, cell: Cell | None, device: str) -> LanguageModel:
-    """The network of a resolved configuration, with its first weights."""
+def build_model(
+    config: LMConfig, words: Vocabulary, cell: Cell | None, device: torch.device | str
+) -> LanguageModel:
+    """Build the network of a resolved configuration, with its initial weights."""
     torch.manual_seed(config.seed)
     return model_of(config, len(words), start=words.number(START), cell=cell, device=device)
 
 
 def cell_of(config: LMConfig, kept: Path | None = None) -> Cell | None:
-    """None for torch's own layers. `kept` is a run's folder: where the cell's file has gone, its own copy serves."""
+    """Return the configuration's cell; None for torch's own layers.
+
+    If the file of the cell does not exist any more, the copy in `kept`, a run folder, is used.
+    """
     if config.cell.lower() in BASELINES:
         return None
+    copy = None if kept is None else kept / CELL
     if (
-        kept is not None
-        and (kept / CELL).exists()
+        copy is not None
+        and copy.exists()
         and config.cell.endswith(".cell")
         and not Path(config.cell).exists()
     ):
-        return read_cell(kept / CELL)
+        return read_cell(copy)
     return language_cell(config.cell, config.output_gate)
 
 
+def lm_run(folder: str | Path) -> Run:
+    """Open a run of a language model read-only."""
+    return open_task_run(folder, LMConfig)
+
+
 def load_run(run: Run) -> TrainedLanguageModel:
-    """The best model of a run, on the CPU."""
-    found = run.load("best")
-    if found is None:
-        raise RunError(f"the run in {run.folder} has no checkpoint yet: train it further first")
-    if found.note:
-        warnings.warn(found.note, stacklevel=3)
+    """Load the best model of a run, on the CPU."""
+    best = run.best()
     config = LMConfig.from_run(run.config)
     vocabulary = Vocabulary.load(run.vocabulary_path)
     cell = read_cell(run.folder / CELL) if (run.folder / CELL).exists() else None
     module = build_model(config, vocabulary, cell, "cpu")
-    try:
-        module.load_state_dict(found.tensors)
-    except RuntimeError as error:
-        raise RunError(f"the weights in {run.folder} do not fit its configuration: {error}") from None
+    load_weights(module, best.tensors, run)
     return TrainedLanguageModel(module.eval(), vocabulary, config)
 
 
-def lm_run(folder: str | Path) -> Run:
-    """A run that holds a language model."""
-    run = Run.open(folder)
-    if run.config["task"] != LMConfig.task:
-        raise RunError(f"the run in {folder} is of the task {run.config['task']!r}, not a language model")
-    return run
+def load(folder: str | Path) -> TrainedLanguageModel:
+    """Load the best language model of a run folder, on the CPU."""
+    return load_run(lm_run(folder))

@@ -51,16 +51,16 @@ class LanguageTask:
         self.model, self.config, self.group = model, config, group
         device = self.device = model.embedding.device
         self.splits = {name: ids.to(device) for name, ids in splits.items()}
-        if config.batch % group.size:
+        if config.batch_size % group.size:
             raise RunError(
-                f"{group.size} processes share the batch, so it must be a multiple of that; it is {config.batch}"
+                f"{group.size} processes share the batch, so it must be a multiple of that; it is {config.batch_size}"
             )
-        self.batch, self.window = config.batch // group.size, config.bptt
+        self.batch, self.window = config.batch_size // group.size, config.bptt
         tokens = len(self.splits["train"])
-        self.length = (tokens - 1 - (self.window - 1) * config.shift) // config.batch
+        self.length = (tokens - 1 - (self.window - 1) * config.shift) // config.batch_size
         if self.length < 1:
             raise DataError(
-                f"the training text has {tokens} tokens, too few for a batch of {config.batch} streams: take a "
+                f"the training text has {tokens} tokens, too few for a batch of {config.batch_size} streams: take a "
                 "smaller batch, or more text"
             )
         tail = bool(config.asgd_from or config.asgd_after)
@@ -241,7 +241,7 @@ class LanguageTask:
         """The columns of this epoch, each with one token more than it has steps: the last target."""
         c = self.config
         begin = random.Random(f"{c.seed} {self.epoch}").randrange(self.window) if c.shift else 0
-        columns = self.splits["train"].as_strided((self.length + 1, c.batch), (1, self.length), begin)
+        columns = self.splits["train"].as_strided((self.length + 1, c.batch_size), (1, self.length), begin)
         first = self.group.rank * self.batch
         self._stream.copy_(columns[:, first : first + self.batch])
 
