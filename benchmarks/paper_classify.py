@@ -46,11 +46,11 @@ from rrnn.tasks.classify.prepare import Prepared, Split, prepare
 from rrnn.tasks.classify.ranges import PAPER as SPACE
 from rrnn.tasks.classify.ranges import with_setting
 from rrnn.tasks.classify.search import FREE
-from rrnn.tasks.classify.table import PAPER
 from rrnn.tasks.classify.trained import cell_of
 from rrnn.tasks.experiment import pick_device
 from rrnn.tasks.search_space import Setting, draw_setting
 from rrnn.tasks.search_workers import side_by_side
+from rrnn.tasks.tables import PAPER_ACCURACIES
 
 PUBLISHED_SPLIT = ("sst", "sst-fine", "amazon")
 MOST_THREADS = 32
@@ -260,7 +260,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--models", nargs="+", default=list(PAPER), help="of the zoo: %(default)s")
+    parser.add_argument("--models", nargs="+", default=list(PAPER_ACCURACIES), help="of the zoo: %(default)s")
     parser.add_argument("--datasets", nargs="+", default=["sst", "subj", "cr", "amazon"])
     parser.add_argument(
         "--settings", type=int, default=20, help="random settings a row, at least (%(default)s)"

@@ -66,11 +66,13 @@ def test_the_task_may_stop_and_stays_stopped(tmp_path: Path) -> None:
     assert len(train(tmp_path / "run", epochs=9, stop_at=2).history) == 2
     notes = Notes()
     assert len(train(tmp_path / "run", epochs=9, progress=notes).history) == 2
-    assert notes.heard == ["resumed after epoch 2, where it had stopped by itself: nothing is left to train"]
+    assert notes.heard == [
+        "resumed after epoch 2, when it had already stopped: there is nothing left to train"
+    ]
 
 
 @pytest.mark.parametrize(
-    ("epoch", "said"), [(1, "it was stopped before its first checkpoint"), (2, "resumed after epoch 1")]
+    ("epoch", "said"), [(1, "no checkpoint was written before"), (2, "resumed after epoch 1")]
 )
 def test_the_first_epoch_is_kept_however_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: int, said: str
@@ -140,7 +142,7 @@ def test_a_lost_best(tmp_path: Path) -> None:
     notes = Notes()
     outcome = train(tmp_path / "run", epochs=3, progress=notes)
     assert outcome.best is not None and outcome.best.epoch == 3
-    assert any("the best of the epochs to come" in note for note in notes.heard)
+    assert any("the best of the remaining epochs" in note for note in notes.heard)
 
 
 def test_a_loss_that_is_no_number_stops_with_advice(tmp_path: Path) -> None:

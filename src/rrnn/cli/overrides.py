@@ -1,4 +1,4 @@
-"""A configuration's fields as options of a command, all of them optional: what is given changes the preset."""
+"""Turn the fields of a configuration into options of a command. All are optional; those given change the preset."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rrnn.tasks.configs import Config
 
 
 def overrides_of(config: type[Config], title: str, *, without: Sequence[str] = ()) -> Any:
-    """A dataclass for a field of a command's options, `settings: Annotated[…, tyro.conf.arg(name="")]`."""
+    """Return a dataclass of optional fields, for a command's `settings: Annotated[…, tyro.conf.arg(name="")]`."""
     hints = get_type_hints(config)
     fields = []
     for field in dataclasses.fields(config):
@@ -30,7 +30,7 @@ def overrides_of(config: type[Config], title: str, *, without: Sequence[str] = (
 
 
 def given(overrides: Any) -> dict[str, Any]:
-    """What the command line changes."""
+    """Return the fields that the command line sets."""
     values = {field.name: getattr(overrides, field.name) for field in dataclasses.fields(overrides)}
     return {name: value for name, value in values.items() if value is not None}
 

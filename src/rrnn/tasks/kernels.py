@@ -18,8 +18,10 @@ import triton.language as tl
 
 @triton.jit
 def squares(grads, sizes, partial, BLOCK: tl.constexpr):
-    """partial[program] = the sum of squares of its share. Blocks of all segments are dealt out in turn, so that no
-    program has two more than another."""
+    """Store in partial[program] the sum of squares of the program's share.
+
+    Blocks of all segments are dealt out in turn, so that no program has two blocks more than another.
+    """
     total = tl.zeros([BLOCK], tl.float32)
     programs = tl.num_programs(0)
     first = tl.program_id(0)
@@ -55,11 +57,11 @@ def update(
     ADAM: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Clip, SGD or Adam, multiplicative decay, averages, the low-precision copy: each number is read and written once.
-    Blocks are dealt out as in `squares`.
+    """Clip, make a step of SGD or Adam, decay, and update averages and the low-precision copy.
 
-    control: rate, 1 − decay. counters: steps, then the steps in each average. `rrnn.tasks.update` is the twin.
-    What only the next update reads leaves the cache first: the next step's products find the low copies there.
+    Each number is read and written once. Blocks are dealt out as in `squares`. `control` holds the learning rate and
+    1 − decay; `counters` the number of steps, then the steps in each average. What only the next update reads leaves
+    the cache first, so that the next step's products find the low-precision copies there.
     """
     squared = tl.sum(tl.load(partial + tl.arange(0, PARTIALS)), 0)
     factor = tl.minimum(clip / (tl.sqrt(squared) + 1e-6), 1.0)
@@ -75,10 +77,10 @@ def update(
     for i in tl.static_range(len(weights)):
         n = sizes[i]
         for start in range(first * BLOCK, n, programs * BLOCK):
-            # Four numbers a thread in every dtype: what is read as eight bf16 comes to fp32's stores by shared memory.
+            # Four numbers per thread in every dtype: eight bf16 would reach the fp32 stores through shared memory.
             j = start + tl.max_contiguous(tl.arange(0, BLOCK), 4)
             ok = j < n
-            seen = j < tl.where(look, n, 0)  # where nothing is, nothing is moved
+            seen = j < tl.where(look, n, 0)  # no memory traffic where the averages do not look
             w = tl.load(weights[i] + j, mask=ok, other=0.0, eviction_policy="evict_first")
             g = tl.load(grads[i] + j, mask=ok, other=0.0, eviction_policy="evict_first").to(tl.float32)
             g = g * factor + l2 * w
@@ -89,12 +91,14 @@ def update(
                 v += (1.0 - beta2) * (g * g - v)
                 g = (m / unbias1) / (tl.sqrt(v / unbias2) + epsilon)
             w = w * keep - rate * g
-            for k in tl.static_range(AVERAGES):  # before the stores: no load is moved up past one
-                # whole numbers: a GPU's quotient of floats may lie just beside the one that it is
+            for k in tl.static_range(
+                AVERAGES
+            ):  # before the stores, since the compiler moves no load up past a store
+                # in whole numbers: a GPU's quotient of floats may be off by one rounding
                 looks = tl.maximum(tl.cdiv(tl.load(counters + 1 + k).to(tl.int32), EVERY), 1)
                 share = tl.maximum(1.0 - tl.load(decays + k), 1.0 / looks)
                 a = tl.load(averages[i] + k * n + j, mask=seen, other=0.0, eviction_policy="evict_first")
-                # as torch.lerp: exact at both ends
+                # as in torch.lerp, exact at both ends
                 a = tl.where(share < 0.5, a + share * (w - a), w - (w - a) * (1.0 - share))
                 tl.store(averages[i] + k * n + j, a, mask=seen, eviction_policy="evict_first")
             if ADAM:
@@ -109,13 +113,13 @@ def update(
 # ---- the softmax of a language model ---------------------------------------------------------------------------------
 
 
-LOG2E = tl.constexpr(1.4426950408889634)  # exponentials are powers of two: one multiplication less
+LOG2E = tl.constexpr(1.4426950408889634)  # exp2 saves one multiplication
 
 
 @triton.jit
 def _logits(z, j, padded, INSIDE: tl.constexpr):
-    """As far as the aligned end of a row, not of its words: so loads are wide; past the first cache, which keeps the
-    bias. INSIDE: there are only words."""
+    """Load logits up to the aligned end of a row, so that loads are wide, past the first-level cache, which keeps the
+    bias. INSIDE: the block contains no padding."""
     if INSIDE:
         return tl.load(z + j, cache_modifier=".cg")
     return tl.load(z + j, mask=j < padded, other=0.0, cache_modifier=".cg")
@@ -123,7 +127,7 @@ def _logits(z, j, padded, INSIDE: tl.constexpr):
 
 @triton.jit
 def _scores(logits, bias, j, words, padded, INSIDE: tl.constexpr):
-    """−∞ in the padding."""
+    """Return logits plus bias, −∞ in the padding."""
     if INSIDE:
         return logits.to(tl.float32) + tl.load(bias + j)
     v = logits.to(tl.float32) + tl.load(bias + j, mask=j < padded, other=0.0)
@@ -145,16 +149,16 @@ def softmax_rows(
     INSIDE: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """A row's loss; with WRITE its logits become scale · (softmax − one-hot), 0 in the padding. One program a row.
+    """Compute the loss of a row. With WRITE its logits become scale · (softmax − one-hot), 0 in the padding.
 
-    HEAD + TAIL chunks hold a row, which is then read once: both are powers of two (or TAIL is 0), so that little is
-    held in vain, and a chunk is what all threads read at once, so that over chunks each reduces alone. INSIDE: the
-    head has no padding. HEAD = 0: a row is read chunk by chunk, twice with WRITE.
+    One program handles one row. HEAD + TAIL chunks hold a row, which is then read once. Both are powers of two (or TAIL
+    is 0), so that few registers are wasted. A chunk is what all threads read at once, so that each thread reduces over
+    chunks alone. INSIDE: the head has no padding. HEAD = 0: a row is read chunk by chunk, twice with WRITE.
     """
     row = tl.program_id(0).to(tl.int64)
     z = logits + row * padded
     target = tl.load(targets + row)
-    # Before any write: the reductions below are barriers between this read and them.
+    # Read this before any write: the reductions below are barriers between the two.
     at = tl.load(z + target).to(tl.float32) + tl.load(bias + target)
     column = tl.arange(0, CHUNK)
     if HEAD:
@@ -162,7 +166,7 @@ def softmax_rows(
         v = _logits(z, j, padded, INSIDE)
         if TAIL:
             k = (HEAD + tl.arange(0, TAIL)[:, None]) * CHUNK + column[None, :]
-            w = _logits(z, k, padded, False)  # all logits are under way before the bias is waited for
+            w = _logits(z, k, padded, False)  # all loads of logits start before the first use of the bias
         v = _scores(v, bias, j, words, padded, INSIDE)
         tops = tl.max(v, 0)
         if TAIL:
@@ -176,7 +180,7 @@ def softmax_rows(
             totals += tl.sum(w, 0)
         total = tl.sum(totals, 0)
     else:
-        top = -2.0e38  # finite, and so in powers of two
+        top = -2.0e38  # finite, also after the conversion to powers of two
         total = 0.0
         for start in range(0, words, CHUNK):
             j = start + column
@@ -199,20 +203,21 @@ def softmax_rows(
                 v = _scores(_logits(z, j, padded, False), bias, j, words, padded, False)
                 v = tl.exp2(v * LOG2E - top * LOG2E)
                 tl.store(z + j, (v * share).to(low), mask=j < padded)
-        tl.debug_barrier()  # the target's is written twice, in this order
+        tl.debug_barrier()  # the target's logit is written twice, in this order
         tl.store(z + target, (tl.exp2(at * LOG2E - top * LOG2E) * share - scale).to(low))
 
 
 @triton.jit
 def column_sums(matrix, sums, rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr, UNROLL: tl.constexpr):
-    """sums = matrix.sum(0), always in the same order. One program some columns; UNROLL reads are under way at once."""
+    """Compute sums = matrix.sum(0), always in the same order. One program handles COLUMNS columns, with UNROLL loads in
+    flight."""
     r = tl.arange(0, UNROLL * ROWS)[:, None]
     c = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
     for start in range(0, rows, UNROLL * ROWS):
         ok = (start + r < rows) & (c < width)[None, :]
         v = tl.load(matrix + r * width + c[None, :], mask=ok, other=0.0).to(tl.float32)
-        # a thread has the same places of each (ROWS, COLUMNS), and so adds them up alone
+        # a thread holds the same places of each (ROWS, COLUMNS) block, and so adds them up alone
         total += tl.sum(tl.reshape(v, [UNROLL, ROWS, COLUMNS]), 0)
         matrix += UNROLL * ROWS * width
     tl.store(sums + c, tl.sum(total, 0), mask=c < width)
@@ -220,7 +225,7 @@ def column_sums(matrix, sums, rows, width, ROWS: tl.constexpr, COLUMNS: tl.const
 
 @triton.jit
 def add_rows(table, words, rows, width, BLOCK: tl.constexpr):
-    """table[word] += row. One program a row and block of columns; a word may come several times."""
+    """Add each row to table[word]. One program handles one row and one block of columns. Words may repeat."""
     row = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(rows + row * width + j, mask=j < width, other=0.0).to(tl.float32)
@@ -234,7 +239,7 @@ def add_rows(table, words, rows, width, BLOCK: tl.constexpr):
 def gather(
     rows, tokens, starts, sizes, labels, ids, lengths, answers, weights, steps, batch, BLOCK: tl.constexpr
 ):
-    """ids (T, B), and lengths, answers, weights (B), of the examples in `rows` (B); a row of −1 is an empty text."""
+    """Gather ids (T, B), and lengths, answers and weights (B), of the examples `rows` (B); −1 is an empty text."""
     j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = j < steps * batch
     time, column = j // batch, j % batch
@@ -243,8 +248,10 @@ def gather(
     length = tl.load(sizes + row, mask=there, other=0)
     start = tl.load(starts + row, mask=there, other=0)
     tl.store(ids + j, tl.load(tokens + start + time, mask=time < length, other=0), mask=inside)
-    first = j < batch  # the first step's programs write what is one a text
+    first = j < batch  # programs of the first time step write what exists once per text
     tl.store(lengths + j, length, mask=first)
-    answer = tl.load(labels + tl.where(there, row, 0), mask=first, other=0)  # of an empty row any will do
+    answer = tl.load(
+        labels + tl.where(there, row, 0), mask=first, other=0
+    )  # any label will do for an empty text
     tl.store(answers + j, answer, mask=first)
     tl.store(weights + j, there.to(tl.float32), mask=first)

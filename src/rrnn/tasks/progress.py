@@ -13,7 +13,8 @@ from rrnn.tasks.training import Progress, Record
 
 
 def show_progress(stream: IO[str] | None = None, *, perplexity: bool = False) -> Progress:
-    """What suits the stream, which is stdout. `perplexity`: losses are shown as such, and tokens are counted."""
+    """Return the progress display that suits a stream (default: stdout). With `perplexity`, losses are shown as
+    perplexities, and speed in tokens per second."""
     out = sys.stdout if stream is None else stream
     if out.isatty():
         try:
@@ -24,7 +25,7 @@ def show_progress(stream: IO[str] | None = None, *, perplexity: bool = False) ->
 
 
 class PlainProgress(Progress):
-    """A line an epoch, and in long epochs one a minute."""
+    """Prints one line per epoch, and in long epochs one per minute."""
 
     every = 60.0
 
@@ -53,7 +54,7 @@ class PlainProgress(Progress):
 
 
 class LiveProgress(Progress):
-    """rich's bar for the epoch, with what PlainProgress prints above it."""
+    """Shows a progress bar for the epoch below the lines of `PlainProgress`."""
 
     def __init__(self, stream: IO[str], perplexity: bool = False) -> None:
         from rich.console import Console
@@ -91,26 +92,27 @@ class LiveProgress(Progress):
 
 
 class Clock:
-    """Time left, from how long this sitting's epochs took."""
+    """Estimates the remaining time from the duration of the epochs since the training was started or resumed."""
 
     def __init__(self, epochs: int, done: float, now: Callable[[], float] = time.monotonic) -> None:
         self.epochs, self.first, self.now, self.start = epochs, done, now, now()
 
     def left(self, done: float) -> str:
+        """Return the remaining time as text, or "" if there is no estimate."""
         if done <= self.first or done >= self.epochs:
             return ""
         return f"{duration((self.now() - self.start) / (done - self.first) * (self.epochs - done))} left"
 
 
 def duration(seconds: float) -> str:
-    """1:02:03, 2:03, 0:03."""
+    """Format a duration: 1:02:03, 2:03, 0:03."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def describe(record: Record) -> str:
-    """A record as a line: losses as perplexities where the dev set has one (ppl)."""
+    """Format a record as a line, with losses as perplexities if it has a dev perplexity."""
     parts = [f"epoch {record['epoch']:3}"]
     if "dev_ppl" in record:
         parts.append(f"train ppl {_perplexity(record['train_loss'])}")
@@ -152,10 +154,10 @@ PLOT = "loss.png"
 
 
 def plot_losses(records: Sequence[Record], folder: Path) -> str:
-    """Writes FOLDER/loss.png. Says what was done, or why not."""
+    """Write FOLDER/loss.png, and return a message that says so, or why not."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure  # not pyplot: no windows, no global state
+        from matplotlib.figure import Figure  # pyplot would open windows and keep global state
     except ModuleNotFoundError:
         return "no loss plot: matplotlib is not installed (pip install matplotlib)"
     if not records:
@@ -165,7 +167,7 @@ def plot_losses(records: Sequence[Record], folder: Path) -> str:
     left: Any = figure.subplots()
     left.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     epochs = [record["epoch"] for record in records]
-    marker = "o" if len(epochs) == 1 else ""  # one point makes no line
+    marker = "o" if len(epochs) == 1 else ""  # a single point draws no line
     left.plot(epochs, [r["train_loss"] for r in records], marker=marker, label="train loss", color="C0")
     axis = left
     if "dev_loss" in records[0]:

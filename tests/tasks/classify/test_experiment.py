@@ -121,15 +121,15 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
             train(tiny_config(**options))
         return str(caught.value)
 
-    assert "width 6 are needed, but these have 3" in message(data=str(table), vectors=str(vectors))
+    assert "must have size 6, but they have 3" in message(data=str(table), vectors=str(vectors))
     vectors.write_text("nothing 1 2 3 4 5 6\n")
-    assert "a vector for none of the" in message(data=str(table), vectors=str(vectors))
+    assert "no vector for any of the" in message(data=str(table), vectors=str(vectors))
     (tmp_path / "one.csv").write_text("text,label\ngood,pos\nfine,pos\n")
     assert "at least two classes" in message(data=str(tmp_path / "one.csv"))
     (tmp_path / "empty.csv").write_text("")
     assert "empty" in message(data=str(tmp_path / "empty.csv"))
     (tmp_path / "dev.csv").write_text("text,label\ngood,pos\nbad,other\n")
-    assert "dev.csv:3: the label 'other' does not occur in training" in message(
+    assert "dev.csv:3: the label 'other' does not occur in the training data" in message(
         data=str(table), dev=str(tmp_path / "dev.csv")
     )
     assert "no data set" in message(data="nowhere").lower() or "none of them" in message(data="nowhere")
@@ -168,7 +168,7 @@ def test_unseen_labels_of_a_file_to_evaluate(tmp_path: Path) -> None:
         labelled_texts(model, "nowhere")
     table = tmp_path / "t.csv"
     table.write_text(table.read_text().replace(",neg", ",bad"))
-    with pytest.raises(DataError, match=r"t has changed since .* neg, pos; now it has bad, pos"):
+    with pytest.raises(DataError, match=r"t has changed since .* neg, pos, and now has bad, pos"):
         labelled_texts(model, "test")
 
 

@@ -103,23 +103,23 @@ def test_failures_leave_nothing_and_say_what_to_do(
     def fails(message: str) -> None:
         with pytest.raises(DataError, match=message) as caught:
             download.get("toy")
-        assert f"put into {folder}:" in str(caught.value) and f"b.txt, from {web.url}/b.txt" in str(
+        assert f"put these files into {folder}:" in str(
             caught.value
-        )
+        ) and f"b.txt, from {web.url}/b.txt" in str(caught.value)
         left = [name for name in everything(tmp_path) if name != "cache"]
         assert left == before
 
     del web.pages["b.txt"]  # the second file: the first, which is good, must go, too
-    fails("b.txt could not be downloaded, and nothing was kept(.|\n)*404 Not Found")
+    fails("b.txt could not be downloaded; nothing was changed(.|\n)*404 Not Found")
     web.pages["b.txt"] = OTHER + b"more"
-    fails("has SHA-256 [0-9a-f]{64}, but [0-9a-f]{64} is right")
+    fails("has SHA-256 [0-9a-f]{64}, but [0-9a-f]{64} was expected")
     web.pages["b.txt"] = OTHER
     web.cut.add("a.txt")
-    fails("broke off after 250000 of 500000 bytes")
+    fails("interrupted after 250000 of 500000 bytes")
     web.cut.clear()
     web.stalled.add("a.txt")
     monkeypatch.setattr(download, "_TIMEOUT", 0.2)
-    fails("broke off.*timed out")
+    fails("interrupted.*timed out")
     web.stalled.clear()
     assert download.get("toy") == folder
 
@@ -171,7 +171,7 @@ def test_archives(pack: object, web: WebServer, monkeypatch: pytest.MonkeyPatch,
     ("page", "digest", "message"),
     [
         (zipped({"a.txt": TEXT})[:-30], None, "damaged"),
-        (zipped({"other.txt": TEXT}), None, "the archive has no a.txt"),
+        (zipped({"other.txt": TEXT}), None, "the archive does not contain a.txt"),
         (zipped({"a.txt": OTHER}), None, "has SHA-256"),
         (zipped({"a.txt": TEXT}), "0" * 64, "but 0000"),
         (tarred({"a.txt": TEXT})[:-300], None, "damaged"),
@@ -204,7 +204,7 @@ def test_a_folder_that_cannot_be_written(
 ) -> None:
     toy(web, monkeypatch)
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be written to"):
+    with pytest.raises(DataError, match="cannot write to"):
         download.get("toy", tmp_path / "file")
 
 
@@ -231,7 +231,7 @@ def test_a_killed_download(
         process.send_signal(number)
         assert process.wait(20) == {signal.SIGTERM: 143, signal.SIGINT: 130}.get(number, -signal.SIGKILL)
     web.stalled.clear()
-    with pytest.raises(DataError, match="not at hand"):  # half a download is never taken for a data set
+    with pytest.raises(DataError, match="is not downloaded"):  # half a download is never predicted a data set
         download.find("toy")
     left = (
         [".toy.part"] if number == signal.SIGKILL else []

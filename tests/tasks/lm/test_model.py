@@ -77,7 +77,7 @@ def test_output_gates_may_begin_open() -> None:
         f"layers.{n}.cells.0.bias.{gate}": {first} for n in (0, 1) for gate, first in (("f", 0.0), ("o", 4.0))
     }
     for cell in ("lstm", "minGRU"):
-        with pytest.raises(RunError, match=r"output_bias=4\.0 is for output gates"):
+        with pytest.raises(RunError, match=r"output_bias=4\.0 needs a cell with an output gate"):
             LanguageModel(WORDS, 8, cell=cell, output_bias=4.0)
 
 

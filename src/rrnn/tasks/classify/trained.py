@@ -26,23 +26,26 @@ from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.zoo import get_cell, get_model
 
 EMBEDDING = "embedding"
-"""The checkpoint with fixed word vectors, written once."""
+"""The name of the checkpoint with fixed word vectors, which is written once."""
 
 WINDOW = 2048
-"""Texts read ahead: those of like lengths among them share a batch."""
+"""Number of texts to read ahead; those of similar length share a batch."""
 _WINDOW_CHARACTERS = 2**22
 _BATCH_TOKENS = 2048
 
 
 class Prediction(NamedTuple):
-    """The likeliest label and the probability of each; None and nothing for a text without words."""
+    """The most probable label and the probability of each label; None and {} for a text without words."""
 
     label: str | None
     probabilities: dict[str, float]
 
 
 class TrainedClassifier:
-    """`module` is the network, a `TextClassifier`; texts become words as those of its data did."""
+    """A text classifier with its vocabulary and labels. `module` is the network, a `TextClassifier`.
+
+    Texts are split into words as those of its training data were.
+    """
 
     def __init__(
         self, module: TextClassifier, vocabulary: Vocabulary, labels: Sequence[str], config: ClassifyConfig
@@ -57,28 +60,32 @@ class TrainedClassifier:
         )
 
     def to(self, device: torch.device | str) -> TrainedClassifier:
+        """Move the network to a device, and return this model."""
         self.module.to(device)
         return self
 
     def tokenise(self, text: str) -> list[str]:
-        """The words of a text, as the data's were made, no more than the model reads. What the vocabulary lacks is
-        taken apart: a model of texts whose words came apart from punctuation may meet one where "good," is a word."""
+        """Split a text into words as in training, at most as many as the model reads.
+
+        Words that the vocabulary lacks are split further: the training texts may have been tokenised, while in this one
+        "good," is a word.
+        """
         words: list[str] = []
         for word in tokenise(text, self.config.cleaning or "text"):
             words += [word] if word in self.vocabulary else split_text(word) or [word]
         return words[: self.config.max_tokens]
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
-        """Their numbers. Where letters are read, words that the vocabulary lacks have numbers after it."""
+        """Return the ids of words. If the model reads letters, words that the vocabulary lacks get ids after it."""
         spelling = self.module.spelling
         return self.vocabulary.encode(words) if spelling is None else spelling.encode(self.vocabulary, words)
 
     def predict(self, texts: Iterable[str]) -> list[Prediction]:
-        """The label of each text, with probabilities."""
+        """Return the label of each text, with probabilities."""
         return list(self.stream(_texts(texts)))
 
     def stream(self, texts: Iterable[str], window: int = WINDOW) -> Iterator[Prediction]:
-        """The same, one after another, for any number of texts: at most `window` are held at a time."""
+        """Yield the prediction for each of any number of texts, holding at most `window` of them at a time."""
         for some in _windows(texts, window):
             ids = [self.encode(self.tokenise(text)) for text in some]
             rows = self.probabilities(ids)
@@ -90,7 +97,7 @@ class TrainedClassifier:
                     yield Prediction(None, {})
 
     def probabilities(self, texts: Sequence[np.ndarray]) -> np.ndarray:
-        """(texts, labels) of words' numbers, in batches of like lengths."""
+        """Return the probabilities (texts, labels) of texts given as word ids, in batches of similar length."""
         answer = np.zeros((len(texts), len(self.labels)), np.float32)
         device = self.module.embedding.device
 
@@ -107,28 +114,28 @@ class TrainedClassifier:
 def _side_by_side(
     function: Callable[[list[int]], None], batches: Sequence[list[int]], device: torch.device
 ) -> None:
-    """On a CPU a batch a thread, not several threads on a batch: those would wait for one another at every operation,
-    which on a busy machine takes several times as long as the work."""
+    """Call the function for each batch. A CPU uses one thread per batch: several threads on one batch would wait for
+    each other at every operation, which on a busy machine takes several times as long as the work."""
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads == 1 or len(batches) < 2:
         for batch in batches:
             function(batch)
         return
     with one_cpu_thread(), ThreadPoolExecutor(min(threads, len(batches))) as pool:
-        list(pool.map(function, reversed(batches)))  # long texts first: the last to end are quick ones
+        list(pool.map(function, reversed(batches)))  # long texts first, so that the last batches are quick
 
 
 def _texts(texts: Iterable[str]) -> Iterator[str]:
     if isinstance(texts, str):
-        raise DataError("predict takes a list of texts; got one text: write predict([text])")
+        raise DataError("predict takes a list of texts; got one text. Write predict([text])")
     for text in texts:
         if not isinstance(text, str):
-            raise DataError(f"a text to classify is a str; got {type(text).__name__}")
+            raise DataError(f"a text must be a str; got {type(text).__name__}")
         yield text
 
 
 def _windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of at most so many texts, or of few long ones."""
+    """Yield lists of at most `size` texts, or of fewer long ones."""
     some, characters = [], 0
     for text in texts:
         some.append(text)
@@ -141,7 +148,7 @@ def _windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Texts' numbers, short ones first, so many at a time that a batch is neither tiny nor large."""
+    """Yield the indices of texts in batches of limited size, short texts first."""
     some: list[int] = []
     for i in sorted(range(len(lengths)), key=lengths.__getitem__):
         if some and (len(some) + 1) * lengths[i] > _BATCH_TOKENS:
@@ -153,7 +160,7 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _padded(texts: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
-    """(ids (T, B), lengths (B)); at least one step, for texts without words."""
+    """Return (ids (T, B), lengths (B)), with at least one step, for texts without words."""
     ids = np.zeros((len(texts), max(1, *map(len, texts))), np.int64)
     for row, text in enumerate(texts):
         ids[row, : len(text)] = text
@@ -164,10 +171,10 @@ def _padded(texts: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
 
 
 def cell_of(config: ClassifyConfig) -> Cell | None:
-    """The cell that the configuration names; None for a model of the zoo that is no cell, as LSTM."""
+    """Return the cell that the configuration names; None for a model of the zoo that is not a cell, such as LSTM."""
     try:
         is_cell = get_model(config.cell).is_cell
-    except CellError:  # a file's name, or a mistake, which get_cell explains
+    except CellError:  # a file name, or an error that get_cell explains
         is_cell = True
     return get_cell(config.cell) if is_cell else None
 
@@ -216,7 +223,7 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Report:
-    """`confusion[i][j]`: how many texts with label i were taken for label j."""
+    """Accuracy and loss of a classifier. `confusion[i][j]` counts texts with label i and predicted label j."""
 
     texts: int
     accuracy: float
@@ -225,13 +232,15 @@ class Report:
     confusion: list[list[int]]
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the report, ready for JSON."""
         return asdict(self)
 
     def to_text(self, name: str) -> str:
+        """Return the report as text, with a table of the confusion."""
         lines = [f"{name}: accuracy {self.accuracy:.2f} %, loss {self.loss:.4f}, {self.texts} texts"]
         width = max(5, *map(len, self.labels))
         lines.append(
-            " ".join([" " * width, *(f"{label:>{width}}" for label in self.labels)]) + "  ← taken for"
+            " ".join([" " * width, *(f"{label:>{width}}" for label in self.labels)]) + "  ← predicted"
         )
         for label, counts in zip(self.labels, self.confusion, strict=True):
             lines.append(" ".join([f"{label:>{width}}", *(f"{count:>{width}}" for count in counts)]))
@@ -239,7 +248,7 @@ class Report:
 
 
 def evaluate(model: TrainedClassifier, texts: Sequence[Sequence[str]], labels: Sequence[int]) -> Report:
-    """Of texts that are words already, and their labels' numbers."""
+    """Evaluate a classifier on texts that are split into words, and the indices of their labels."""
     ids = [model.encode(words[: model.config.max_tokens]) for words in texts]
     p, truth = model.probabilities(ids), np.asarray(labels)
     confusion = np.zeros((len(model.labels),) * 2, np.int64)
@@ -262,13 +271,13 @@ def labelled_texts(
     encoding: str = "utf-8",
     skips: Skips | None = None,
 ) -> tuple[list[list[str]], list[int]]:
-    """(words, labels' numbers) of a split of the model's own data, or of a file; `skips` counts what is left out."""
+    """Return (words, label indices) of a split of the model's own data, or of a file. `skips` counts skipped ones."""
     if split in SPLITS:
         dataset = read_dataset(model.config)
         if dataset.labels != model.labels:
             raise DataError(
-                f"{dataset.name} has changed since the training, which had the labels {', '.join(model.labels)}; now "
-                f"it has {', '.join(dataset.labels)}. Name a file of labelled texts"
+                f"{dataset.name} has changed since the training: it had the labels {', '.join(model.labels)}, and now "
+                f"has {', '.join(dataset.labels)}. Name a file of labelled texts"
             )
         examples = getattr(dataset, split)
         if not examples:

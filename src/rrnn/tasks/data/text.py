@@ -19,8 +19,8 @@ UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
-    """The lines of a file, without their ends. Only \\n (or \\r\\n) ends a line: latin-1 texts hold 0x85, which
-    `str.splitlines` would cut at."""
+    """Return the lines of a file (plain or gzip), without their ends. Only \\n (or \\r\\n) ends a line: latin-1 texts
+    contain 0x85, at which `str.splitlines` would split."""
     path = Path(path)
     data = _read_bytes(path)
     if data[:2] in UTF16:
@@ -29,44 +29,46 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
         text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
     except LookupError:
         raise DataError(
-            f"Python knows no encoding {encoding!r}; utf-8, latin-1 and cp1252 are usual"
+            f"Python has no encoding {encoding!r}; common ones are utf-8, latin-1 and cp1252"
         ) from None
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise FormatError(
             f"the text must be {error.encoding}, but byte 0x{data[error.start]:02x} is not: "
-            f"{error.reason}. Convert the file (iconv -f latin1 -t utf-8), or name its encoding",
+            f"{error.reason}. Convert the file (iconv -f latin1 -t utf-8), or give its encoding",
             source=str(path),
             line=line,
         ) from None
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise FormatError("a text has no NUL characters: is this file binary?", source=str(path), line=line)
+        raise FormatError(
+            "a text contains no NUL characters; is this file binary?", source=str(path), line=line
+        )
     lines = text.split("\n")
-    if lines[-1] == "":  # what follows the last line's end
+    if lines[-1] == "":  # after the end of the last line
         lines.pop()
     if not lines:
-        raise DataError(f"{path}: the file is empty; a text with at least one line is needed")
+        raise DataError(f"{path}: the file is empty; it needs at least one line")
     return [line.removesuffix("\r") for line in lines]
 
 
 def _read_bytes(path: Path) -> bytes:
     if path.is_dir():
-        raise DataError(f"{path} is a folder; a file is needed here")
+        raise DataError(f"{path} is a folder; name a file")
     try:
         data = path.read_bytes()
         return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{path}: the gzip file is cut or damaged ({error}); fetch it again") from None
+        raise DataError(f"{path}: the gzip file is truncated or damaged ({error}); get it again") from None
 
 
 # ---- words -----------------------------------------------------------------------------------------------------------
 
 
-# Contractions come apart as in the Penn Treebank and GloVe (do n't, it 's); numbers, identifiers and hyphenated words
-# stay whole; other characters stand alone, short runs of one sign together.
+# Contractions are split as in the Penn Treebank and GloVe (do n't, it 's). Numbers, identifiers and hyphenated words
+# stay whole. Other characters are tokens of their own; short runs of one sign stay together.
 _TOKEN = re.compile(
     r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b"
     r"|\d+(?:[.,:]\d+)+|\w+(?:-\w+)*"
@@ -77,13 +79,13 @@ _QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def split_text(text: str) -> list[str]:
-    """Words and punctuation of a text that nobody has tokenised, in their own case."""
+    """Split a raw text into words and punctuation, without changing case."""
     return [match.group() for match in _TOKEN.finditer(text.translate(_QUOTES))]
 
 
 def _glove(text: str) -> list[str]:
-    """`split_text` of what corpora spell in ways that GloVe's words do not have: contractions torn apart (do n 't,
-    don 't), bracket tokens, numbers of characters, accents, hyphens."""
+    """Spell words as GloVe does, then apply `split_text`: contractions (do n 't, don 't), bracket tokens, character
+    references, accents and hyphens are rewritten."""
     text = html.unescape(re.sub(r"(&#\d+) ; ?", r"\1;", text)).lower().translate(_QUOTES)
     text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     text = re.sub(r"\B-l[rs]b-\B", "(", re.sub(r"\B-r[rs]b-\B", ")", text))
@@ -91,14 +93,14 @@ def _glove(text: str) -> list[str]:
 
 
 def _kim(text: str) -> list[str]:
-    """`clean_str` of Kim (2014): ASCII letters, digits and (),!?'` alone, contractions apart, lower case."""
+    """Apply `clean_str` of Kim (2014): only ASCII letters, digits and (),!?'`; contractions split; lower case."""
     text = re.sub(r"[^A-Za-z0-9(),!?'`]", " ", text)
     text = re.sub(r"('s|'ve|n't|'re|'d|'ll)", r" \1", text)
     return re.sub(r"([,!()?])", r" \1 ", text).lower().split()
 
 
 def _kim_sst(text: str) -> list[str]:
-    """`clean_str_sst` of Kim (2014): as `kim`, for a text whose words are apart already."""
+    """Apply `clean_str_sst` of Kim (2014): like `kim`, for a text that is already tokenised."""
     return re.sub(r"[^A-Za-z0-9(),!?'`]", " ", text).lower().split()
 
 
@@ -113,11 +115,13 @@ CLEANINGS: dict[str, Callable[[str], list[str]]] = {
 
 
 def tokenise(text: str, cleaning: str = "text") -> list[str]:
-    """The words of a text: `none` and `lower` cut at white space, `text` takes punctuation off (any language with
-    spaces), `glove` brings the words close to those of published vectors, too, `kim` and `kim-sst` are Kim's rules,
-    which know ASCII only."""
+    """Split a text into words.
+
+    `none` and `lower` split at white space. `text` also separates punctuation (for any language with spaces). `glove`
+    also spells words as published vectors do. `kim` and `kim-sst` are Kim's rules, which know only ASCII.
+    """
     if cleaning not in CLEANINGS:
-        raise DataError(f"a cleaning is one of {', '.join(CLEANINGS)}, not {cleaning!r}")
+        raise DataError(f"cleaning must be one of {', '.join(CLEANINGS)}; got {cleaning!r}")
     return CLEANINGS[cleaning](text)
 
 
@@ -134,7 +138,7 @@ _NAMES = {
 
 
 def split_files(folder: Path) -> dict[str, Path]:
-    """The files of train, dev and test in a folder, told by a word in their names: ptb.train.txt, dev.csv, …"""
+    """Return the files of train, dev and test in a folder, recognised by names such as ptb.train.txt or dev.csv."""
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         words = set(re.split(r"[^a-z]+", path.name.lower()))
@@ -144,19 +148,19 @@ def split_files(folder: Path) -> dict[str, Path]:
             if split in found:
                 raise DataError(
                     f"{folder} has two files for {split}, {found[split].name} and {path.name}: "
-                    "name the files instead of the folder"
+                    "give the files instead of the folder"
                 )
             found[split] = path
     if missing := {"train", "dev"} - set(found):
         raise DataError(
-            f"{folder} has no file for {' and '.join(sorted(missing))}: file names tell it by a word, "
-            "as ptb.train.txt, valid.txt or dev.csv, test.tsv"
+            f"{folder} has no file for {' and '.join(sorted(missing))}: their names must contain train, dev (or valid) "
+            "or test, such as ptb.train.txt, valid.txt, dev.csv, test.tsv"
         )
     return found
 
 
 def shuffled(items: Sequence[T], seed: int) -> list[T]:
-    """A random order that is the same in every version of Python: `Random.random` alone is promised to be."""
+    """Return the items in a random order that is the same in every version of Python, as only `Random.random` is."""
     draw = random.Random(seed).random
     keys = [draw() for _ in items]
     return [items[i] for i in sorted(range(len(items)), key=keys.__getitem__)]
@@ -165,7 +169,7 @@ def shuffled(items: Sequence[T], seed: int) -> list[T]:
 def split_rows(
     rows: Sequence[T], shares: Sequence[float], seed: int, stratum: Callable[[T], Hashable] | None = None
 ) -> list[list[T]]:
-    """Cut rows at random into parts of these shares; with `stratum`, every part has each stratum's share of it."""
+    """Split rows at random into parts of these shares; with `stratum`, in every stratum separately."""
     strata: dict[Hashable, list[T]] = defaultdict(list)
     for row in shuffled(rows, seed):
         strata[stratum(row) if stratum else None].append(row)

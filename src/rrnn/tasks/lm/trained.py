@@ -26,11 +26,13 @@ from rrnn.zoo import read_cell
 # ---- evaluation ------------------------------------------------------------------------------------------------------
 
 
-CHUNK = 8192  # tokens at a time: what is between them is carried, so it changes nothing but memory
+CHUNK = 8192  # tokens at a time; the state is carried over, so this affects only memory
 
 
 class Score(NamedTuple):
-    loss: float  # nats a token
+    """The mean loss in nats per token, and the number of tokens."""
+
+    loss: float
     tokens: int
 
     @property
@@ -42,8 +44,11 @@ class Score(NamedTuple):
 def evaluate(
     model: LanguageModel, ids: Tensor, *, chunk: int = CHUNK, precision: Precision = "fp32", streams: int = 1
 ) -> Score:
-    """The first token is predicted from the start symbol, each other one from the tokens before it. With several
-    `streams` the text is cut into as many pieces, read side by side: only the token before a piece is known to it."""
+    """Compute the loss of a text, given as word ids, as one continuous stream at batch size 1.
+
+    The first token is predicted from the start symbol, every other one from all tokens before it. With several
+    `streams` the text is cut into that many pieces, which are read in parallel; a piece only knows the token before it.
+    """
     if not len(ids):
         raise DataError("there is nothing to evaluate: the text has no tokens")
     device, before = model.embedding.device, model.training
@@ -51,7 +56,7 @@ def evaluate(
     inputs = torch.cat([ids.new_tensor([model.start]), ids[:-1]])
     streams = min(streams, len(ids))
     length = -(-len(ids) // streams)
-    missing = streams * length - len(ids)  # at the end of the last piece: read, and not counted
+    missing = streams * length - len(ids)  # padding at the end of the last piece, which is not counted
     inputs, aims = (F.pad(t, (0, missing)).view(streams, length).t() for t in (inputs, ids))
     counted = F.pad(torch.ones_like(ids, dtype=torch.bool), (0, missing)).view(streams, length).t()
     total, state = torch.zeros((), dtype=torch.float64, device=device), model.rnn.init_state(streams)
@@ -83,24 +88,26 @@ def generate(
     seed: int | None = None,
     forbidden: Sequence[int] = (),
 ) -> Iterator[int]:
-    """Words drawn one after another, `length` of them (None: without end), after the start symbol and the prompt.
+    """Draw `length` word ids (None: without end), one after another, after the start symbol and the prompt.
 
-    `temperature` divides the scores: below 1 likely words become likelier, 0 always takes the likeliest. `top_k` draws
-    among the k likeliest. The start symbol and `forbidden` words (as <unk>) never come. A seed gives the same words
-    again.
+    `temperature` divides the scores: below 1 likely words become likelier, and 0 always takes the likeliest word.
+    `top_k` draws among the k likeliest words. The start symbol and the `forbidden` words (such as <unk>) are never
+    drawn. The same seed gives the same words.
     """
     if not (temperature >= 0 and math.isfinite(temperature)):
-        raise RunError(f"temperature is a number from 0 on; got {temperature}")
+        raise RunError(f"temperature must be a number, at least 0; got {temperature}")
     if top_k is not None and top_k < 1:
-        raise RunError(f"top_k is 1 at least, or left out; got {top_k}")
+        raise RunError(f"top_k must be at least 1, or left out; got {top_k}")
     if seed is not None and not -(2**63) <= seed < 2**64:
-        raise RunError(f"a seed is a whole number of at most 64 bits; got {seed}")
+        raise RunError(f"a seed must be a whole number of at most 64 bits; got {seed}")
     wrong = [word for word in prompt if not 0 <= word < model.vocabulary]
     if wrong:
-        raise RunError(f"a word's number is below {model.vocabulary}, the vocabulary's size; got {wrong[0]}")
+        raise RunError(
+            f"a word id must be below {model.vocabulary}, the size of the vocabulary; got {wrong[0]}"
+        )
     never = sorted({model.start, *forbidden})
     if len(never) >= model.vocabulary:
-        raise RunError("every word is forbidden, so there is none to draw")
+        raise RunError("all words are forbidden, so none can be drawn")
     return _draw(model, prompt, length, temperature, top_k, seed, never)
 
 
@@ -133,7 +140,7 @@ def _draw(
 
 
 def choose(scores: Tensor, temperature: float, top_k: int | None, generator: torch.Generator) -> int:
-    """One word by its score."""
+    """Draw one word id by its score."""
     if temperature == 0:
         return int(scores.argmax())
     if top_k is not None and top_k < len(scores):
@@ -152,7 +159,10 @@ SPLITS = {"train": "train", "dev": "valid", "valid": "valid", "test": "test"}
 
 
 class TrainedLanguageModel:
-    """`module` is the network, a `LanguageModel`; texts become tokens as those of its corpus did."""
+    """A language model with its vocabulary. `module` is the network, a `LanguageModel`.
+
+    Texts are split into tokens as those of its corpus were.
+    """
 
     def __init__(self, module: LanguageModel, vocabulary: Vocabulary, config: LMConfig) -> None:
         self.module, self.vocabulary, self.config = module, vocabulary, config
@@ -165,32 +175,33 @@ class TrainedLanguageModel:
         )
 
     def to(self, device: torch.device | str) -> TrainedLanguageModel:
+        """Move the network to a device, and return this model."""
         self.module.to(device)
         return self
 
     def tokenise(self, text: str) -> list[str]:
-        """Of whole lines: each ends with `</s>`."""
+        """Split whole lines into tokens; each line ends with `</s>`."""
         split = self._splitter()
         return [token for line in text.removesuffix("\n").split("\n") for token in (*split(line), END)]
 
     def read_split(self, split: str) -> list[str]:
-        """The tokens of a split of its corpus (train, dev, test), or of a file."""
+        """Return the tokens of a split of its corpus (train, dev, test), or of a file."""
         if split in SPLITS:
             corpus = load_corpus(self.config.data, self.config.level, tokens=self.config.tokens)
             if not (tokens := getattr(corpus, SPLITS[split])):
-                raise DataError(f"{self.config.data} has no {split} text: name train, dev or a file")
+                raise DataError(f"{self.config.data} has no {split} text: use train, dev or a file")
             return tokens
         if not Path(split).exists():
-            raise DataError(f"a split is train, dev, test or a file of text, and {split!r} is none of them")
+            raise DataError(f"a split is train, dev, test or a text file; there is no file {split!r}")
         return self.tokenise("\n".join(read_lines(split)))
 
     def score(self, text: str | Sequence[str]) -> Score:
-        """(loss, tokens) of a text, or of tokens: one stream from the start symbol on, every token counted."""
+        """Return the loss of a text, or of tokens, read as one stream from the start symbol on. Every token counts."""
         tokens = self.tokenise(text) if isinstance(text, str) else text
         return evaluate(self.module, torch.from_numpy(self._encode(tokens)))
 
     def perplexity(self, text: str | Sequence[str]) -> float:
-        """Of a text, or of tokens."""
+        """Return the perplexity of a text, or of tokens."""
         return self.score(text).perplexity
 
     def stream(
@@ -202,7 +213,7 @@ class TrainedLanguageModel:
         top_k: int | None = None,
         seed: int | None = None,
     ) -> Iterator[str]:
-        """Tokens that follow the prompt, one after another as they are drawn; None: without end. `</s>` ends a line."""
+        """Yield tokens that follow the prompt as they are drawn (`length=None`: without end). `</s>` ends a line."""
         start = [token for line in prompt.split("\n") for token in (*self._splitter()(line), END)][:-1]
         ids = [int(number) for number in self._encode(start)]
         forbidden = (
@@ -213,12 +224,12 @@ class TrainedLanguageModel:
         return (self.vocabulary.words[word] for word in drawn)
 
     def generate(self, prompt: str = "", **options: Any) -> str:
-        """A text that begins with the prompt. Options are those of `stream`."""
+        """Return a text that begins with the prompt. Options are those of `stream`."""
         return prompt + "".join(self.pieces(prompt, self.stream(prompt, **options)))
 
     def pieces(self, prompt: str, tokens: Iterator[str]) -> Iterator[str]:
-        """Tokens as text, to follow the prompt: blanks between words, a new line for `</s>`."""
-        fresh = not prompt or prompt[-1].isspace() or self.config.level == "char"  # is a blank needed?
+        """Yield tokens as text that follows the prompt: blanks between words, a new line for `</s>`."""
+        fresh = not prompt or prompt[-1].isspace() or self.config.level == "char"  # no blank is needed
         for token in tokens:
             yield "\n" if token == END else token if fresh else f" {token}"
             fresh = token == END or self.config.level == "char"
@@ -227,8 +238,8 @@ class TrainedLanguageModel:
         if self.vocabulary.unknown is None and (new := [t for t in tokens if t not in self.vocabulary]):
             what = "character" if self.config.level == "char" else "word"
             raise DataError(
-                f"the {what} {new[0]!r} is none of the {len(self.vocabulary)} that this model knows, and its training "
-                "text had no <unk>, which could stand for it: leave it out"
+                f"the {what} {new[0]!r} is not one of the {len(self.vocabulary)} that this model knows, and it "
+                "has no <unk> to replace it: leave it out"
             )
         return self.vocabulary.encode(tokens)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rrnn.backends import use_backend
 from rrnn.nn import dropout
-from rrnn.tasks.graphs import Beside
+from rrnn.tasks.graphs import SideStream
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.model import model_of
 from rrnn.tasks.lm.trainer import LanguageTask
@@ -96,7 +96,7 @@ def test_a_checkpoint_keeps_the_seed(seeds: list[int]) -> None:
 # ---- a second stream -------------------------------------------------------------------------------------------------
 
 
-class Late(Beside):
+class Late(SideStream):
     """All that is run beside is done when it joins, and not a moment earlier."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class Late(Beside):
 
 def test_a_step_waits_for_what_runs_beside_it() -> None:
     task, late = task_of(), task_of()
-    late.beside = beside = Late()
+    late.side = beside = Late()
     for each in (task, late):
         for index in range(each.begin_epoch(1)):
             each.step(index)
@@ -143,7 +143,7 @@ def test_tensors_are_held_until_the_stream_is_waited_for(monkeypatch: pytest.Mon
     own, second = Stream(), Stream()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: own)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-    beside = Beside(torch.device("cpu"))
+    beside = SideStream(torch.device("cpu"))
     beside._stream = second  # pyright: ignore[reportAttributeAccessIssue]
     given = torch.ones(3)
     made = beside.run(lambda t: t + 1, given)
