@@ -18,6 +18,8 @@ from typing import Any
 
 # A module that is gone, and the modules that hold its names now, separated by spaces.
 MODULES: dict[str, str] = {
+    # cli
+    "rrnn.cli.overrides": "rrnn.cli.tasks",
     # tasks
     "rrnn.tasks.averaging": "rrnn.tasks.update",
     "rrnn.tasks.classify.batches": "rrnn.tasks.classify.prepare",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from rrnn.cli.overrides import given, overrides_of
+from rrnn.cli.tasks import given, load_model, overrides_of, resumable, write_json
 from rrnn.errors import RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.ranges import PAPER
@@ -43,17 +43,13 @@ def train(options: Train) -> None:
     from rrnn.tasks.progress import show_progress
 
     changes = given(options.settings)
-    config = (
-        _read_config(options.config).replace(**changes)
-        if options.config
-        else ClassifyConfig.for_data(**changes)
-    )
+    file = options.config
+    config = ClassifyConfig.from_file(file).replace(**changes) if file else ClassifyConfig.for_data(**changes)
     folder = options.out or _folder(config)
     if options.resume and (folder / "config.json").exists():
-        from rrnn.tasks.classify.trained import classify_run, read_config
-
-        config = read_config(classify_run(folder)).replace(**changes)
-    result = train_model(config, folder, resume=options.resume, progress=show_progress()).summary
+        config = ClassifyConfig.from_file(folder / "config.json").replace(**changes)
+    with resumable("classify train", folder):
+        result = train_model(config, folder, resume=options.resume, progress=show_progress()).summary
     test = "" if result.test is None else f", test accuracy {result.test:.2f}"
     print(f"best epoch {result.best_epoch}: dev accuracy {result.dev:.2f}{test}; run: {folder}")
 
@@ -78,10 +74,10 @@ class Eval:
 
 def eval(options: Eval) -> None:
     """Run `rrnn classify eval`."""
-    from rrnn.tasks.classify.trained import classify_run, evaluate, labelled_texts, load_run
+    from rrnn.tasks.classify.trained import evaluate, labelled_texts, load
     from rrnn.tasks.data.rows import Skips, skipped
 
-    model, skips = load_run(classify_run(options.run)), Skips()
+    model, skips = load_model(load, options.run), Skips()
     texts, labels = labelled_texts(
         model, options.split, options.text_column, options.label_column, options.encoding, skips
     )
@@ -112,11 +108,11 @@ class Predict:
 def predict(options: Predict) -> None:
     """Run `rrnn classify predict`."""
     from rrnn.tasks.classify.predict import predict_file
-    from rrnn.tasks.classify.trained import classify_run, load_run
+    from rrnn.tasks.classify.trained import load
 
     if options.window < 1:
         raise RunError(f"window must be at least 1; got {options.window}")
-    model = load_run(classify_run(options.run))
+    model = load_model(load, options.run)
     counts = predict_file(
         model,
         options.file,
@@ -217,8 +213,7 @@ def table(options: Table) -> None:
 
     rows = accuracy_table(options.runs, options.reference)
     print(accuracies_to_markdown(rows))
-    if options.json is not None:
-        options.json.write_text(json.dumps(accuracies_to_json(rows), indent=2) + "\n", encoding="utf-8")
+    write_json(accuracies_to_json(rows), options.json)
 
 
 def _folder(config: ClassifyConfig, what: str = "classify") -> Path:
@@ -228,15 +223,3 @@ def _folder(config: ClassifyConfig, what: str = "classify") -> Path:
 
 def _accuracies(result: Any) -> str:
     return f"dev {result.dev:.2f}" + ("" if result.test is None else f", test {result.test:.2f}")
-
-
-def _read_config(path: Path) -> ClassifyConfig:
-    """Read a run's config.json, or a search's best.json."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        values = values.get("config", values)
-        return ClassifyConfig.from_run(values)
-    except (ValueError, AttributeError) as error:
-        if isinstance(error, RunError):
-            raise
-        raise RunError(f"{path} is not a configuration: {error}") from None

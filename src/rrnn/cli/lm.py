@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 import time
-import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 
-from rrnn.cli.overrides import given, overrides_of
+from rrnn.cli.tasks import given, load_model, overrides_of, resumable, write_json
 from rrnn.errors import RunError
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.config import preset as preset_named
@@ -66,11 +64,8 @@ def train(options: Train) -> None:
     changes = _changes(options)
     name = f"{options.preset or DEFAULT}-{Path(changes.get('cell', LMConfig.cell)).stem}"
     folder = options.out or Path("runs") / name
-    try:
+    with resumable("lm train", folder):
         result = train_model(_configure(options, folder, changes), folder, resume=options.resume)
-    except KeyboardInterrupt:
-        print(f"interrupted. To continue: rrnn lm train --out {folder} --resume", file=sys.stderr)
-        raise
     if is_first_process():
         s = result.summary
         test = "" if s.test_ppl is None else f", test perplexity {s.test_ppl:.2f}"
@@ -92,8 +87,9 @@ class Eval:
 def evaluate(options: Eval) -> None:
     """Run `rrnn lm eval`."""
     from rrnn.tasks.experiment import pick_device
+    from rrnn.tasks.lm.trained import load
 
-    model = _load(options.run).to(pick_device(options.device))
+    model = load_model(load, options.run).to(pick_device(options.device))
     tokens = model.read_split(options.split)
     start = time.perf_counter()
     score = model.score(tokens)
@@ -127,9 +123,11 @@ class Generate:
 
 def generate(options: Generate) -> None:
     """Run `rrnn lm generate`."""
+    from rrnn.tasks.lm.trained import load
+
     if options.length < 0:
         raise RunError(f"length must be a number of tokens, or 0 for an endless text; got {options.length}")
-    model = _load(options.run)
+    model = load_model(load, options.run)
     unknown = [t for t in model.tokenise(options.prompt) if t not in model.vocabulary]
     if unknown and model.vocabulary.unknown is not None:
         print(
@@ -165,9 +163,7 @@ def table(options: Table) -> None:
 
     rows = perplexity_table(options.runs)
     print(perplexities_to_markdown(rows))
-    if options.json is not None:
-        text = json.dumps(perplexities_to_json(rows), indent=2) + "\n"
-        options.json.write_text(text, encoding="utf-8")
+    write_json(perplexities_to_json(rows), options.json)
 
 
 def _changes(options: Train) -> dict[str, Any]:
@@ -193,19 +189,4 @@ def _configure(options: Train, folder: Path, changes: dict[str, Any]) -> LMConfi
         return preset_named(options.preset or DEFAULT, **changes)
     if options.preset is not None:
         raise RunError("--preset and --config exclude each other: leave out one of them")
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise RunError(f"{file} is not JSON: {error}") from None
-    return LMConfig.from_run(values).changed(**changes)
-
-
-def _load(folder: Path) -> Any:
-    from rrnn.tasks.lm.trained import lm_run, load_run
-
-    with warnings.catch_warnings(record=True) as notes:
-        warnings.simplefilter("always")
-        model = load_run(lm_run(folder))
-    for note in notes:
-        print(f"note: {note.message}", file=sys.stderr)
-    return model
+    return LMConfig.from_file(file).changed(**changes)

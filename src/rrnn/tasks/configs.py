@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import math
 import types
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from rrnn.errors import RunError
@@ -81,6 +83,15 @@ class Config:
         if not isinstance(values, Mapping):
             raise RunError(f"a configuration is a JSON object; got {type(values).__name__}")
         return cls.from_dict({key: value for key, value in values.items() if key not in (FACTS, "rrnn")})
+
+    @classmethod
+    def from_file(cls, file: Path) -> Self:
+        """Read a configuration from a JSON file: a run's config.json, or a search's best.json."""
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise RunError(f"{file} is not a configuration: it is not JSON ({error})") from None
+        return cls.from_run(values.get("config", values) if isinstance(values, dict) else values)
 
     @classmethod
     def check_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,15 @@
-"""Turn the fields of a configuration into options of a command. All are optional; those given change the preset."""
+"""What the commands of both tasks share: options from a configuration, loading a run, interrupts, tables."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import make_dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
@@ -33,6 +38,32 @@ def given(overrides: Any) -> dict[str, Any]:
     """Return the fields that the command line sets."""
     values = {field.name: getattr(overrides, field.name) for field in dataclasses.fields(overrides)}
     return {name: value for name, value in values.items() if value is not None}
+
+
+@contextmanager
+def resumable(command: str, folder: Path) -> Iterator[None]:
+    """Print how to continue a training that is interrupted with Ctrl-C inside this context."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"interrupted. To continue: rrnn {command} --out {folder} --resume", file=sys.stderr)
+        raise
+
+
+def load_model(load: Callable[[Path], Any], folder: Path) -> Any:
+    """Load the model of a run, and print warnings as notes."""
+    with warnings.catch_warnings(record=True) as notes:
+        warnings.simplefilter("always")
+        model = load(folder)
+    for note in notes:
+        print(f"note: {note.message}", file=sys.stderr)
+    return model
+
+
+def write_json(value: Any, file: Path | None) -> None:
+    """Write a value to a JSON file, if one is given."""
+    if file is not None:
+        file.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
 
 def _metavar(kind: Any) -> str:
