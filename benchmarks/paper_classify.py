@@ -48,9 +48,9 @@ from rrnn.tasks.classify.ranges import with_setting
 from rrnn.tasks.classify.search import FREE
 from rrnn.tasks.classify.trained import cell_of
 from rrnn.tasks.experiment import pick_device
+from rrnn.tasks.paper_tables import PAPER_ACCURACIES
 from rrnn.tasks.search_space import Setting, draw_setting
 from rrnn.tasks.search_workers import side_by_side
-from rrnn.tasks.tables import PAPER_ACCURACIES
 
 PUBLISHED_SPLIT = ("sst", "sst-fine", "amazon")
 MOST_THREADS = 32

@@ -16,7 +16,7 @@ from results import meta, print_table
 
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.tables import DATA, NAMES, PAPER_ACCURACIES, paired
+from rrnn.tasks.paper_tables import DATA, NAMES, PAPER_ACCURACIES, paired
 
 Row = dict[str, Any]
 ORDER = ("sst", "subj", "cr", "amazon")

@@ -29,8 +29,8 @@ from rrnn.tasks.configs import FACTS
 from rrnn.tasks.data.corpus import load_corpus
 from rrnn.tasks.lm.config import LMConfig, preset
 from rrnn.tasks.lm.experiment import train
+from rrnn.tasks.paper_tables import PAPER_PERPLEXITIES, M, PaperPerplexity
 from rrnn.tasks.runs import RESULT
-from rrnn.tasks.tables import PAPER_PERPLEXITIES, M, PaperPerplexity
 
 KEPT = ("config.json", "metrics.jsonl", RESULT)
 ROWS = {

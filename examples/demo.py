@@ -23,7 +23,7 @@ from rrnn import zoo
 from rrnn.cli import main as command
 from rrnn.report.page import write_report
 from rrnn.tasks import classify, lm
-from rrnn.tasks.classify import patterns
+from rrnn.tasks.classify import single_units
 from rrnn.tasks.training import Progress, Record
 from rrnn.theory import verify_model
 
@@ -37,8 +37,8 @@ class Plan:
     verified: tuple[str, ...] = tuple(zoo.MODELS)
     parameters: int = 450_000
     epochs: int = 8
-    tasks: tuple[str, ...] = tuple(patterns.NAMES)
-    cells: tuple[str, ...] = patterns.CELLS
+    tasks: tuple[str, ...] = tuple(single_units.NAMES)
+    cells: tuple[str, ...] = single_units.CELLS
     pattern_epochs: int = 20
     classifier_epochs: int = 12
 
@@ -185,8 +185,8 @@ def learners(plan: Plan) -> None:
         "One unit, which is one automaton, read out linearly. Test accuracy on tasks whose truth is known:"
     )
     with console.status("training"):
-        found = patterns.who_learns_what(plan.cells, plan.tasks, epochs=plan.pattern_epochs)
-    console.print(Markdown(patterns.to_markdown(found)))
+        found = single_units.who_learns_what(plan.cells, plan.tasks, epochs=plan.pattern_epochs)
+    console.print(Markdown(single_units.to_markdown(found)))
     console.print(
         "A pattern of two words takes the two arcs of C and F. Counting takes sums, so max-plus cannot; and it leaks "
         "(u = (1 − f)·Wv: to add, a unit has to forget), as texts eight times as long show."

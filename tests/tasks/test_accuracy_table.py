@@ -10,7 +10,13 @@ from tiny_texts import tiny_config
 
 from rrnn.errors import RunError
 from rrnn.tasks.classify.experiment import Summary
-from rrnn.tasks.tables import accuracies_to_json, accuracies_to_markdown, accuracy_table, paired, t_quantile
+from rrnn.tasks.paper_tables import (
+    accuracies_to_json,
+    accuracies_to_markdown,
+    accuracy_table,
+    paired,
+    t_quantile,
+)
 
 
 def add_run(folder: Path, cell: str, seed: int, test: float | None, data: str = "sst") -> None:

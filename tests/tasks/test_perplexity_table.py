@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from rrnn.errors import RunError
-from rrnn.tasks.runs import Run
-from rrnn.tasks.tables import (
+from rrnn.tasks.paper_tables import (
     PAPER_PERPLEXITIES,
     perplexities_to_json,
     perplexities_to_markdown,
     perplexity_table,
     read_row,
 )
+from rrnn.tasks.runs import Run
 
 
 def make_run(folder: Path, *, finished: bool = True, parameters: int = 9_950_000, **config: object) -> Path:

@@ -75,7 +75,7 @@ class Eval:
 def eval(options: Eval) -> None:
     """Run `rrnn classify eval`."""
     from rrnn.tasks.classify.trained import evaluate, labelled_texts, load
-    from rrnn.tasks.data.rows import Skips, skipped
+    from rrnn.tasks.data.labelled_files import Skips, skipped
 
     model, skips = load_model(load, options.run), Skips()
     texts, labels = labelled_texts(
@@ -209,7 +209,7 @@ class Table:
 
 def table(options: Table) -> None:
     """Run `rrnn classify table`."""
-    from rrnn.tasks.tables import accuracies_to_json, accuracies_to_markdown, accuracy_table
+    from rrnn.tasks.paper_tables import accuracies_to_json, accuracies_to_markdown, accuracy_table
 
     rows = accuracy_table(options.runs, options.reference)
     print(accuracies_to_markdown(rows))

@@ -159,7 +159,7 @@ class Table:
 
 def table(options: Table) -> None:
     """Run `rrnn lm table`."""
-    from rrnn.tasks.tables import perplexities_to_json, perplexities_to_markdown, perplexity_table
+    from rrnn.tasks.paper_tables import perplexities_to_json, perplexities_to_markdown, perplexity_table
 
     rows = perplexity_table(options.runs)
     print(perplexities_to_markdown(rows))

@@ -179,7 +179,7 @@ class Updater:
         return (first / (1 - beta1**steps)) / ((second / (1 - beta2**steps)).sqrt_() + self.epsilon)
 
     def _with_kernels(self, gradients: Sequence[Tensor]) -> None:
-        from rrnn.tasks import kernels
+        from rrnn.tasks import step_kernels as kernels
 
         segments, sizes = self.segments, tuple(g.numel() for g in gradients)
         run: Any = kernels.squares[(len(self._partial),)]

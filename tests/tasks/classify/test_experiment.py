@@ -13,7 +13,7 @@ from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.experiment import read_summary, train
 from rrnn.tasks.classify.prepare import prepare
 from rrnn.tasks.classify.trained import evaluate, labelled_texts
-from rrnn.tasks.data.rows import Skips
+from rrnn.tasks.data.labelled_files import Skips
 
 
 def write_table(path: Path, rows: int = 60) -> Path:

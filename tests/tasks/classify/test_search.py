@@ -10,8 +10,8 @@ from rrnn.errors import RRNNError
 from rrnn.tasks.classify import search as module
 from rrnn.tasks.classify.ranges import PAPER, settings
 from rrnn.tasks.classify.search import search_classifier
+from rrnn.tasks.paper_tables import accuracy_table
 from rrnn.tasks.search_space import Real, Space, Whole
-from rrnn.tasks.tables import accuracy_table
 
 
 def test_the_ranges_are_the_papers() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.data.labelled import Dataset, Example, load_dataset
-from rrnn.tasks.data.text import shuffled, split_rows, tokenise
+from rrnn.tasks.data.text_files import shuffled, split_rows, tokenise
 
 needs_data = pytest.mark.skipif("RRNN_DATA" not in os.environ, reason="needs RRNN_DATA")
 

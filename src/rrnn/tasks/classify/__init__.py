@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from rrnn.tasks.classify.experiment import read_summary as read_summary
     from rrnn.tasks.classify.experiment import train as train
     from rrnn.tasks.classify.model import TextClassifier as TextClassifier
-    from rrnn.tasks.classify.patterns import who_learns_what as who_learns_what
     from rrnn.tasks.classify.predict import predict_file as predict_file
     from rrnn.tasks.classify.prepare import Prepared as Prepared
     from rrnn.tasks.classify.prepare import prepare as prepare
     from rrnn.tasks.classify.search import search_classifier as search_classifier
+    from rrnn.tasks.classify.single_units import who_learns_what as who_learns_what
     from rrnn.tasks.classify.trained import Prediction as Prediction
     from rrnn.tasks.classify.trained import Report as Report
     from rrnn.tasks.classify.trained import TrainedClassifier as TrainedClassifier
@@ -35,7 +35,7 @@ _EXPORTS = {
     "read_summary": "classify.experiment",
     "train": "classify.experiment",
     "TextClassifier": "classify.model",
-    "who_learns_what": "classify.patterns",
+    "who_learns_what": "classify.single_units",
     "predict_file": "classify.predict",
     "Prepared": "classify.prepare",
     "prepare": "classify.prepare",

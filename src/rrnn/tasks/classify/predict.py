@@ -17,8 +17,8 @@ from typing import IO, Literal
 
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.classify.trained import WINDOW, TrainedClassifier
-from rrnn.tasks.data.rows import Table, read_cells
-from rrnn.tasks.data.text import UTF16
+from rrnn.tasks.data.labelled_files import Table, read_cells
+from rrnn.tasks.data.text_files import UTF16
 
 Format = Literal["csv", "jsonl"]
 _CHUNK = 2**20

@@ -171,7 +171,7 @@ class Texts:
         return ids, lengths, self.labels[rows], there.to(torch.float32)
 
     def _gather_at_once(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        from rrnn.tasks.kernels import gather
+        from rrnn.tasks.step_kernels import gather
 
         batch = len(rows)
         ids, (lengths, labels) = rows.new_empty(steps, batch), rows.new_empty(2, batch)

@@ -18,8 +18,8 @@ from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier, spell_vocabulary
 from rrnn.tasks.classify.prepare import read_dataset
 from rrnn.tasks.configs import FACTS
-from rrnn.tasks.data.rows import Skips, read_rows
-from rrnn.tasks.data.text import split_text, tokenise
+from rrnn.tasks.data.labelled_files import Skips, read_rows
+from rrnn.tasks.data.text_files import split_text, tokenise
 from rrnn.tasks.runs import CELL, Run, load_weights, open_task_run
 from rrnn.tasks.search_workers import one_cpu_thread
 from rrnn.tasks.vocabulary import Vocabulary

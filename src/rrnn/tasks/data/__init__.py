@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rrnn.tasks.data.labelled import load_dataset as load_dataset
     from rrnn.tasks.data.synthetic import SyntheticTask as SyntheticTask
     from rrnn.tasks.data.synthetic import get_task as get_task
-    from rrnn.tasks.data.text import tokenise as tokenise
+    from rrnn.tasks.data.text_files import tokenise as tokenise
     from rrnn.tasks.data.vectors import Vectors as Vectors
     from rrnn.tasks.data.vectors import cooccurrence_vectors as cooccurrence_vectors
     from rrnn.tasks.data.vectors import read_vectors as read_vectors
@@ -28,7 +28,7 @@ _EXPORTS = {
     "load_dataset": "data.labelled",
     "SyntheticTask": "data.synthetic",
     "get_task": "data.synthetic",
-    "tokenise": "data.text",
+    "tokenise": "data.text_files",
     "Vectors": "data.vectors",
     "cooccurrence_vectors": "data.vectors",
     "read_vectors": "data.vectors",

@@ -12,7 +12,7 @@ from typing import Literal
 
 from rrnn.errors import DataError
 from rrnn.tasks.data import download
-from rrnn.tasks.data.text import read_lines, split_files, split_text
+from rrnn.tasks.data.text_files import read_lines, split_files, split_text
 from rrnn.tasks.vocabulary import Vocabulary
 
 END = "</s>"

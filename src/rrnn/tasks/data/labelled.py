@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.data import download, synthetic
-from rrnn.tasks.data.rows import Row, Skips, read_labelled_lines, read_pair, read_rows, skipped
-from rrnn.tasks.data.text import read_lines, split_files, split_rows, tokenise
+from rrnn.tasks.data.labelled_files import Row, Skips, read_labelled_lines, read_pair, read_rows, skipped
+from rrnn.tasks.data.text_files import read_lines, split_files, split_rows, tokenise
 
 PUBLISHED = ("sst", "sst-fine", "subj", "cr", "amazon")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rrnn import moved
 from rrnn.errors import DataError
-from rrnn.tasks.data.rows import Row
+from rrnn.tasks.data.labelled_files import Row
 
 if TYPE_CHECKING:  # the automata need torch, the list of tasks does not
     from rrnn.wfsa.machine import WFSA

@@ -123,7 +123,7 @@ def softmax_rows(
 def kernel_rows(
     logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float | None
 ) -> Tensor:
-    from rrnn.tasks import kernels
+    from rrnn.tasks import step_kernels as kernels
 
     losses = logits.new_empty(len(logits), dtype=torch.float32)
     chunk, head, tail = _chunks(logits.shape[1])
@@ -183,7 +183,7 @@ def column_sums(matrix: Tensor, dtype: torch.dtype, kernels: bool | None = None)
     """Return the sum of the rows, always added in the same order."""
     if dtype != torch.float32 or not (has_kernels(matrix.device) if kernels is None else kernels):
         return matrix.sum(0, dtype=dtype)
-    from rrnn.tasks.kernels import column_sums as kernel
+    from rrnn.tasks.step_kernels import column_sums as kernel
 
     columns, unroll = 32, 16 // matrix.element_size()
     sums = matrix.new_empty(matrix.shape[1], dtype=dtype)
@@ -213,7 +213,7 @@ def add_rows(table: Tensor, words: Tensor, rows: Tensor, kernels: bool | None = 
     if not (has_kernels(table.device) if kernels is None else kernels):
         table.index_add_(0, words, rows.to(table.dtype))
         return
-    from rrnn.tasks.kernels import add_rows as kernel
+    from rrnn.tasks.step_kernels import add_rows as kernel
 
     width, block = rows.shape[1], 256
     run: Any = kernel[(len(words), -(-width // block))]

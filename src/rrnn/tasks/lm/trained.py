@@ -15,7 +15,7 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.errors import DataError, RunError
 from rrnn.tasks.data.corpus import EMBEDDED, END, load_corpus
-from rrnn.tasks.data.text import read_lines, split_text
+from rrnn.tasks.data.text_files import read_lines, split_text
 from rrnn.tasks.lm.config import BASELINES, LMConfig
 from rrnn.tasks.lm.loss import Precision, products, token_losses
 from rrnn.tasks.lm.model import LanguageModel, language_cell, model_of

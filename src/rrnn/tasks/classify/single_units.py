@@ -17,7 +17,7 @@ from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.prepare import prepare
 from rrnn.tasks.classify.trained import TrainedClassifier, evaluate
 from rrnn.tasks.data.synthetic import NAMES, get_task
-from rrnn.tasks.tables import markdown_table
+from rrnn.tasks.paper_tables import markdown_table
 
 CELLS = ("B", "C", "F", "B-max-plus")
 STARTS = 2

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 from rrnn.errors import DataError, FormatError
-from rrnn.tasks.data.text import read_lines
+from rrnn.tasks.data.text_files import read_lines
 
 _LONGEST = 2**30  # characters per cell: Python's own limit is too small for long documents
 SKIP = "skip such rows (skip_broken=True, --skip-broken True)"

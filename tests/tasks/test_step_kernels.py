@@ -20,8 +20,8 @@ from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
-from rrnn.tasks.kernels import gather
-from rrnn.tasks import kernels
+from rrnn.tasks.step_kernels import gather
+from rrnn.tasks import step_kernels as kernels
 
 def built(kernel, types, constants, **options):
     signature, known = {}, {}
