@@ -104,7 +104,7 @@ class LMConfig(Config):
         None, "start that mean after this many epochs without a better dev perplexity", low=1
     )
     average_every: int = option(
-        1, "update the averages only every so many steps, to save memory traffic", low=1, high=1000
+        1, "update the averages only once in this many steps, to save memory traffic", low=1, high=1000
     )
 
     epochs: int = option(300, "largest number of epochs", low=1)
