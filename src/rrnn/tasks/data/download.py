@@ -92,7 +92,7 @@ def help_by_hand(source: Source, folder: Path) -> str:
     lines = [f"Or put these files into {folder}:"]
     for file in source.files:
         origin = file.addresses[0]
-        lines.append(f"  {file.name}, {'out of' if origin.member else 'from'} {origin.url}")
+        lines.append(f"  {file.name}, {'in the archive' if origin.member else 'from'} {origin.url}")
     return "\n".join(lines)
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:  # the automata need torch, the list of tasks does not
 
 PREFIX = "synthetic:"
 NAMES = {
-    "synthetic:not-good": "have not and, anywhere after it, good",
-    "synthetic:more-a-than-b": "have more a than b",
-    "synthetic:ends-within-3": "have an x with at most 3 words after it",
+    "synthetic:not-good": 'contain "not" and later "good"',
+    "synthetic:more-a-than-b": "contain more a than b",
+    "synthetic:ends-within-3": "contain an x with at most 3 words after it",
 }
 SIZES = (2000, 500, 1000)
 
