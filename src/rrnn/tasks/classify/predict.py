@@ -17,7 +17,7 @@ from typing import IO, Literal
 
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.classify.trained import WINDOW, TrainedClassifier
-from rrnn.tasks.data.labelled_files import Table, read_cells
+from rrnn.tasks.data.labelled_files import Table, find_columns, read_cells
 from rrnn.tasks.data.text_files import UTF16
 
 Format = Literal["csv", "jsonl"]
@@ -130,7 +130,7 @@ def read_texts(lines: Iterator[str], source: Path, text_column: str | None) -> I
     place: int | None = None
     for line, cells in read_cells(lines, {column}, delimiter, str(source)):
         if place is None:
-            place, is_header = _place(column, cells, source)
+            (place,), is_header = find_columns(cells, [column], str(source))
             if is_header:
                 continue
         if cells and place >= len(cells):
@@ -140,17 +140,3 @@ def read_texts(lines: Iterator[str], source: Path, text_column: str | None) -> I
                 line=line,
             )
         yield cells[place] if cells else ""
-
-
-def _place(column: str, first: list[str], source: Path) -> tuple[int, bool]:
-    """Return the index of the column, and whether the first row is a header."""
-    names = [name.strip() for name in first]
-    if column in names:
-        return names.index(column), True
-    if column.isdecimal():
-        return int(column), False
-    raise FormatError(
-        f"the first line names no column {column!r}; it names {', '.join(names)}. Choose one with --text-column",
-        source=str(source),
-        line=1,
-    )

@@ -86,11 +86,11 @@ def read_labelled_lines(path: Path, skips: Skips, encoding: str = "utf-8") -> It
 
 def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") -> Iterator[Row]:
     """Read the rows of a table that have a text and a label."""
-    columns: tuple[int, int] | None = None
+    columns: list[int] | None = None
     wanted = {str(table.text), str(table.label)}
     for line, cells in read_cells(read_lines(path, encoding), wanted, table.delimiter, str(path)):
         if columns is None:
-            columns, is_header = _columns(cells, table, path)
+            columns, is_header = find_columns(cells, (table.text, table.label), str(path))
             if is_header:
                 continue
         if not cells:
@@ -151,20 +151,19 @@ def _next(reader: Iterator[list[str]], source: str, line: int) -> list[str] | No
         csv.field_size_limit(limit)
 
 
-def _columns(first: Sequence[str], table: Table, path: Path) -> tuple[tuple[int, int], bool]:
-    """Return the indices of the two columns, and whether the first row is a header."""
+def find_columns(first: Sequence[str], wanted: Sequence[str | int], source: str) -> tuple[list[int], bool]:
+    """Return the indices of the wanted columns, given by name or number, and whether the first row is a header."""
     names = [name.strip() for name in first]
-    wanted = (table.text, table.label)
     if all(name in names for name in wanted):
-        return (names.index(str(table.text)), names.index(str(table.label))), True
+        return [names.index(str(name)) for name in wanted], True
     if all(str(name).isdecimal() for name in wanted):
-        return (int(table.text), int(table.label)), False
+        return [int(name) for name in wanted], False
     missing = next(name for name in wanted if name not in names)
     shown = ", ".join(name if len(name) <= 30 else f"{name[:30]}…" for name in names)
     raise FormatError(
-        f"the first line names no column {missing!r}; it names {shown or 'nothing'}. Give the names of the columns of "
-        "text and label, or, if the file has no header, their numbers from 0",
-        source=str(path),
+        f"the first line names no column {missing!r}; it names {shown or 'nothing'}. Give the names of the columns, "
+        "or, if the file has no header, their numbers from 0",
+        source=source,
         line=1,
     )
 
