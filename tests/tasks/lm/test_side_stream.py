@@ -74,7 +74,7 @@ def test_a_seed_a_step_another_epoch_other_seeds(seeds: list[int]) -> None:
 
 @needs_interpreter
 def test_processes_have_seeds_of_their_own(seeds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LanguageTask, "_joined", lambda self, gradients: gradients)
+    monkeypatch.setattr(LanguageTask, "_averaged_over_group", lambda self, gradients: gradients)
     ours, theirs = (seeds_of(task_of(Group(rank, 2)), seeds, range(1)) for rank in (0, 1))
     assert ours != theirs
 
