@@ -25,10 +25,10 @@ from cuda_timing import hardware
 from results import write
 
 from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.experiment import Summary, train
 from rrnn.tasks.classify.predict import predict_file
 from rrnn.tasks.classify.prepare import Prepared, prepare, read_dataset
 from rrnn.tasks.classify.ranges import settings
-from rrnn.tasks.classify.train import Summary, train
 from rrnn.tasks.workers import side_by_side
 
 

@@ -22,8 +22,8 @@ from results import Row, print_table, write
 from torch import Tensor
 
 from rrnn.tasks.lm.config import LMConfig
+from rrnn.tasks.lm.experiment import count_parameters
 from rrnn.tasks.lm.model import model_of
-from rrnn.tasks.lm.sizes import count_parameters
 from rrnn.tasks.lm.trainer import LanguageTask
 
 DEVICE = "cuda"
@@ -119,7 +119,7 @@ def measure(case: Case, precision: str, splits: Splits) -> tuple[Row, LanguageTa
     row: Row = {
         "name": case.name,
         "cell": case.cell,
-        "shape": [STEPS, BATCH, task.model.hidden],
+        "shape": [STEPS, BATCH, task.model.hidden_size],
         "dtype": precision,
         "backend": "cudnn" if case.cell == LSTM else "triton",
         "pass": "forward_backward",

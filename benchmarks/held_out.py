@@ -26,8 +26,8 @@ from results import meta, print_table
 
 from rrnn.errors import RRNNError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.ranges import with_setting
-from rrnn.tasks.classify.train import train
 from rrnn.tasks.workers import side_by_side
 
 

@@ -19,9 +19,9 @@ from quiet import Watch, wait_until_quiet
 from results import Row, best_of, print_table, write
 
 from rrnn.tasks.lm.config import LMConfig
+from rrnn.tasks.lm.experiment import count_parameters, solve_hidden_size
 from rrnn.tasks.lm.loss import plain_loss, tied_loss
 from rrnn.tasks.lm.model import LanguageModel, model_of
-from rrnn.tasks.lm.sizes import count_parameters, solve_hidden
 from rrnn.tasks.lm.trainer import LanguageTask
 
 WORDS, STEPS, BATCH = 10_001, 35, 32
@@ -31,14 +31,14 @@ Function = Callable[[], object]
 
 
 def config_of(cell: str, layers: int, hidden: int, **options: object) -> LMConfig:
-    return LMConfig(cell=cell, layers=layers, hidden=hidden, batch=BATCH, bptt=STEPS, **options).resolved(
-        hidden
-    )  # pyright: ignore[reportArgumentType]
+    return LMConfig(
+        cell=cell, layers=layers, hidden_size=hidden, batch_size=BATCH, bptt=STEPS, **options
+    ).resolved(hidden)  # pyright: ignore[reportArgumentType]
 
 
 def closest_hidden(budget: int, words: int, layers: int, cell: str) -> int:
     """The multiple of 16 that comes closest to a number of parameters."""
-    below = solve_hidden(budget, words, layers, cell=cell).hidden
+    below = solve_hidden_size(budget, words, layers, cell=cell).hidden_size
 
     def miss(hidden: int) -> int:
         return abs(count_parameters(words, hidden, layers, cell=cell) - budget)
@@ -48,7 +48,7 @@ def closest_hidden(budget: int, words: int, layers: int, cell: str) -> int:
 
 def equal_lstm(parameters: int, layers: int, multiple: int = 1) -> int:
     """The hidden size of the LSTM that comes closest, from below."""
-    return solve_hidden(parameters, WORDS, layers, multiple=multiple, cell=LSTM).hidden
+    return solve_hidden_size(parameters, WORDS, layers, multiple=multiple, cell=LSTM).hidden_size
 
 
 def parts_of(config: LMConfig) -> tuple[LanguageModel, dict[str, Function]]:
@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[2])
     parser.add_argument("--cell", default="F")
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--hidden", type=int, default=608, help="608: 10M parameters")
+    parser.add_argument("--hidden-size", type=int, default=608, help="608: 10M parameters")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--wait", type=float, default=0.0, help="seconds to wait for a quiet machine")
     parser.add_argument(
@@ -148,7 +148,9 @@ def main() -> None:
     with Watch() as watch:
         for threads in arguments.threads:
             torch.set_num_threads(threads)
-            rows += cpu_rows(arguments.cell, arguments.layers, arguments.hidden, threads, arguments.rounds)
+            rows += cpu_rows(
+                arguments.cell, arguments.layers, arguments.hidden_size, threads, arguments.rounds
+            )
     print_table(table(rows))
     print(watch.note)
     if arguments.json:

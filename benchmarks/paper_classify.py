@@ -41,13 +41,14 @@ from results import meta
 
 from rrnn.errors import DivergedError, RRNNError
 from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.prepare import Prepared, Split, prepare
 from rrnn.tasks.classify.ranges import PAPER as SPACE
 from rrnn.tasks.classify.ranges import with_setting
 from rrnn.tasks.classify.search import FREE
-from rrnn.tasks.classify.table import PAPER
-from rrnn.tasks.classify.train import pick_device, train
 from rrnn.tasks.classify.trained import cell_of
+from rrnn.tasks.experiment import pick_device
+from rrnn.tasks.paper_tables import PAPER_ACCURACIES
 from rrnn.tasks.search import Setting, draw_setting
 from rrnn.tasks.workers import side_by_side
 
@@ -259,7 +260,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--models", nargs="+", default=list(PAPER), help="of the zoo: %(default)s")
+    parser.add_argument("--models", nargs="+", default=list(PAPER_ACCURACIES), help="of the zoo: %(default)s")
     parser.add_argument("--datasets", nargs="+", default=["sst", "subj", "cr", "amazon"])
     parser.add_argument(
         "--settings", type=int, default=20, help="random settings a row, at least (%(default)s)"

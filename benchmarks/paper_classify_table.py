@@ -16,7 +16,7 @@ from results import meta, print_table
 
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.table import DATA, NAMES, PAPER, paired
+from rrnn.tasks.paper_tables import DATA, NAMES, PAPER_ACCURACIES, paired
 
 Row = dict[str, Any]
 ORDER = ("sst", "subj", "cr", "amazon")
@@ -105,9 +105,9 @@ def _splits(lines: Sequence[Line]) -> int:
 
 def _paper(model: str, data: str) -> float | None:
     """Not beside `amazon`, whose texts are not the paper's."""
-    if model not in PAPER or data not in DATA or data == "amazon":
+    if model not in PAPER_ACCURACIES or data not in DATA or data == "amazon":
         return None
-    return PAPER[model][DATA.index(data)][0]
+    return PAPER_ACCURACIES[model][DATA.index(data)][0]
 
 
 # ---- differences -----------------------------------------------------------------------------------------------------

@@ -25,29 +25,37 @@ from lm import closest_hidden
 from results import meta, print_table
 
 from rrnn.errors import RRNNError
+from rrnn.tasks.configs import FACTS
 from rrnn.tasks.data.corpus import load_corpus
-from rrnn.tasks.lm.config import FACTS, LMConfig, preset
-from rrnn.tasks.lm.table import PAPER, M, PaperRow
-from rrnn.tasks.lm.train import RESULT, train
+from rrnn.tasks.lm.config import LMConfig, preset
+from rrnn.tasks.lm.experiment import train
+from rrnn.tasks.paper_tables import PAPER_PERPLEXITIES, M, PaperPerplexity
+from rrnn.tasks.runs import RESULT
 
 KEPT = ("config.json", "metrics.jsonl", RESULT)
 ROWS = {
     f"{row.cell}-{row.budget // M}m" + ("" if row.layers == 2 + (row.budget > 10 * M) else "-2"): row
-    for row in PAPER
+    for row in PAPER_PERPLEXITIES
 }
 
 
-def hidden_of(row: PaperRow, words: int) -> int:
+def hidden_of(row: PaperPerplexity, words: int) -> int:
     """The multiple of 16 that comes closest to the budget."""
     return closest_hidden(row.budget, words, row.layers, row.cell)
 
 
-def config_of(row: PaperRow, seed: int, changes: dict[str, Any]) -> LMConfig:
+def config_of(row: PaperPerplexity, seed: int, changes: dict[str, Any]) -> LMConfig:
     data = changes.get("data", "ptb")
     words = len(load_corpus(data).vocabulary())
     return preset(
         "paper-10m",
-        **{"cell": row.cell, "layers": row.layers, "hidden": hidden_of(row, words), "seed": seed, **changes},
+        **{
+            "cell": row.cell,
+            "layers": row.layers,
+            "hidden_size": hidden_of(row, words),
+            "seed": seed,
+            **changes,
+        },
     )
 
 

@@ -13,9 +13,8 @@ import argparse
 from pathlib import Path
 
 from rrnn.errors import DataError, RRNNError
-from rrnn.tasks.data.cooccurrence import cooccurrence_vectors
 from rrnn.tasks.data.labelled import load_dataset
-from rrnn.tasks.data.vectors import read_vectors
+from rrnn.tasks.data.vectors import cooccurrence_vectors, read_vectors
 
 
 def main() -> None:

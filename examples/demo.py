@@ -22,12 +22,8 @@ import rrnn
 from rrnn import zoo
 from rrnn.cli import main as command
 from rrnn.report import write_report
-from rrnn.tasks.classify import patterns
-from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.train import train as train_classifier
-from rrnn.tasks.lm.config import preset
-from rrnn.tasks.lm.train import prepare
-from rrnn.tasks.lm.train import train as train_language_model
+from rrnn.tasks import classify, lm
+from rrnn.tasks.classify import single_units
 from rrnn.tasks.training import Progress, Record
 from rrnn.theory import verify_model
 
@@ -41,8 +37,8 @@ class Plan:
     verified: tuple[str, ...] = tuple(zoo.MODELS)
     parameters: int = 450_000
     epochs: int = 8
-    tasks: tuple[str, ...] = tuple(patterns.NAMES)
-    cells: tuple[str, ...] = patterns.CELLS
+    tasks: tuple[str, ...] = tuple(single_units.NAMES)
+    cells: tuple[str, ...] = single_units.CELLS
     pattern_epochs: int = 20
     classifier_epochs: int = 12
 
@@ -157,12 +153,12 @@ def language_models(runs: Path, plan: Plan) -> list[Path]:
     table = Table("model", "units", "parameters", "dev perplexity", "test perplexity", "tokens/s", box=None)
     folders = []
     for cell in ("B", "C", "F", "lstm"):
-        sizes = prepare(preset("tiny", cell=cell, params=plan.parameters)).sizes
+        sizes = lm.prepare(lm.preset("tiny", cell=cell, params=plan.parameters)).sizes
         assert sizes is not None
-        config = preset("tiny", cell=cell, hidden=sizes.exact, epochs=plan.epochs)
+        config = lm.preset("tiny", cell=cell, hidden_size=sizes.exact, epochs=plan.epochs)
         folder = fresh(runs / f"lm-{cell}")
         with console.status("") as status:
-            done = train_language_model(config, folder, progress=OneLine(status, cell, "dev_ppl")).summary
+            done = lm.train(config, folder, progress=OneLine(status, cell, "dev_ppl")).summary
         test = "" if done.test_ppl is None else f"{done.test_ppl:.1f}"
         numbers = (f"{done.parameters:,}", f"{done.dev_ppl:.1f}", test, f"{done.tokens_per_s:,.0f}")
         table.add_row(cell.upper() if cell == "lstm" else f"RRNN({cell})", str(sizes.exact), *numbers)
@@ -189,8 +185,8 @@ def learners(plan: Plan) -> None:
         "One unit, which is one automaton, read out linearly. Test accuracy on tasks whose truth is known:"
     )
     with console.status("training"):
-        found = patterns.who_learns_what(plan.cells, plan.tasks, epochs=plan.pattern_epochs)
-    console.print(Markdown(patterns.to_markdown(found)))
+        found = single_units.who_learns_what(plan.cells, plan.tasks, epochs=plan.pattern_epochs)
+    console.print(Markdown(single_units.to_markdown(found)))
     console.print(
         "A pattern of two words takes the two arcs of C and F. Counting takes sums, so max-plus cannot; and it leaks "
         "(u = (1 − f)·Wv: to add, a unit has to forget), as texts eight times as long show."
@@ -209,10 +205,10 @@ def explain(out: Path, plan: Plan) -> list[Path]:
     for cell in (str(own), "B-max-plus"):
         name = Path(cell).stem
         options: dict[str, Any] = {"hidden_size": 4, "readout": "linear", "epochs": plan.classifier_epochs}
-        config = ClassifyConfig.for_data("synthetic:not-good", cell=cell, **options)
+        config = classify.ClassifyConfig.for_data("synthetic:not-good", cell=cell, **options)
         folder = fresh(out / "runs" / f"not-good-{name}")
         with console.status("") as status:
-            done = train_classifier(config, folder, progress=OneLine(status, name, "dev_accuracy")).summary
+            done = classify.train(config, folder, progress=OneLine(status, name, "dev_accuracy")).summary
         console.print(
             f"{name}, 4 units: is there “not … good”? Right for {done.test:.1f} % of the test texts."
         )

@@ -8,8 +8,7 @@ from layer_cases import randomised
 
 from rrnn.automata import Cell
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.model import TextClassifier
-from rrnn.tasks.classify.spelling import spell_vocabulary
+from rrnn.tasks.classify.model import TextClassifier, spell_vocabulary
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.vocabulary import Vocabulary
 

@@ -124,11 +124,12 @@ def test_a_trained_classifier() -> None:
 
 
 def test_a_trained_classifier_goes_on(tmp_path: Path) -> None:
-    from rrnn.tasks.classify.train import train
-    from rrnn.tasks.classify.trained import classify_run, read_config
+    from rrnn.tasks.classify.config import ClassifyConfig
+    from rrnn.tasks.classify.experiment import train
+    from rrnn.tasks.classify.trained import classify_run
 
     shutil.copytree(TRAINED / "classify", tmp_path / "run")
-    config = read_config(classify_run(tmp_path / "run")).replace(epochs=2)
+    config = ClassifyConfig.from_run(classify_run(tmp_path / "run").config).replace(epochs=2)
     result = train(config, tmp_path / "run", resume=True, progress=Progress())
     first = json.loads((TRAINED / "classify" / "metrics.jsonl").read_text(encoding="utf-8"))
     assert [record["epoch"] for record in result.history] == [1, 2]

@@ -13,10 +13,9 @@ from typing import Any
 
 from killed import kill_at_moments
 
-from rrnn.tasks import checkpoints
-from rrnn.tasks.lm import train as lm_train
+from rrnn.tasks import checkpoints, experiment
 from rrnn.tasks.lm.config import LMConfig
-from rrnn.tasks.lm.train import Result, train
+from rrnn.tasks.lm.experiment import Result, train
 from rrnn.tasks.lm.trainer import LanguageTask
 from rrnn.tasks.runs import Run
 from rrnn.tasks.training import Progress
@@ -38,8 +37,8 @@ def tiny_config(data: Path, **changes: Any) -> LMConfig:
     """Dropout, averages, a moving beginning, a falling rate; a checkpoint after every step."""
     values: dict[str, Any] = {
         "data": str(data),
-        "hidden": 8,
-        "batch": 4,
+        "hidden_size": 8,
+        "batch_size": 4,
         "bptt": 7,
         "epochs": 3,
         "shift": True,
@@ -59,9 +58,8 @@ PLACES += [(LanguageTask, "step"), (LanguageTask, "evaluate")]
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    # Plots are left out: they would add moments to be killed at, and nothing resumes from them.
-    lm_train.plot_losses = lambda records, folder: ""
-    # What takes long to import comes once, before the forks.
+    # What takes long to import comes once, before the forks: matplotlib never, what torch's gradients want now.
+    experiment.plot_losses = lambda records, folder: ""
     import_module("torch.fx.experimental.symbolic_shapes")
 
     data = write_corpus(folder.with_suffix(".txt"))

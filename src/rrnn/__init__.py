@@ -42,7 +42,7 @@ _EXPORTS: dict[str, str] = {
     "latex": "ir.equations",
     "linear": "automata",
     "LinearElman": "zoo.mixing",
-    "load": "tasks.load",
+    "load": "tasks.runs",
     "log": "automata",
     "log_sigmoid": "automata",
     "ngram_chain": "zoo.paper_automata",
@@ -132,7 +132,7 @@ if TYPE_CHECKING:
     from rrnn.nn import RationalRNN as RationalRNN
     from rrnn.semirings import Semiring as Semiring
     from rrnn.semirings import register_semiring as register_semiring
-    from rrnn.tasks.load import load as load
+    from rrnn.tasks.runs import load as load
     from rrnn.theory import to_wfsa as to_wfsa
     from rrnn.wfsa import EPSILON as EPSILON
     from rrnn.wfsa import WFSA as WFSA

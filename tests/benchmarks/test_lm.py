@@ -35,7 +35,7 @@ def test_where_a_cpus_step_goes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     import lm
 
     file = tmp_path / "lm.json"
-    arguments = ["lm.py", "--hidden", "32", "--rounds", "1", "--threads", "1", "--json", str(file)]
+    arguments = ["lm.py", "--hidden-size", "32", "--rounds", "1", "--threads", "1", "--json", str(file)]
     monkeypatch.setattr(sys, "argv", arguments)
     lm.main()
     written = json.loads(file.read_text())

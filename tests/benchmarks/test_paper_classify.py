@@ -252,7 +252,7 @@ def test_a_training_goes_on_from_its_checkpoint(
 
     cut = tmp_path / "cut"
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("rrnn.tasks.classify.train._summarise", killed)
+        patch.setattr("rrnn.tasks.classify.experiment._summarise", killed)
         fill(cut, *options, changes=changes)
     (metrics,) = cut.glob(".F-synthetic-not-good+tiny-setting-0/metrics.jsonl")
     records = [json.loads(line) | {"seconds": 1000} for line in metrics.read_text().splitlines()]

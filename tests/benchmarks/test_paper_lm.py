@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-TINY = ["data=python", "hidden=16", "layers=1", "batch=64", "epochs=1", "emas=[0.9]", "device=cpu"]
+TINY = ["data=python", "hidden_size=16", "layers=1", "batch_size=64", "epochs=1", "emas=[0.9]", "device=cpu"]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,14 @@ def test_a_row_is_trained_once_and_told_in_the_table(
 def test_a_killed_row_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import paper_lm
 
-    changes = {"data": "python", "hidden": 16, "layers": 1, "batch": 64, "emas": [0.9], "device": "cpu"}
+    changes = {
+        "data": "python",
+        "hidden_size": 16,
+        "layers": 1,
+        "batch_size": 64,
+        "emas": [0.9],
+        "device": "cpu",
+    }
     config = paper_lm.config_of(paper_lm.ROWS["F-10m"], 0, changes | {"epochs": 2, "checkpoint_seconds": 0})
     whole = paper_lm.run_row(tmp_path / "whole", config)
 
@@ -46,7 +53,7 @@ def test_a_killed_row_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("rrnn.tasks.lm.train._summarise", killed)
+        patch.setattr("rrnn.tasks.lm.experiment._summarise", killed)
         paper_lm.run_row(tmp_path / "F-10m-seed-0", config)
     left = tmp_path / ".F-10m-seed-0" / "run"
     assert (
@@ -66,7 +73,7 @@ def test_a_killed_row_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_sizes_are_close_to_the_budgets() -> None:
     import paper_lm
 
-    from rrnn.tasks.lm.sizes import count_parameters
+    from rrnn.tasks.lm.experiment import count_parameters
 
     for row in paper_lm.ROWS.values():
         hidden = paper_lm.hidden_of(row, 10_001)

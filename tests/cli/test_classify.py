@@ -43,7 +43,7 @@ def test_train_eval_predict(
     assert "t: 64 / 8 / 8 texts in train / dev / test" in out and "dev accuracy" in out and "run: r" in out
 
     code, out, _ = run(capsys, "eval", "r")
-    assert code == 0 and out.startswith("test: accuracy ") and "taken for" in out
+    assert code == 0 and out.startswith("test: accuracy ") and "predicted" in out
     code, out, _ = run(capsys, "eval", "r", "--split", "t.tsv", *COLUMNS, "--json")
     assert code == 0 and json.loads(out)["texts"] == 80
 
@@ -51,7 +51,7 @@ def test_train_eval_predict(
     monkeypatch.setattr(sys, "stdin", text)
     code, out, err = run(capsys, "predict", "r")
     assert code == 0 and out.splitlines()[0] == "row,label,p(neg),p(pos)" and len(out.splitlines()) == 4
-    assert err == "1 of 3 texts have no words, and got no label\n"
+    assert err == "1 of 3 texts have no words, so they got no label\n"
     code, out, _ = run(capsys, "predict", "r", "t.tsv", "--text-column", "body", "--format", "jsonl")
     lines = [json.loads(line) for line in out.splitlines()]
     assert len(lines) == 80 and sum(lines[7]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
@@ -92,10 +92,10 @@ def test_search_and_table(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (["train", "--data", "t.tsv"], "names no column 'text'; it names body, class"),
         (["train", "--cell", "G"], "no cell is called 'G'"),
         (["train", "--vectors", "none.txt"], "none.txt"),
-        (["train", "--config", "t.tsv"], "no configuration"),
+        (["train", "--config", "t.tsv"], "not a configuration"),
         (["eval", "none"], "holds no run"),
         (["predict", "none"], "holds no run"),
-        (["table", "none"], "is no folder"),
+        (["table", "none"], "is not a folder"),
         (["search", "--trials", "0"], "at least 1"),
     ],
 )

@@ -36,7 +36,7 @@ def test_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "list")
     lines = {line.split()[0]: line for line in out.splitlines()}
     assert code == 0 and "built in" in lines["python"] and "built in" in lines["synthetic:not-good"]
-    assert "not here" in lines["ptb"] and str(folder / "data" / "toy") in lines["toy"]
+    assert "not downloaded" in lines["ptb"] and str(folder / "data" / "toy") in lines["toy"]
     for name in SOURCES:
         assert name in lines
 
@@ -44,14 +44,14 @@ def test_list(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_list_of_one(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "list", "wikitext-2", "toy")
     assert code == 0
-    assert "not here; `rrnn data get wikitext-2` downloads it" in out and "CC BY-SA" in out
+    assert "not downloaded. Run: rrnn data get wikitext-2" in out and "CC BY-SA" in out
     assert "archive, sha256 92675f1d" in out and "wiki.train.tokens, sha256 not known" in out
     assert f"where: {folder / 'data' / 'toy'}" in out and "instead:\n  b.txt, sha256 not known" in out
 
 
 def test_check(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "list", "--check")
-    assert code == 0 and out.splitlines()[-1].split() == ["toy", "a.txt", "right"]
+    assert code == 0 and out.splitlines()[-1].split() == ["toy", "a.txt", "correct"]
     (folder / "data" / "toy" / "a.txt").write_bytes(b"other")
     code, out, _ = run(capsys, "list", "toy", "--check")
     assert code == 1 and "WRONG" in out.splitlines()[-1]
@@ -61,9 +61,9 @@ def test_path(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "path", "toy")[:2] == (0, f"{folder / 'data' / 'toy'}\n")
     code, out, err = run(capsys, "path", "ptb")
     assert code == 2 and out == ""
-    assert "`rrnn data get ptb`" in err and f"put into {folder / 'data' / 'ptb'}:" in err
+    assert "Run: rrnn data get ptb" in err and f"put these files into {folder / 'data' / 'ptb'}:" in err
     code, _, err = run(capsys, "path", "nonsense")
-    assert code == 2 and "'nonsense' is none of them" in err
+    assert code == 2 and "there is no data set 'nonsense'" in err
 
 
 def test_get(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rrnn.cli import main
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.train import train
+from rrnn.tasks.classify.experiment import train
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def options(corpus: Path, out: Path) -> list[str]:
         str(out),
         "--data",
         str(corpus),
-        "--hidden",
+        "--hidden-size",
         "8",
         "--epochs",
         "1",
@@ -57,7 +57,7 @@ def test_train_from_the_command_line(
     assert f"run: {out}" in shown and "test perplexity" in shown
     config = Run.open(out).config
     assert (config["cell"], config["emas"], config["shift"], config["lr"]) == ("B", [0.9, 0.99], True, 0.25)
-    assert config["batch"] == 16 and config["seed"] == 7  # of the preset tiny, of the command line
+    assert config["batch_size"] == 16 and config["seed"] == 7  # of the preset tiny, of the command line
 
     assert main([*options(corpus, out), *extra]) == 2
     assert "already holds a run" in capsys.readouterr().err
@@ -69,7 +69,7 @@ def test_train_from_the_command_line(
 
 
 def test_a_budget_and_a_baseline(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = [arg for arg in options(corpus, tmp_path / "run") if arg not in ("--hidden", "8")]
+    arguments = [arg for arg in options(corpus, tmp_path / "run") if arg not in ("--hidden-size", "8")]
     assert main([*arguments, "--model", "gru", "--params", "20k", "--layers", "2"]) == 0
     assert "gru: 2 layers, hidden size 32, 13,068 parameters (39 would have" in capsys.readouterr().out
     assert Run.open(tmp_path / "run").config["params"] == 20_000
@@ -86,12 +86,15 @@ def test_the_folder_has_a_name_of_its_own(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--model", "lstm", "--cell", "F"], "leave out --cell or --model"),
-        (["--params", "many"], "a number of parameters is like 10M"),
-        (["--params", "10M"], "a model has one size, but two came: hidden 8 and params 10000000"),
-        (["--batch", "100000"], "too few for a batch of 100000"),  # which only the model's trainer finds out
+        (["--model", "lstm", "--cell", "F"], "--cell and --model lstm exclude each other"),
+        (["--params", "many"], "a number of parameters looks like 10M"),
+        (["--params", "10M"], "a model has one size; got two, hidden_size 8 and params 10000000"),
+        (
+            ["--batch-size", "100000"],
+            "too few for a batch of 100000",
+        ),  # which only the model's trainer finds out
         (["--layers", "0"], "layers must be between 1 and 64; got 0"),
-        (["--config", "x.json", "--preset", "tiny"], "leave out --preset or --config"),
+        (["--config", "x.json", "--preset", "tiny"], "--preset and --config exclude each other"),
         (["--config", "no/such.json"], "no/such.json: No such file"),
         (["--data", "no/such/text"], "a corpus is python, ptb"),
     ],
@@ -122,7 +125,7 @@ def test_ctrl_c_says_how_to_go_on(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rrnn.tasks.lm.train.fit", interrupt)
+    monkeypatch.setattr("rrnn.tasks.experiment.fit", interrupt)
     assert main(options(corpus, tmp_path / "run")) == 130
     shown = capsys.readouterr()
     assert f"rrnn lm train --out {tmp_path / 'run'} --resume" in shown.err and "no loss plot" in shown.out
@@ -137,7 +140,7 @@ def test_eval(run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert main(["lm", "eval", str(run), "--split", str(last)]) == 0
     assert f": perplexity {result['test_ppl']:.4f} (" in capsys.readouterr().out
     assert main(["lm", "eval", str(run), "--split", "nothing"]) == 2
-    assert "a split is train, dev, test or a file" in capsys.readouterr().err
+    assert "a split is train, dev, test or a text file" in capsys.readouterr().err
     assert main(["lm", "eval", str(tmp_path)]) == 2
     assert "holds no run" in capsys.readouterr().err
 
@@ -165,15 +168,15 @@ def test_generate(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert main(command) == 0 and capsys.readouterr().out == text
     assert main([*command, "--temperature", "-1"]) == 2
-    assert "temperature is a number from 0 on" in capsys.readouterr().err
+    assert "temperature must be a number, at least 0" in capsys.readouterr().err
     assert main([*command, "--length", "-1"]) == 2
-    assert "length is a number of tokens" in capsys.readouterr().err
+    assert "length must be a number of tokens" in capsys.readouterr().err
 
 
 def test_words_that_are_not_known(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """This vocabulary is closed: it has no <unk>."""
     assert main(["lm", "generate", str(run), "--prompt", "anna drinks"]) == 2
-    assert "the word 'drinks' is none of the" in capsys.readouterr().err
+    assert "the word 'drinks' is not one of the" in capsys.readouterr().err
 
 
 def test_unknown_words_are_counted(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,9 +185,9 @@ def test_unknown_words_are_counted(corpus: Path, tmp_path: Path, capsys: pytest.
     text.write_text("likes likes xenia\nyvo likes\n")
     capsys.readouterr()
     assert main(["lm", "eval", str(tmp_path / "run"), "--split", str(text)]) == 0
-    assert ", 7 tokens (2 of them read as <unk>), " in capsys.readouterr().out
+    assert ", 7 tokens (2 of them replaced by <unk>), " in capsys.readouterr().out
     assert main(["lm", "generate", str(tmp_path / "run"), "--prompt", "xenia likes", "--length", "1"]) == 0
-    assert capsys.readouterr().err == "not in the vocabulary, read as <unk>: xenia\n"
+    assert capsys.readouterr().err == "not in the vocabulary, replaced by <unk>: xenia\n"
 
 
 def test_a_damaged_checkpoint_is_one_line(
@@ -196,7 +199,7 @@ def test_a_damaged_checkpoint_is_one_line(
     (copy / "best.safetensors").write_bytes(b"damaged")
     assert main(["lm", "eval", str(copy)]) == 0
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("note: ") and line.endswith("best.previous.safetensors, is used.")
+    assert line.startswith("note: ") and line.endswith("best.previous.safetensors, is used instead.")
 
 
 def test_eval_of_a_split_that_is_not_there(
@@ -218,3 +221,12 @@ def test_table(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     rows = json.loads((tmp_path / "table.json").read_text())
     assert [row["ours"]["run"] for row in rows if row["ours"]] == [str(run)]
     assert main(["lm", "table", str(tmp_path / "none")]) == 2
+
+
+def test_old_flags_still_work(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [arg for arg in options(corpus, tmp_path / "run") if arg not in ("--hidden-size", "8")]
+    assert main([*arguments, "--hidden", "8", "--batch=4", "--variational_dropout", "0.1"]) == 0
+    errors = capsys.readouterr().err
+    assert "note: --hidden is now --hidden-size; the old name will be removed" in errors
+    config = Run.open(tmp_path / "run").config
+    assert (config["hidden_size"], config["batch_size"], config["recurrent_dropout"]) == (8, 4, 0.1)

@@ -25,7 +25,7 @@ def trained(runs: Path) -> Path:
     """The runs folder, with three classifiers that have seen a few texts: an LSTM, which has no automata, a cell over
     max-plus, and F, the newest."""
     from rrnn.tasks.classify.config import ClassifyConfig
-    from rrnn.tasks.classify.train import train
+    from rrnn.tasks.classify.experiment import train
 
     texts = "yes this is good\nno this is not good\nyes that was very good\nno it was not so good\n"
     data = {name: str(runs.parent / f"{name}.txt") for name in ("train", "dev")}

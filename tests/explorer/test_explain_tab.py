@@ -13,7 +13,7 @@ import pytest
 from rrnn.explorer.explain_tab import MAX_TEXT, MAX_WORDS
 from rrnn.tasks.classify.explanations import explain
 from rrnn.tasks.classify.trained import load_run
-from rrnn.tasks.load import load
+from rrnn.tasks.runs import load
 from rrnn.zoo import get_cell
 
 pytestmark = pytest.mark.usefixtures("trained")

@@ -17,8 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from rrnn.backends import use_backend
 from rrnn.nn import RationalRNN, dropout
 from rrnn.nn.dropout import Drops
-from rrnn.tasks.lm.baselines import TorchRNN
-from rrnn.tasks.lm.model import Dropouts, LanguageModel
+from rrnn.tasks.lm.model import Dropouts, LanguageModel, TorchRNN
 
 pytestmark = needs_interpreter
 

@@ -9,7 +9,7 @@ import pytest
 from tiny_lm import train_tiny, write_corpus
 
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.train import train
+from rrnn.tasks.classify.experiment import train
 
 BAD = "<script>alert(1)</script>"
 WORDS = ["not", "good", "film", "a", BAD, "&amp;", "'quoted\"", "the"]
@@ -30,7 +30,9 @@ def lm_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     folder = tmp_path_factory.mktemp("lm")
     corpus = write_corpus(folder / "corpus.txt", 40)
     for cell, hidden in (("F", 8), ("lstm", 6)):
-        train_tiny(folder / f"lm-{cell}", corpus, cell=cell, hidden=hidden, epochs=2, asgd_from=None, emas=())
+        train_tiny(
+            folder / f"lm-{cell}", corpus, cell=cell, hidden_size=hidden, epochs=2, asgd_from=None, emas=()
+        )
     return [folder / "lm-F", folder / "lm-lstm"]
 
 

@@ -138,7 +138,7 @@ def test_the_best_of_each_column_is_marked(lm_runs: list[Path]) -> None:
 
 def test_configurations_stand_side_by_side(lm_runs: list[Path], everything: tuple[str, Outline]) -> None:
     outline = everything[1]
-    assert cells_of(outline, "hidden") == ["hidden", "8", "6"] and cells_of(outline, "cell") == [
+    assert cells_of(outline, "hidden_size") == ["hidden_size", "8", "6"] and cells_of(outline, "cell") == [
         "cell",
         "F",
         "lstm",

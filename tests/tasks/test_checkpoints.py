@@ -62,7 +62,7 @@ def test_any_changed_byte_and_any_cut_is_found() -> None:
     [
         (b"", "not a safetensors file"),
         (b"PK\x03\x04 a pickle of torch.save", "not a safetensors file"),
-        (safetensors.torch.save({"a": torch.zeros(2)}), "no checkpoint of rrnn"),
+        (safetensors.torch.save({"a": torch.zeros(2)}), "not a checkpoint of rrnn"),
         (safetensors.torch.save({"a": torch.zeros(2)}, {"format": "pt"}), "its format is 'pt'"),
         ((2).to_bytes(8, "little") + b"[]", "not a safetensors file"),
     ],

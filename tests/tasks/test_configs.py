@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rrnn.errors import RunError
+from rrnn.tasks.configs import RENAMED, with_current_names
 from rrnn.tasks.lm.config import PRESETS, LMConfig, preset, recipe_rate
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -37,23 +41,42 @@ def test_presets_go_through_json(name: str) -> None:
         ({"emas": [1.5]}, "emas must lie between 0 and 1; got 1.5"),
         ({"shift": 1}, "shift must be true or false; got 1"),
         ({"max_words": "many"}, "max_words must be a whole number or nothing; got 'many'"),
-        ({"hidden": None}, "a model needs a size"),
+        ({"hidden_size": None}, "a model needs a size"),
     ],
 )
 def test_what_is_wrong_is_said(values: dict[str, Any], message: str) -> None:
     with pytest.raises(RunError) as caught:
-        LMConfig.from_dict({"hidden": 8, **values})
+        LMConfig.from_dict({"hidden_size": 8, **values})
     assert message in str(caught.value)
 
 
 def test_a_whole_number_is_a_number() -> None:
-    lr = LMConfig(hidden=8, lr=1).lr
+    lr = LMConfig(hidden_size=8, lr=1).lr
     assert lr == 1.0 and isinstance(lr, float)
 
 
+@pytest.mark.parametrize(("old", "new"), RENAMED["lm"].items())
+def test_old_names_are_read(old: str, new: str) -> None:
+    value = 0.5 if "dropout" in old else 24
+    values = {"task": "lm", "params": 10**6, old: value}
+    assert with_current_names(values) == {"task": "lm", "params": 10**6, new: value}
+    assert getattr(LMConfig.from_dict(values), new) == value
+    assert getattr(LMConfig.from_run({**values, "facts": {}, "rrnn": "0.1.0"}), new) == value
+    with pytest.warns(DeprecationWarning, match=f"{old} is now {new}"):
+        assert getattr(preset("tiny", **{old: value}), new) == value
+
+
+def test_every_stored_configuration_is_read() -> None:
+    files = [file for file in (ROOT / "docs" / "results").rglob("config.json") if '"lm"' in file.read_text()]
+    assert len(files) > 20
+    for file in files:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        assert LMConfig.from_run(values).batch_size == values["batch"]
+
+
 def test_presets_with_changes() -> None:
-    assert preset("paper-10m", hidden=100).params is None
-    assert preset("tiny", params=10**6).hidden is None
+    assert preset("paper-10m", hidden_size=100).params is None
+    assert preset("tiny", params=10**6).hidden_size is None
     with pytest.raises(
         RunError, match="there is no preset 'huge': the presets are tiny, paper-10m, paper-24m"
     ):
@@ -65,7 +88,7 @@ def test_presets_with_changes() -> None:
 def test_the_recipe() -> None:
     """The numbers of the paper's appendix and of the paper it follows."""
     config = preset("paper-24m", cell="B").resolved(910)
-    assert (config.batch, config.bptt, config.lr, config.clip, config.weight_decay) == (
+    assert (config.batch_size, config.bptt, config.lr, config.clip, config.weight_decay) == (
         32,
         35,
         1.0,
@@ -73,7 +96,7 @@ def test_the_recipe() -> None:
         1e-5,
     )
     assert config.embedding_dropout == config.output_dropout == 0.7
-    assert config.variational_dropout == config.between_dropout == 0.2
+    assert config.recurrent_dropout == config.between_dropout == 0.2
     assert (config.lr_decay, config.lr_decay_from, config.epochs) == (0.98, 175, 300)
     assert preset("paper-10m").resolved(200).embedding_dropout == 0  # never more units than there are
     rates = {cell: recipe_rate(cell) for cell in ("B", "B-max-plus", "C", "f", "F+o", "lstm", "my/F.cell")}

@@ -35,7 +35,7 @@ def test_two_processes_train_as_one_on_the_joint_batch(tmp_path: Path) -> None:
     changes = {
         "embedding_dropout": 0.0,
         "output_dropout": 0.0,
-        "variational_dropout": 0.0,
+        "recurrent_dropout": 0.0,
         "between_dropout": 0.0,
     }
     config.write_text(json.dumps(tiny_lm.tiny_config(data, **changes).to_dict()))

@@ -10,8 +10,15 @@ from xml.etree import ElementTree
 import pytest
 from toy_task import ToyTask
 
-from rrnn.tasks.plots import plot_losses
-from rrnn.tasks.progress import Clock, LiveProgress, PlainProgress, describe, duration, show_progress
+from rrnn.tasks.progress import (
+    Clock,
+    LiveProgress,
+    PlainProgress,
+    describe,
+    duration,
+    plot_losses,
+    show_progress,
+)
 from rrnn.tasks.training import fit
 
 RECORD = {"epoch": 7, "train_loss": 4.0, "lr": 0.5, "seconds": 1.0, "tokens_per_s": 12345.6}

@@ -42,7 +42,7 @@ def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_things_is_not_littered(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(RunError, match=r"not empty \(there is 'thesis.tex'"):
+    with pytest.raises(RunError, match=r"not empty and holds no run \(it contains 'thesis.tex'"):
         Run.create(tmp_path, CONFIG)
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(RunError, match="is a file"):
@@ -60,7 +60,7 @@ def test_resuming_with_another_configuration_says_what_differs(tmp_path: Path) -
             tmp_path / "run", {**CONFIG, "lr": 1.0, "new": 1}, "cell G", Vocabulary(["<s>", "a"]), resume=True
         )
     text = str(caught.value)
-    assert "lr: was 0.5, now 1.0" in text and "new: was (not there), now 1" in text
+    assert "lr: was 0.5, now 1.0" in text and "new: was (missing), now 1" in text
     assert "cell.cell" in text and "vocabulary.json" in text
     assert read_config(tmp_path / "run")["lr"] == 0.5
     Run.create(tmp_path / "run", CONFIG, "cell F", WORDS, resume=True).close()  # the lock was let go
@@ -70,7 +70,7 @@ def test_a_run_is_resumed_that_is_older_than_an_option(tmp_path: Path) -> None:
     defaults, older = {"average": 0.0, "rates": (1, 2)}, {"task": "toy", "seed": 3}
     with Run.create(tmp_path, older) as run:
         run.save("last", {}, {"epoch": 1})
-    with pytest.raises(RunError, match=r"average: was \(not there\), now 0\.5\nResume"):
+    with pytest.raises(RunError, match=r"average: was \(missing\), now 0\.5\nResume"):
         Run.create(tmp_path, older | defaults | {"average": 0.5}, resume=True, defaults=defaults)
     with Run.create(tmp_path, older | defaults, resume=True, defaults=defaults) as run:
         assert run.load("last") is not None
@@ -122,13 +122,13 @@ def test_a_checkpoint_under_the_name_of_another_is_refused(tmp_path: Path) -> No
     with Run.create(tmp_path / "run", CONFIG) as run:
         run.save("best", {}, {"epoch": 1})
     (tmp_path / "run" / "best.safetensors").replace(tmp_path / "run" / "last.safetensors")
-    with pytest.raises(RunError, match="is a checkpoint called 'best'"):
+    with pytest.raises(RunError, match="contains the checkpoint 'best'"):
         Run.open(tmp_path / "run").load("last")
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "holds no run"), ("{", "not JSON"), ("[]", "no configuration"), ("{}", "no conf")],
+    [(None, "holds no run"), ("{", "not JSON"), ("[]", "not the configuration"), ("{}", "not the conf")],
 )
 def test_folders_that_are_no_runs(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:

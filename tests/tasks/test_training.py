@@ -9,9 +9,8 @@ import pytest
 from toy_task import CONFIG, STEPS, ToyTask, train
 
 from rrnn.errors import RunError
-from rrnn.tasks.parallel import Group
 from rrnn.tasks.runs import Run
-from rrnn.tasks.training import Progress, fit
+from rrnn.tasks.training import Group, Progress, fit
 
 
 def test_in_memory_as_in_a_folder(tmp_path: Path) -> None:
@@ -67,11 +66,13 @@ def test_the_task_may_stop_and_stays_stopped(tmp_path: Path) -> None:
     assert len(train(tmp_path / "run", epochs=9, stop_at=2).history) == 2
     notes = Notes()
     assert len(train(tmp_path / "run", epochs=9, progress=notes).history) == 2
-    assert notes.heard == ["resumed after epoch 2, where it had stopped by itself: nothing is left to train"]
+    assert notes.heard == [
+        "resumed after epoch 2, when it had already stopped: there is nothing left to train"
+    ]
 
 
 @pytest.mark.parametrize(
-    ("epoch", "said"), [(1, "it was stopped before its first checkpoint"), (2, "resumed after epoch 1")]
+    ("epoch", "said"), [(1, "no checkpoint was written before"), (2, "resumed after epoch 1")]
 )
 def test_the_first_epoch_is_kept_however_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, epoch: int, said: str
@@ -141,7 +142,7 @@ def test_a_lost_best(tmp_path: Path) -> None:
     notes = Notes()
     outcome = train(tmp_path / "run", epochs=3, progress=notes)
     assert outcome.best is not None and outcome.best.epoch == 3
-    assert any("the best of the epochs to come" in note for note in notes.heard)
+    assert any("the best of the remaining epochs" in note for note in notes.heard)
 
 
 def test_a_loss_that_is_no_number_stops_with_advice(tmp_path: Path) -> None:

@@ -8,11 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from rrnn.tasks import update as layout
 from rrnn.tasks import update as module
-from rrnn.tasks.averaging import Averages
-from rrnn.tasks.lm import weights as layout
-from rrnn.tasks.lm.weights import Weights
-from rrnn.tasks.update import Updater
+from rrnn.tasks.update import Averages, FlatWeights, Updater
 
 CPU = torch.device("cpu")
 
@@ -50,7 +48,7 @@ def train(
     l2: float = 0.0,
 ) -> Updater:
     averages = Averages(emas, bool(emas), CPU)
-    weights = Weights(model, low=low, averages=len(averages), adam=adam)
+    weights = FlatWeights(model, low=low, averages=len(averages), adam=adam)
     updater = Updater(weights.segments, averages, adam=adam, clip=5.0, l2=l2, device=CPU, kernels=kernels)
     updater.set_rate(0.3, 0.3 * decay)
     names = [name for name, _ in model.named_parameters()]
@@ -132,7 +130,7 @@ def test_blocks_are_dealt_out_once(
     grads = [torch.randn(n).to(torch.bfloat16 if i % 2 else torch.float32) for i, n in enumerate(sizes)]
     done = []
     for kernels in (False, True):
-        weights = Weights(Sizes(sizes))
+        weights = FlatWeights(Sizes(sizes))
         assert [len(segment.flat) for segment in weights.segments] == list(sizes)
         updater = Updater(weights.segments, Averages((), False, CPU), clip=0.5, device=CPU, kernels=kernels)
         updater.set_rate(0.1, 0.01)
@@ -151,7 +149,7 @@ def test_averages_follow_their_rule(kernels: bool, every: int) -> None:
     """Against the weights of each step that they look at, kept."""
     model, seen = Small(), []
     averages = Averages((0.6,), True, CPU, every)
-    weights = Weights(model, averages=2)
+    weights = FlatWeights(model, averages=2)
     updater = Updater(weights.segments, averages, device=CPU, kernels=kernels)
     updater.set_rate(0.1, 0.0)
     for step in range(6 * every + every // 2):  # the last steps are none that they look at
@@ -179,7 +177,7 @@ def test_what_there_is_to_evaluate() -> None:
 def test_parameters_become_views_and_averages_stand_in() -> None:
     model = Small()
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    weights = Weights(model, averages=1)
+    weights = FlatWeights(model, averages=1)
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, before[name])
     for segment in weights.segments:

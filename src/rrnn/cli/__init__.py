@@ -116,12 +116,31 @@ def _call(name: str, args: list[str]) -> int:
     import tyro
 
     function = _load(COMMANDS[name][0])
+    args = _with_current_flags(name.split()[0], args)
     (options_type,) = (hint for key, hint in get_type_hints(function).items() if key != "return")
     try:
         options = tyro.cli(options_type, args=args, prog=f"rrnn {name}")
     except SystemExit as done:  # --help or a message about a wrong option was printed
         return done.code if isinstance(done.code, int) else 0
     return function(options) or 0
+
+
+def _with_current_flags(task: str, args: list[str]) -> list[str]:
+    """Replace options that had another name in version 0.1, with a note: they work for one release more."""
+    from rrnn.tasks.configs import RENAMED
+
+    flags = {
+        f"--{old}".replace("_", "-"): f"--{new}".replace("_", "-")
+        for old, new in RENAMED.get(task, {}).items()
+    }
+    current = []
+    for arg in args:
+        flag, equals, value = arg.replace("_", "-").partition("=")[0], *arg.partition("=")[1:]
+        if flag in flags:
+            print(f"note: {flag} is now {flags[flag]}; the old name will be removed", file=sys.stderr)
+            arg = f"{flags[flag]}{equals}{value}"
+        current.append(arg)
+    return current
 
 
 def _load(target: str) -> Callable[[Any], int | None]:

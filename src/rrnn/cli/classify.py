@@ -1,4 +1,4 @@
-"""`rrnn classify`: train, search, evaluate and apply text classifiers, and set them beside the paper's."""
+"""`rrnn classify`: train, tune, evaluate and apply text classifiers, and compare with the paper."""
 
 from __future__ import annotations
 
@@ -10,78 +10,75 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from rrnn.cli.overrides import given, overrides_of
+from rrnn.cli.shared import given, load_model, overrides_of, resumable, write_json
 from rrnn.errors import RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.ranges import PAPER
 from rrnn.tasks.search import Standing
 
-_Settings: Any = overrides_of(ClassifyConfig, "What decides the training.")
-_Common: Any = overrides_of(ClassifyConfig, "Options that all trials share.", without=[*PAPER, "seed"])
+_Settings: Any = overrides_of(ClassifyConfig, "Configuration of the training.")
+_Common: Any = overrides_of(ClassifyConfig, "Configuration that all trials share.", without=[*PAPER, "seed"])
 _Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
 @dataclass
 class Train:
-    """Train a text classifier. Without options: on texts made by an automaton, whether they have not … good.
+    """Train a text classifier. Without options, it learns to recognise "not … good" in synthetic texts.
 
-    The folder gets the configuration, the cell, the vocabulary, metrics.jsonl, the checkpoints `best` and `last`,
-    result.json and a loss plot.
+    The run folder contains the configuration, the cell, the vocabulary, metrics.jsonl, the checkpoints `best` and
+    `last`, result.json and a loss plot.
     """
 
     out: Path | None = None
-    """The run's folder (default: runs/classify-DATA-CELL)."""
+    """The run folder (default: runs/classify-DATA-CELL)."""
     config: Path | None = None
-    """A JSON file with a configuration to begin with, as a search's best.json or a run's config.json."""
+    """Start from a JSON file, such as a search's best.json or a run's config.json."""
     resume: bool = False
-    """Go on with the run in the folder, as it was configured; begin it where there is none."""
+    """Continue the run in the folder with its own configuration; start it if there is none yet."""
     settings: Annotated[_Settings, tyro.conf.arg(name="")] = field(default_factory=_Settings)  # pyright: ignore[reportInvalidTypeForm]
 
 
 def train(options: Train) -> None:
-    from rrnn.tasks.classify.train import train as train_model
+    """Run `rrnn classify train`."""
+    from rrnn.tasks.classify.experiment import train as train_model
     from rrnn.tasks.progress import show_progress
 
     changes = given(options.settings)
-    config = (
-        _read_config(options.config).replace(**changes)
-        if options.config
-        else ClassifyConfig.for_data(**changes)
-    )
+    file = options.config
+    config = ClassifyConfig.from_file(file).replace(**changes) if file else ClassifyConfig.for_data(**changes)
     folder = options.out or _folder(config)
     if options.resume and (folder / "config.json").exists():
-        from rrnn.tasks.classify.trained import classify_run, read_config
-
-        config = read_config(classify_run(folder)).replace(**changes)
-    result = train_model(config, folder, resume=options.resume, progress=show_progress()).summary
+        config = ClassifyConfig.from_file(folder / "config.json").replace(**changes)
+    with resumable("classify train", folder):
+        result = train_model(config, folder, resume=options.resume, progress=show_progress()).summary
     test = "" if result.test is None else f", test accuracy {result.test:.2f}"
     print(f"best epoch {result.best_epoch}: dev accuracy {result.dev:.2f}{test}; run: {folder}")
 
 
 @dataclass
 class Eval:
-    """The accuracy of a trained classifier, and what it takes for what."""
+    """Compute the accuracy of a trained classifier, and its confusion matrix."""
 
     run: _Run
-    """The run's folder."""
+    """The run folder."""
     split: str = "test"
-    """train, dev or test of the data it was trained with, or a file of labelled texts."""
+    """train, dev or test of the data it was trained on, or a file of labelled texts."""
     text_column: str = "text"
-    """The column of a table with the text: its name, or its number from 0."""
+    """The table column with the text: its name, or its number from 0."""
     label_column: str = "label"
-    """The column of a table with the label."""
+    """The table column with the label: its name, or its number from 0."""
     encoding: str = "utf-8"
-    """Of the file."""
+    """Encoding of the file."""
     json: bool = False
     """Print JSON."""
 
 
 def eval(options: Eval) -> None:
-    from rrnn.tasks.classify.evaluate import evaluate, labelled_texts
-    from rrnn.tasks.classify.trained import classify_run, load_run
-    from rrnn.tasks.data.rows import Skips, skipped
+    """Run `rrnn classify eval`."""
+    from rrnn.tasks.classify.trained import evaluate, labelled_texts, load
+    from rrnn.tasks.data.labelled_files import Skips, skipped
 
-    model, skips = load_run(classify_run(options.run)), Skips()
+    model, skips = load_model(load, options.run), Skips()
     texts, labels = labelled_texts(
         model, options.split, options.text_column, options.label_column, options.encoding, skips
     )
@@ -93,29 +90,30 @@ def eval(options: Eval) -> None:
 
 @dataclass
 class Predict:
-    """Classify texts: a line of label and probabilities for each, in their order, however many there are."""
+    """Classify any number of texts. The output has one line per text, with its label and all probabilities."""
 
     run: _Run
-    """The run's folder."""
+    """The run folder."""
     file: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = Path("-")
-    """A text a line, or a CSV or TSV table; `-` is the standard input."""
+    """A file with one text per line, or a CSV or TSV table; `-` is the standard input."""
     format: Literal["csv", "jsonl"] = "csv"
-    """Of the output."""
+    """Format of the output."""
     text_column: str | None = None
-    """The table's column with the text: its name, or its number from 0 (default: text)."""
+    """The table column with the text: its name, or its number from 0 (default: text)."""
     encoding: str = "utf-8"
-    """Of the input."""
+    """Encoding of the input."""
     window: int = 2048
-    """Texts read before the first are answered: 1 answers each at once, more is quicker."""
+    """Number of texts to read ahead: 1 answers each text at once, more is faster."""
 
 
 def predict(options: Predict) -> None:
+    """Run `rrnn classify predict`."""
     from rrnn.tasks.classify.predict import predict_file
-    from rrnn.tasks.classify.trained import classify_run, load_run
+    from rrnn.tasks.classify.trained import load
 
     if options.window < 1:
-        raise RunError(f"window is a number of texts, at least 1; got {options.window}")
-    model = load_run(classify_run(options.run))
+        raise RunError(f"window must be at least 1; got {options.window}")
+    model = load_model(load, options.run)
     counts = predict_file(
         model,
         options.file,
@@ -126,7 +124,7 @@ def predict(options: Predict) -> None:
         window=options.window,
     )
     if counts[""]:
-        print(f"{counts['']} of {counts.total()} texts have no words, and got no label", file=sys.stderr)
+        print(f"{counts['']} of {counts.total()} texts have no words, so they got no label", file=sys.stderr)
 
 
 @dataclass
@@ -138,7 +136,7 @@ class Search:
     """
 
     out: Path | None = None
-    """The folder for the study, best.json and the runs seed-0, seed-1, … (default: runs/search-DATA-CELL)."""
+    """The folder of the study, best.json and the runs seed-0, seed-1, … (default: runs/search-DATA-CELL)."""
     trials: int = 20
     """The number of settings to try."""
     seeds: int = 5
@@ -159,6 +157,7 @@ class Search:
 
 
 def search(options: Search) -> None:
+    """Run `rrnn classify search`."""
     from rrnn.tasks.classify.search import search_classifier
 
     config = ClassifyConfig.for_data(**given(options.common))
@@ -198,23 +197,23 @@ class _ProgressLines:
 
 @dataclass
 class Table:
-    """The paper's table of test accuracies beside our runs, in Markdown: mean ± standard deviation over seeds."""
+    """Print the paper's table of test accuracies together with your runs, in Markdown: mean ± standard deviation."""
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="FOLDER")] = ()
-    """Folders of runs and searches."""
+    """Runs or searches, or folders that contain them (default: only the paper's table)."""
     reference: str = "LSTM"
     """The model that others are compared with, seed by seed."""
     json: Path | None = None
-    """Write the table to this file, too."""
+    """Also write the table to this JSON file."""
 
 
 def table(options: Table) -> None:
-    from rrnn.tasks.classify.table import table_of, to_json, to_markdown
+    """Run `rrnn classify table`."""
+    from rrnn.tasks.paper_tables import accuracies_to_json, accuracies_to_markdown, accuracy_table
 
-    rows = table_of(options.runs, options.reference)
-    print(to_markdown(rows))
-    if options.json is not None:
-        options.json.write_text(json.dumps(to_json(rows), indent=2) + "\n", encoding="utf-8")
+    rows = accuracy_table(options.runs, options.reference)
+    print(accuracies_to_markdown(rows))
+    write_json(accuracies_to_json(rows), options.json)
 
 
 def _folder(config: ClassifyConfig, what: str = "classify") -> Path:
@@ -224,15 +223,3 @@ def _folder(config: ClassifyConfig, what: str = "classify") -> Path:
 
 def _accuracies(result: Any) -> str:
     return f"dev {result.dev:.2f}" + ("" if result.test is None else f", test {result.test:.2f}")
-
-
-def _read_config(path: Path) -> ClassifyConfig:
-    """A run's config.json, or a search's best.json."""
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        values = values.get("config", values)
-        return ClassifyConfig.from_dict({k: v for k, v in values.items() if k not in ("facts", "rrnn")})
-    except (ValueError, AttributeError) as error:
-        if isinstance(error, RunError):
-            raise
-        raise RunError(f"{path} is no configuration: {error}") from None

@@ -1,4 +1,4 @@
-"""`rrnn data`: which data sets there are, where they lie, how to get them."""
+"""`rrnn data`: list data sets, find their folders, and download them."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from typing import Annotated, Any
 
 import tyro
 
-from rrnn.cli.tables import table
+from rrnn.cli.shared import table
 from rrnn.errors import DataError
-from rrnn.tasks.data import sources, synthetic
+from rrnn.tasks.data import download, synthetic
 from rrnn.tasks.data.catalogue import File, Source
 
-_VERDICTS = {True: "right", False: "WRONG: it differs from the known checksum", None: "no checksum known"}
-TERMINATED = 143  # 128 + SIGTERM, what a shell reports
+_VERDICTS = {True: "correct", False: "WRONG: it differs from the known checksum", None: "no known checksum"}
+TERMINATED = 143  # 128 + SIGTERM, as a shell reports it
 
 
 def _shown(metavar: str) -> Any:
-    """How help shows an argument: not as its type and an empty default."""
+    """Let the help show an argument by this name, not by its type and an empty default."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
 
 
 @dataclass
 class List:
-    """List the data sets; of those named, all that is known: files, checksums, addresses."""
+    """List all data sets, or describe some of them: files, checksums and addresses."""
 
     names: Annotated[list[str], tyro.conf.Positional, _shown("[NAME …]")] = field(default_factory=list)
     """Data sets to describe."""
     check: bool = False
-    """Compare the files at hand with their checksums; exit with 1 if one is wrong."""
+    """Compare the downloaded files with their checksums; exit with 1 if one is wrong."""
 
 
 def list_(options: List) -> int:
-    chosen = [sources.get_source(name) for name in options.names] or list(sources.SOURCES.values())
+    """Run `rrnn data list`."""
+    chosen = [download.get_source(name) for name in options.names] or list(download.SOURCES.values())
     if options.names:
         print("\n\n".join(_describe(source) for source in chosen))
     else:
@@ -56,29 +57,30 @@ def list_(options: List) -> int:
 def _overview() -> str:
     rows = [("python", "built in", "the language reference that ships with Python: 75k words and signs")]
     rows += [
-        (name, "built in", f"drawn texts, of which half {about}") for name, about in synthetic.NAMES.items()
+        (name, "built in", f"synthetic texts, half of which {about}")
+        for name, about in synthetic.NAMES.items()
     ]
-    for source in sources.SOURCES.values():
+    for source in download.SOURCES.values():
         place = _place(source)
-        rows.append((source.name, str(place[0]) if place else "not here", source.about))
+        rows.append((source.name, str(place[0]) if place else "not downloaded", source.about))
     return table(("name", "where", "what"), rows)
 
 
 def _place(source: Source) -> tuple[Path, tuple[File, ...]] | None:
-    for root in sources.folders():
-        if files := sources.files_at(source, root / source.name):
+    for root in download.folders():
+        if files := download.files_at(source, root / source.name):
             return root / source.name, files
     return None
 
 
 def _verdicts(source: Source) -> list[tuple[str, bool | None]]:
     place = _place(source)
-    return list(sources.check(*place).items()) if place else []
+    return list(download.check(*place).items()) if place else []
 
 
 def _describe(source: Source) -> str:
     place = _place(source)
-    where = str(place[0]) if place else f"not here; `rrnn data get {source.name}` downloads it"
+    where = str(place[0]) if place else f"not downloaded. Run: rrnn data get {source.name}"
     lines = [f"{source.name}: {source.about}", f"licence: {source.licence}", f"where: {where}"]
     for file in source.files:
         lines.append(_describe_file(file))
@@ -86,7 +88,7 @@ def _describe(source: Source) -> str:
             known = f" (archive, sha256 {address.sha256 or 'not known'})" if address.member else ""
             lines.append(f"  from {address.url}{known}")
     for layout in source.others:
-        lines.append("or, where these are at hand instead:")
+        lines.append("or these files instead:")
         lines += [f"  {_describe_file(file)}" for file in layout]
     return "\n".join(lines)
 
@@ -105,42 +107,44 @@ class PathOf:
 
 
 def path(options: PathOf) -> None:
-    print(sources.find(options.name))
+    """Run `rrnn data path`."""
+    print(download.find(options.name))
 
 
 @dataclass
 class Get:
-    """Download data sets, checked against their checksums; those at hand are left alone."""
+    """Download data sets and verify their checksums. Data sets that are already there are not changed."""
 
     names: Annotated[list[str], tyro.conf.Positional, _shown("NAME …")]
-    """The data sets."""
+    """Data sets to download."""
     to: Annotated[Path | None, _shown("FOLDER")] = None
-    """The folder to put their folders in, which RRNN_DATA can then name; by default the user's cache."""
+    """The folder for the data sets, which RRNN_DATA can then name (default: the user's cache)."""
 
 
 def get(options: Get) -> None:
-    chosen = [sources.get_source(name) for name in options.names]  # a wrong name before any download
+    """Run `rrnn data get`."""
+    chosen = [download.get_source(name) for name in options.names]  # report a wrong name before any download
     if not chosen:
-        raise DataError(f"name the data sets to download, of {', '.join(sources.SOURCES)}")
+        raise DataError(f"give the data sets to download: {', '.join(download.SOURCES)}")
     with _terminable():
         for source in chosen:
-            folder = sources.get(source.name, options.to, _Progress())
+            folder = download.get(source.name, options.to, _Progress())
             print(f"{source.name}: {folder}")
-            files = sources.files_at(source, folder) or ()
+            files = download.files_at(source, folder) or ()
             if files is source.files and not all(file.verifiable for file in files):
-                print(f"{source.name}: no checksum is known of these files, so they could not be verified")
+                print(f"{source.name}: no checksum is known for these files, so they could not be verified")
 
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """A polite kill (SIGTERM) ends the command as an exception does, so that what was half fetched is removed."""
+    """Turn SIGTERM into an exception inside this context, so that incomplete downloads are removed."""
 
     def leave(number: int, frame: object) -> None:
         raise SystemExit(TERMINATED)
 
     try:
         before = signal.signal(signal.SIGTERM, leave)
-    except ValueError:  # not the main thread, so signals are someone else's
+    except ValueError:  # only the main thread may handle signals
         yield
         return
     try:
@@ -150,7 +154,7 @@ def _terminable() -> Iterator[None]:
 
 
 class _Progress:
-    """Bytes so far, on a screen only, a few times a second."""
+    """Shows the number of downloaded bytes on a terminal, a few times per second."""
 
     def __init__(self) -> None:
         self.shown = 0.0

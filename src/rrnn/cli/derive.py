@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from rrnn.automata import Cell, definitions, expr_text
-from rrnn.cli.overrides import option
+from rrnn.cli.shared import option
 from rrnn.ir import adjoint, lower
 from rrnn.ir.equations import equations, latex, scan_text, state_symbols
 from rrnn.ir.notation import PLAIN, symbol_of

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 from rrnn import __version__
-from rrnn.cli.overrides import option
-from rrnn.cli.tables import table
+from rrnn.cli.shared import option, table
 
 
 @dataclass

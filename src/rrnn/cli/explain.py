@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from rrnn.cli.overrides import option
-from rrnn.cli.tables import table
+from rrnn.cli.shared import option, table
 
 if TYPE_CHECKING:
     from rich.console import Console

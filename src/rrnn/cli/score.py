@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from rrnn.cli.overrides import option
+from rrnn.cli.shared import option
 from rrnn.wfsa.io import StringsFile, guess_format, load
 from rrnn.wfsa.io.files import natural
 from rrnn.wfsa.io.strings import StringLine, read_symbols_of, symbol_reader

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from rrnn.cli.overrides import option
-from rrnn.cli.tables import table
+from rrnn.cli.shared import option, table
 
 if TYPE_CHECKING:
     from rrnn.theory import Verdict

@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from rrnn.automata import Cell
 from rrnn.errors import RunError
-from rrnn.tasks.load import LOADERS
-from rrnn.tasks.runs import CELL, CONFIG, METRICS, Run, runs_in
+from rrnn.tasks.runs import CELL, CONFIG, LOADERS, METRICS, Run, runs_in
 from rrnn.tasks.training import Record
 
 FACTS, RESULT = "facts", "result.json"
@@ -42,7 +41,9 @@ class RunKind:
 
 
 KINDS = {
-    "lm": RunKind("Language models", "perplexity", "min", "dev_ppl", "test_ppl", "tokens_per_s", "hidden"),
+    "lm": RunKind(
+        "Language models", "perplexity", "min", "dev_ppl", "test_ppl", "tokens_per_s", "hidden_size"
+    ),
     "classify": RunKind(
         "Text classifiers", "accuracy, %", "max", "dev_accuracy", "test", "examples_per_s", "hidden_size"
     ),

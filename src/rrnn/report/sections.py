@@ -21,7 +21,7 @@ from rrnn.tasks.classify.examples import RankedUnit, choose_examples, has_words,
 from rrnn.tasks.classify.explanations import Explanation, explain
 from rrnn.tasks.classify.prepare import read_dataset
 from rrnn.tasks.data.labelled import Example
-from rrnn.tasks.load import load
+from rrnn.tasks.runs import load
 from rrnn.zoo import get_model
 
 CANDIDATES = 500

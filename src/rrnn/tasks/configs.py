@@ -1,33 +1,54 @@
-"""Configurations: flat dataclasses that say all that decides a training, go through JSON and check what they are given.
+"""Configurations: flat dataclasses of everything that decides a training. They check their values and convert to JSON.
 
-A field is declared with `option`, which carries its help and its bounds: the command line is made from the same table.
+A field is declared with `option`, which carries its help text and its bounds. The command line is built from the same
+table.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import math
 import types
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from rrnn.errors import RunError
 
+FACTS = "facts"
+"""The key of config.json that holds what a training found, such as the number of parameters."""
+
+RENAMED: dict[str, dict[str, str]] = {
+    "lm": {"hidden": "hidden_size", "batch": "batch_size", "variational_dropout": "recurrent_dropout"},
+}
+"""Task → fields that had another name in version 0.1, and their names now."""
+
+
+def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of a config.json with the fields of version 0.1 under their current names."""
+    renamed = RENAMED.get(str(values.get("task")), {})
+    return {renamed.get(key, key): value for key, value in values.items()}
+
 
 def option(default: Any, help: str, *, low: float = -math.inf, high: float = math.inf) -> Any:
-    """A field of a configuration; numbers lie between `low` and `high`."""
+    """Declare a field of a configuration. A number must lie between `low` and `high`."""
     return dataclasses.field(default=default, metadata={"help": help, "low": low, "high": high})
 
 
 @dataclass(frozen=True)
 class Config:
-    """The base of configurations."""
+    """The base class of configurations."""
 
     task: ClassVar[str]
+    model_name: ClassVar[str]
+    """What messages call a trained model of this task."""
 
     def __post_init__(self) -> None:
-        """A JSON file may hold anything: "64" for 64, 1 for true."""
+        """Check types and bounds: a JSON file may hold "64" instead of 64, or 1 instead of true."""
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):
             value = _checked(field.name, getattr(self, field.name), hints[field.name])
@@ -39,37 +60,59 @@ class Config:
             object.__setattr__(self, field.name, value)
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON, with the name of the task."""
+        """Return the fields and the name of the task, ready for JSON."""
         return {"task": self.task, **dataclasses.asdict(self)}
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:
+        """Return the default of every field."""
         return {field.name: field.default for field in dataclasses.fields(cls)}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
-        """What `to_dict` wrote. What is left out has its default; a key that is not known is an error."""
-        given = dict(values)
-        if given.pop("task", cls.task) != cls.task:
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote, in this version or an older one. A missing field has its default; an unknown one
+        is an error."""
+        given = with_current_names({"task": cls.task, **values})
+        if given.pop("task") != cls.task:
             raise RunError(f"this is a configuration for the task {values['task']!r}, not {cls.task!r}")
-        cls.check_names(given)
-        return cls(**given)
+        return cls(**cls.check_names(given))
 
     @classmethod
-    def check_names(cls, given: dict[str, Any]) -> None:
-        known = [field.name for field in dataclasses.fields(cls)]
+    def from_run(cls, values: Any) -> Self:
+        """Read the configuration from the content of a run's config.json, without its facts and its version of rrnn."""
+        if not isinstance(values, Mapping):
+            raise RunError(f"a configuration is a JSON object; got {type(values).__name__}")
+        return cls.from_dict({key: value for key, value in values.items() if key not in (FACTS, "rrnn")})
+
+    @classmethod
+    def from_file(cls, file: Path) -> Self:
+        """Read a configuration from a JSON file: a run's config.json, or a search's best.json."""
+        try:
+            values = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise RunError(f"{file} is not a configuration: it is not JSON ({error})") from None
+        return cls.from_run(values.get("config", values) if isinstance(values, dict) else values)
+
+    @classmethod
+    def check_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the given fields under their current names. A field that does not exist is an error."""
+        known, renamed = [field.name for field in dataclasses.fields(cls)], RENAMED.get(cls.task, {})
         for key in given:
-            if key not in known:
+            if key in renamed:
+                warnings.warn(f"{key} is now {renamed[key]}", DeprecationWarning, stacklevel=3)
+            elif key not in known:
                 near = difflib.get_close_matches(key, known, 1)
                 hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}."
                 raise RunError(f"a configuration for {cls.task!r} has no {key!r}: {hint}")
+        return {renamed.get(key, key): value for key, value in given.items()}
 
     def replace(self, **changes: Any) -> Self:
-        self.check_names(changes)
-        return dataclasses.replace(self, **changes)
+        """Return a copy with some fields changed."""
+        return dataclasses.replace(self, **self.check_names(changes))
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
+    """Return the value, with whole numbers as floats where the field is one, or raise an error."""
     kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     for kind in kinds:
         if get_origin(kind) is Literal:

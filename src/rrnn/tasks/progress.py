@@ -1,18 +1,22 @@
-"""How a training goes: a live line under a table on a terminal, plain lines elsewhere."""
+"""Show how a training is going: a live line on a terminal, plain lines elsewhere, and a plot of the losses."""
 
 from __future__ import annotations
 
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import IO, Any
 
+from rrnn.draw.charts import Axis, Panel, Series, figure
+from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.training import Progress, Record
 
 
 def show_progress(stream: IO[str] | None = None, *, perplexity: bool = False) -> Progress:
-    """What suits the stream, which is stdout. `perplexity`: losses are shown as such, and tokens are counted."""
+    """Return the progress display that suits a stream (default: stdout). With `perplexity`, losses are shown as
+    perplexities, and speed in tokens per second."""
     out = sys.stdout if stream is None else stream
     if out.isatty():
         try:
@@ -23,7 +27,7 @@ def show_progress(stream: IO[str] | None = None, *, perplexity: bool = False) ->
 
 
 class PlainProgress(Progress):
-    """A line an epoch, and in long epochs one a minute."""
+    """Prints one line per epoch, and in long epochs one per minute."""
 
     every = 60.0
 
@@ -52,7 +56,7 @@ class PlainProgress(Progress):
 
 
 class LiveProgress(Progress):
-    """rich's bar for the epoch, with what PlainProgress prints above it."""
+    """Shows a progress bar for the epoch below the lines of `PlainProgress`."""
 
     def __init__(self, stream: IO[str], perplexity: bool = False) -> None:
         from rich.console import Console
@@ -90,26 +94,27 @@ class LiveProgress(Progress):
 
 
 class Clock:
-    """Time left, from how long this sitting's epochs took."""
+    """Estimates the remaining time from the duration of the epochs since the training was started or resumed."""
 
     def __init__(self, epochs: int, done: float, now: Callable[[], float] = time.monotonic) -> None:
         self.epochs, self.first, self.now, self.start = epochs, done, now, now()
 
     def left(self, done: float) -> str:
+        """Return the remaining time as text, or "" if there is no estimate."""
         if done <= self.first or done >= self.epochs:
             return ""
         return f"{duration((self.now() - self.start) / (done - self.first) * (self.epochs - done))} left"
 
 
 def duration(seconds: float) -> str:
-    """1:02:03, 2:03, 0:03."""
+    """Format a duration: 1:02:03, 2:03, 0:03."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def describe(record: Record) -> str:
-    """A record as a line: losses as perplexities where the dev set has one (ppl)."""
+    """Format a record as a line, with losses as perplexities if it has a dev perplexity."""
     parts = [f"epoch {record['epoch']:3}"]
     if "dev_ppl" in record:
         parts.append(f"train ppl {_perplexity(record['train_loss'])}")
@@ -142,3 +147,35 @@ def _number(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return f"{value:.2f}" if abs(value) >= 10 else f"{value:.4f}"
+
+
+# ---- the loss plot ---------------------------------------------------------------------------------------------------
+
+
+PLOT = "loss.svg"
+
+
+def plot_losses(records: Sequence[Record], folder: Path) -> str:
+    """Write the training and validation curves to FOLDER/loss.svg, and return a line that says so."""
+    if not records:
+        return "no loss plot: there is no epoch yet"
+
+    def series(name: str, colour: int, key: str) -> Series:
+        points = [(record["epoch"], record[key]) for record in records]
+        return Series(name, colour, [(x, y) for x, y in points if math.isfinite(y)])
+
+    epochs = Axis("epoch", whole=True)
+    losses = [series("train loss", 0, "train_loss")]
+    panels = [Panel(losses, epochs, Axis(), "Loss")]
+    if "dev_loss" in records[0]:
+        losses.append(series("dev loss", 1, "dev_loss"))
+    else:
+        key = next(key for key in records[0] if key.startswith("dev_"))
+        name = key.replace("_", " ")
+        panels.append(Panel([series(name, 1, key)], epochs, Axis(), name.capitalize()))
+    legend = [each for panel in panels for each in panel.series]
+    picture = figure(
+        panels, title=f"Training of {folder.name}", columns=len(panels), width=480, legend=legend
+    )
+    write_atomic(folder / PLOT, picture.encode())
+    return f"loss plot: {folder / PLOT}"

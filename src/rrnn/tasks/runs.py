@@ -1,45 +1,52 @@
-"""A run is a folder: what was asked for (config.json), the cell's text, the vocabulary, metrics.jsonl (a record an
-epoch), and the checkpoints `last` (all that resuming needs) and `best` (the model as evaluated).
+"""Store a training in a run folder, and load the trained model from it.
 
-One process writes to a run at a time: `Run.create` takes a lock that dies with the process. `Run.open` only reads.
+A run folder holds the configuration (config.json), the cell's text, the vocabulary, metrics.jsonl (one record per
+epoch), and the checkpoints `last` (everything that resuming needs) and `best` (the model with the best dev metric).
+One process writes to a run at a time: `Run.create` takes a lock that ends with the process. `Run.open` only reads.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from rrnn import __version__
 from rrnn.errors import RunError
 from rrnn.tasks import checkpoints
 from rrnn.tasks.checkpoints import Checkpoint, write_atomic
+from rrnn.tasks.configs import Config, with_current_names
 
-CONFIG, CELL, VOCABULARY, METRICS, LOCK = (
+CONFIG, CELL, VOCABULARY, METRICS, RESULT, LOCK = (
     "config.json",
     "cell.cell",
     "vocabulary.json",
     "metrics.jsonl",
+    "result.json",
     ".lock",
 )
 
 _OURS = (CONFIG, CELL, VOCABULARY, METRICS, LOCK)
 
-# What may differ between two sittings of one run: how long, how often and where, not what is computed.
+# What may change when a run is resumed: how long, how often and where it is computed, not what is computed.
 FREE = frozenset({"epochs", "device", "checkpoint_epochs", "checkpoint_seconds", "rrnn"})
 
 
 class Saveable(Protocol):
-    """A vocabulary, for instance."""
+    """What can write itself to a file, as a vocabulary can."""
 
     def save(self, path: Path) -> None: ...
 
 
 class Run:
+    """A run folder, open for reading, or, with a lock, for writing."""
+
     def __init__(self, folder: Path, config: dict[str, Any], lock: IO[str] | None) -> None:
         self.folder, self.config, self._lock = folder, config, lock
 
@@ -54,9 +61,11 @@ class Run:
         resume: bool = False,
         defaults: Mapping[str, Any] | None = None,
     ) -> Run:
-        """A new run, locked for this process. With `resume` the run that is in the folder, if there is one; its
-        configuration, cell and vocabulary must be these (but for `FREE`). It may be older than some options: those
-        stay out of its configuration where they have their `defaults`."""
+        """Create a run and lock it for this process, or, with `resume`, continue the run in the folder if there is one.
+
+        A resumed run must have the same configuration (except for `FREE`), cell and vocabulary. Options that are newer
+        than the run stay out of its configuration as long as they have their `defaults`.
+        """
         folder = Path(folder)
         as_read = json.loads(json.dumps({**config, "rrnn": __version__}))
         _check_foreign(folder)
@@ -64,9 +73,7 @@ class Run:
         run = cls(folder, as_read, _take_lock(folder))
         try:
             if (folder / CONFIG).exists() and not resume:
-                raise RunError(
-                    f"{folder} already holds a run, which is not overwritten: choose another folder, or resume it"
-                )
+                raise RunError(f"{folder} already holds a run: add --resume, or choose another --out")
             _sweep(folder)
             if (folder / CONFIG).exists():
                 run.config = _as_old_as(read_config(folder), as_read, defaults or {})
@@ -78,15 +85,16 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
-        """To read."""
+        """Open an existing run read-only, without its lock."""
         return cls(Path(folder), read_config(Path(folder)), None)
 
     @property
     def writable(self) -> bool:
+        """Whether this process may write to the run."""
         return self._lock is not None
 
     def close(self) -> None:
-        """Lets go of the lock."""
+        """Release the lock."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -97,10 +105,11 @@ class Run:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # ---- its files ----------------------------------------------------------------------------------------------
+    # ---- files -------------------------------------------------------------------------------------------------
 
     @property
     def cell_text(self) -> str | None:
+        """The text of the run's cell; None for a model that is not a cell."""
         path = self.folder / CELL
         return path.read_text(encoding="utf-8") if path.exists() else None
 
@@ -109,16 +118,16 @@ class Run:
         return self.folder / VOCABULARY
 
     def log(self, record: Mapping[str, Any]) -> None:
-        """Appends a line to metrics.jsonl."""
+        """Append a record to metrics.jsonl."""
         with open(self.folder / METRICS, "a", encoding="utf-8") as file:
             file.write(_line(record))
 
     def rewrite_log(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """What came after the checkpoint that a run resumes from will come again."""
+        """Replace metrics.jsonl by these records: epochs after the checkpoint of a resumed run are trained again."""
         write_atomic(self.folder / METRICS, "".join(map(_line, records)).encode())
 
     def records(self) -> list[dict[str, Any]]:
-        """Of metrics.jsonl, as far as it is written."""
+        """Read the complete lines of metrics.jsonl."""
         path = self.folder / METRICS
         lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
         try:
@@ -127,28 +136,40 @@ class Run:
             raise RunError(f"{path} is damaged: a line of it is not JSON ({error})") from None
 
     def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """Write the checkpoint of this name, with the run's configuration in it."""
         checkpoints.save(self.folder, name, tensors, {**meta, "name": name, "config": self.config})
 
     def load(self, name: str, *, until: int | None = None) -> Checkpoint | None:
-        """The newest good checkpoint called "last" or "best", of an epoch up to `until`; None if there is none yet.
+        """Return the newest intact checkpoint of this name ("last", "best"), or None if there is none yet.
 
-        `note` of the answer says if a damaged one was passed over for the one before it."""
+        With `until`, later epochs are ignored. The checkpoint's `note` says if a damaged one was skipped.
+        """
         read = checkpoints.settle if self.writable else checkpoints.load
         found = read(self.folder, name, until=until)
         if found is not None and found.meta["name"] != name:
             raise RunError(
-                f"{checkpoints.path_of(self.folder, name)} is a checkpoint called {found.meta['name']!r}, which holds "
-                f"other things than {name!r} does. Put the right file back, or delete it to go on without it."
+                f"{checkpoints.path_of(self.folder, name)} contains the checkpoint {found.meta['name']!r}. Put the "
+                f"checkpoint {name!r} back, or delete the file to continue without it."
             )
-        if found is not None and (changes := differences(found.meta.get("config", {}), self.config)):
+        config = with_current_names(found.meta.get("config", {})) if found is not None else {}
+        if found is not None and (changes := differences(config, self.config)):
             raise RunError(
                 f"the checkpoint {checkpoints.path_of(self.folder, name)} belongs to another run. It differs from "
-                f"{CONFIG} in:\n{changes}\nPut the right file back, or delete it to go on without it."
+                f"{CONFIG} in:\n{changes}\nPut the right file back, or delete it to continue without it."
             )
         return found
 
+    def best(self) -> Checkpoint:
+        """Return the checkpoint `best`, or raise an error if there is none yet. Warn if a damaged one was skipped."""
+        found = self.load("best")
+        if found is None:
+            raise RunError(f"the run in {self.folder} has no checkpoint yet: train it further first")
+        if found.note:
+            warnings.warn(found.note, stacklevel=4)
+        return found
+
     def _write_identity(self, cell_text: str | None, vocabulary: Saveable | None) -> None:
-        """config.json comes last: a folder without it holds no run yet."""
+        """Write cell, vocabulary and, last, config.json: a folder without it is not a run yet."""
         if (self.folder / CONFIG).exists():
             self._check_identity(cell_text, vocabulary)
         else:
@@ -161,13 +182,13 @@ class Run:
     def _check_identity(self, cell_text: str | None, vocabulary: Saveable | None) -> None:
         changes = differences(read_config(self.folder), self.config)
         if cell_text is not None and cell_text != self.cell_text:
-            changes += f"\n  the cell is not the one in {CELL}"
+            changes += f"\n  the cell differs from {CELL}"
         if vocabulary is not None and not self._same_file(vocabulary):
-            changes += f"\n  the data's vocabulary is not the one in {VOCABULARY}"
+            changes += f"\n  the vocabulary of the data differs from {VOCABULARY}"
         if changes:
             raise RunError(
                 f"the run in {self.folder} cannot be resumed with another configuration. What differs:\n"
-                f"{changes.strip(chr(10))}\nResume it with the configuration it has, or train in a new folder."
+                f"{changes.strip(chr(10))}\nResume it with its own configuration, or choose another --out."
             )
 
     def _same_file(self, vocabulary: Saveable) -> bool:
@@ -180,14 +201,14 @@ class Run:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The folder, where it is a run, else those below it, at any depth, as a search's."""
+    """Return the folder if it is a run, else all runs below it, at any depth."""
     if (folder / CONFIG).exists():
         return [folder]
     return [path.parent for path in sorted(folder.rglob(CONFIG))]
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """A run's config.json, checked to be one."""
+    """Read a run's config.json, with the fields of older versions under their current names."""
     path = folder / CONFIG
     if not path.exists():
         raise RunError(f"{folder} holds no run: there is no {CONFIG} in it")
@@ -196,31 +217,47 @@ def read_config(folder: Path) -> dict[str, Any]:
     except ValueError as error:
         raise RunError(f"{path} is damaged: it is not JSON ({error})") from error
     if not isinstance(config, dict) or "task" not in config:
-        raise RunError(f'{path} is no configuration of a run: it is a JSON object with a "task"')
-    return config
+        raise RunError(f'{path} is not the configuration of a run, which is a JSON object with a "task"')
+    return with_current_names(config)
+
+
+def open_task_run(folder: str | Path, config: type[Config]) -> Run:
+    """Open a run read-only, and check that it is of the task of this configuration class."""
+    run = Run.open(folder)
+    if run.config["task"] != config.task:
+        raise RunError(f"the run in {folder} is of the task {run.config['task']!r}, not {config.model_name}")
+    return run
+
+
+def load_weights(module: nn.Module, weights: Mapping[str, Tensor], run: Run) -> None:
+    """Load a checkpoint's weights into the network of the run."""
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as error:
+        raise RunError(f"the weights in {run.folder} do not fit its configuration: {error}") from None
 
 
 def _as_old_as(old: Mapping[str, Any], new: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """`new` without what `old` does not know of and what is as it was before it could be said."""
+    """Return `new` without options that are missing in `old` and have their default."""
     plain = json.loads(json.dumps(dict(defaults)))
     return {key: value for key, value in new.items() if key in old or key not in plain or plain[key] != value}
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """One line for each key that has another value, "" if there is none; `FREE` keys may differ."""
+    """Return one line per key with another value, or "" if there is none. Keys in `FREE` may differ."""
     a, b = _flat(old), _flat(new)
     keys = [
         key for key in {**a, **b} if key not in FREE and (key not in a or key not in b or a[key] != b[key])
     ]
 
     def show(values: dict[str, Any], key: str) -> str:
-        return json.dumps(values[key]) if key in values else "(not there)"
+        return json.dumps(values[key]) if key in values else "(missing)"
 
     return "\n".join(f"  {key}: was {show(a, key)}, now {show(b, key)}" for key in keys)
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"facts": {"parameters": 5}} as {"facts.parameters": 5}."""
+    """Return nested dicts as one: {"facts": {"parameters": 5}} becomes {"facts.parameters": 5}."""
     out: dict[str, Any] = {}
     for key, value in values.items():
         out |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
@@ -232,32 +269,32 @@ def _line(record: Mapping[str, Any]) -> str:
 
 
 def _check_foreign(folder: Path) -> None:
-    """A folder of other things is not littered. What a killed process left of a run's beginning is not foreign."""
+    """Refuse a folder that contains other files. What a killed process left of a new run is allowed."""
     if folder.exists() and not folder.is_dir():
-        raise RunError(f"a run is a folder, and {folder} is a file: choose another name")
+        raise RunError(f"a run is a folder, but {folder} is a file: choose another --out")
     if folder.exists() and not (folder / CONFIG).exists():
         names = sorted(path.name for path in folder.iterdir())
         foreign = [name for name in names if name not in _OURS and not _is_temporary(name)]
         if foreign:
             raise RunError(
-                f"{folder} holds no run and is not empty (there is {foreign[0]!r} in it): choose a new folder"
+                f"{folder} is not empty and holds no run (it contains {foreign[0]!r}): choose another --out"
             )
 
 
 def _is_temporary(name: str) -> bool:
-    """What a file is called until it is whole: .NAME.something."""
+    """Return whether this is the name of a file that was not completely written: .NAME.something."""
     return name.endswith(".part") or name.startswith(tuple(f".{own}." for own in _OURS))
 
 
 def _sweep(folder: Path) -> None:
-    """Removes what a killed process left unfinished."""
+    """Remove files that a killed process left unfinished."""
     for path in folder.iterdir():
         if path.name.startswith(".") and _is_temporary(path.name):
             path.unlink()
 
 
 def _take_lock(folder: Path) -> IO[str]:
-    """An open file, locked until it is closed or the process ends, however it ends."""
+    """Open the lock file and lock it, until it is closed or the process ends in any way."""
     file = open(folder / LOCK, "a+", encoding="utf-8")  # noqa: SIM115 - it stays open as long as the run
     try:
         if os.name == "posix":
@@ -272,6 +309,30 @@ def _take_lock(folder: Path) -> IO[str]:
     except OSError as error:
         file.close()
         raise RunError(
-            f"another process is training in {folder}: wait for it, stop it, or choose another folder"
+            f"another process is training in {folder}: wait for it, stop it, or choose another --out"
         ) from error
     return file
+
+
+# ---- loading a trained model -----------------------------------------------------------------------------------------
+
+
+# Task → "module:function"; the function returns the trained model of a run.
+LOADERS: dict[str, str] = {
+    "classify": "rrnn.tasks.classify.trained:load_run",
+    "lm": "rrnn.tasks.lm.trained:load_run",
+}
+
+
+def load(folder: str | Path) -> Any:
+    """Load the best model of a run, on the CPU: a `TrainedLanguageModel` or a `TrainedClassifier`."""
+    run = Run.open(folder)
+    task = run.config["task"]
+    if task not in LOADERS:
+        raise RunError(
+            f"the run in {folder} is of the task {task!r}; rrnn {__version__} can load {', '.join(LOADERS)}. Load it "
+            "with the version that made it"
+        )
+    module, _, name = LOADERS[task].partition(":")
+    function: Callable[[Run], Any] = getattr(import_module(module), name)
+    return function(run)

@@ -1,4 +1,4 @@
-"""Words and their numbers."""
+"""Vocabularies: words and their ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VERSION = 1
 
 
 class Vocabulary:
-    """A list of different words; a word's number is its place. `unknown` is the word that stands for all others."""
+    """A list of distinct words. The id of a word is its position; `unknown` replaces words that are not in the list."""
 
     def __init__(self, words: Sequence[str], unknown: str | None = None) -> None:
         self.words = list(words)
@@ -26,7 +26,7 @@ class Vocabulary:
         self._numbers = {word: number for number, word in enumerate(self.words)}
         if len(self._numbers) != len(self.words):
             twice = [word for word, count in Counter(self.words).items() if count > 1]
-            raise DataError(f"a vocabulary's words must differ, but {twice[0]!r} occurs twice")
+            raise DataError(f"the words of a vocabulary must be distinct, but {twice[0]!r} occurs twice")
         if unknown is not None and unknown not in self._numbers:
             raise DataError(f"the unknown word {unknown!r} must be one of the vocabulary's words")
 
@@ -39,10 +39,10 @@ class Vocabulary:
         max_size: int | None = None,
         min_count: int = 1,
     ) -> Vocabulary:
-        """The words of a text, specials first, then the most frequent ones (ties in order of appearance).
+        """Build a vocabulary from a text: first the specials, then words by frequency (ties in order of appearance).
 
-        `max_size` counts every word, specials included. Dropping words needs an `unknown` one in their place; where
-        the text has it already, as the Penn Treebank its `<unk>`, it keeps its rank.
+        `max_size` counts every word, including specials. Dropping words requires an `unknown` word to replace them; if
+        the text already contains it, as the Penn Treebank contains `<unk>`, it keeps its rank.
         """
         counts = Counter(tokens)
         fixed = [*specials, *([unknown] if unknown is not None and unknown not in counts else [])]
@@ -51,7 +51,7 @@ class Vocabulary:
         kept = [word for word in ranked if counts[word] >= min_count or word == unknown]
         if max_size is not None:
             if max_size <= len(fixed):
-                raise DataError(f"max_size={max_size} leaves no room for words beside {', '.join(fixed)}")
+                raise DataError(f"max_size={max_size} leaves no room for words besides {', '.join(fixed)}")
             room = max_size - len(fixed)
             if unknown in kept[room:]:
                 kept = [*kept[: room - 1], unknown]
@@ -59,12 +59,12 @@ class Vocabulary:
         if unknown is None and len(kept) < len(ranked):
             raise DataError(
                 f"max_size and min_count drop {len(ranked) - len(kept)} of {len(ranked)} words, so a word must "
-                "stand for them: pass unknown='<unk>'"
+                "replace them: pass unknown='<unk>'"
             )
         return cls([*fixed, *kept], unknown)
 
     def encode(self, tokens: Iterable[str]) -> np.ndarray:
-        """The tokens' numbers, int64."""
+        """Return the ids of the tokens, as int64."""
         numbers = self._numbers
         if self.unknown is not None:
             found = map(numbers.get, tokens, repeat(numbers[self.unknown]))
@@ -73,20 +73,20 @@ class Vocabulary:
             return np.fromiter(map(numbers.__getitem__, tokens), np.int64)
         except KeyError as error:
             raise DataError(
-                f"the word {error.args[0]!r} is not among the vocabulary's {len(self)} words, and it has no "
-                "unknown word: build it with unknown='<unk>'"
+                f"the word {error.args[0]!r} is not one of the vocabulary's {len(self)} words, and there is no "
+                "unknown word: build the vocabulary with unknown='<unk>'"
             ) from None
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words of these numbers."""
+        """Return the words of these ids."""
         numbers = [int(number) for number in ids]
         wrong = next((number for number in numbers if not 0 <= number < len(self.words)), None)
         if wrong is not None:
-            raise DataError(f"a word's number lies between 0 and {len(self) - 1}, but {wrong} came")
+            raise DataError(f"a word id must lie between 0 and {len(self) - 1}; got {wrong}")
         return [self.words[number] for number in numbers]
 
     def number(self, word: str) -> int:
-        """The number of one word, or of the unknown word."""
+        """Return the id of one word, or of the unknown word."""
         return int(self.encode([word])[0])
 
     def __len__(self) -> int:
@@ -107,7 +107,7 @@ class Vocabulary:
         return f"<Vocabulary of {len(self)} words{unknown}>"
 
     def save(self, path: str | Path) -> None:
-        """Write JSON, whole or not at all."""
+        """Write the vocabulary as JSON, completely or not at all."""
         path = Path(path)
         content = {"format": _FORMAT, "version": _VERSION, "unknown": self.unknown, "words": self.words}
         text = json.dumps(content, ensure_ascii=False, indent=0)
@@ -126,7 +126,7 @@ class Vocabulary:
         except FileNotFoundError:
             raise FormatError("there is no such file", source=str(path)) from None
         except ValueError as error:  # JSON and UTF-8 alike
-            raise FormatError(f"a vocabulary is a JSON file of rrnn's: {error}", source=str(path)) from None
+            raise FormatError(f"a vocabulary is a JSON file: {error}", source=str(path)) from None
         if not isinstance(content, dict) or content.get("format") != _FORMAT:
             raise FormatError(f'a vocabulary is JSON with "format": "{_FORMAT}"', source=str(path))
         if content.get("version") != _VERSION:

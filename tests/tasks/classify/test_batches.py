@@ -5,7 +5,7 @@ import pytest
 import torch
 from kernel_cases import needs_interpreter
 
-from rrnn.tasks.classify.batches import Batch, Texts, pad_length
+from rrnn.tasks.classify.prepare import Batch, Texts, pad_length
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import torch
 from tiny_texts import tiny, tiny_config
 
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.graphs import Graphs
-from rrnn.tasks.classify.train import Result, Summary, train
+from rrnn.tasks.classify.experiment import Result, Summary, train
 from rrnn.tasks.classify.trainer import ClassifyTask
+from rrnn.tasks.graphs import Graphs
 from rrnn.tasks.training import fit
 from rrnn.tasks.workers import side_by_side
 

@@ -14,8 +14,8 @@ from tiny_texts import tiny, tiny_config, tiny_dataset
 
 import rrnn
 from rrnn.errors import DataError, FormatError, RRNNError, RunError
+from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.predict import _decoded, _lines, predict_file
-from rrnn.tasks.classify.train import train
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.runs import Run
 
@@ -187,8 +187,8 @@ def test_bytes_come_apart_anywhere(model: TrainedClassifier, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("cut.txt", gzip.compress(b"good film\n" * 99, mtime=0)[:-9], "cut.txt: the gzip file is cut"),
-        ("open.csv", b'text\ngood\n"bad\nfilm\n', "open.csv:3: the row that starts here is no CSV"),
+        ("cut.txt", gzip.compress(b"good film\n" * 99, mtime=0)[:-9], "cut.txt: the gzip file is truncated"),
+        ("open.csv", b'text\ngood\n"bad\nfilm\n', "open.csv:3: the row that starts here is not valid CSV"),
         ("half.txt", b"good\nfilm \xc3", "half.txt:2: the text must be utf-8, but byte 0xc3"),
         ("wide.txt", "good\n".encode("utf-16") + b"x", "wide.txt:2: the text must be utf-16"),
     ],
@@ -205,7 +205,7 @@ def test_damaged_files(
 
 def test_a_closed_standard_input(model: TrainedClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(DataError, match="standard input, which is closed"):
+    with pytest.raises(DataError, match="standard input is closed"):
         predict_file(model, Path("-"), io.StringIO())
     with pytest.raises(DataError, match="no encoding 'hex'"):
         list(_decoded(io.BytesIO(b"00"), "x", "hex"))

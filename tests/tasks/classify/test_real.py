@@ -7,8 +7,8 @@ import os
 import pytest
 from tiny_texts import tiny_config
 
+from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.prepare import prepare
-from rrnn.tasks.classify.train import train
 
 pytestmark = pytest.mark.skipif("RRNN_DATA" not in os.environ, reason="RRNN_DATA says where data sets lie")
 

@@ -10,7 +10,7 @@ from rrnn.errors import RRNNError
 from rrnn.tasks.classify import search as module
 from rrnn.tasks.classify.ranges import PAPER, settings
 from rrnn.tasks.classify.search import search_classifier
-from rrnn.tasks.classify.table import table_of
+from rrnn.tasks.paper_tables import accuracy_table
 from rrnn.tasks.search import Real, Space, Whole
 
 
@@ -38,7 +38,7 @@ def test_two_processes_search_and_seeds_follow(tmp_path: Path, monkeypatch: pyte
     stored = json.loads((tmp_path / "best.json").read_text())
     assert stored["config"]["hidden_size"] == found.config.hidden_size and stored["dev"] == found.dev
     assert found.seeds[0].dev == found.dev  # the same training again: seed 0
-    (row,) = [row for row in table_of([tmp_path], "F") if row.data == base.data]
+    (row,) = [row for row in accuracy_table([tmp_path], "F") if row.data == base.data]
     assert row.seeds == (0,) and row.paper is None
 
 

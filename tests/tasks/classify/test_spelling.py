@@ -13,11 +13,11 @@ import torch
 from tiny_texts import tiny, tiny_config
 
 import rrnn
-from rrnn.tasks.classify import spelling, trained
-from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.classify import model as spelling
+from rrnn.tasks.classify import trained
+from rrnn.tasks.classify.experiment import train
+from rrnn.tasks.classify.model import LETTERS, Spelling, TextClassifier, encode, spell, spell_vocabulary
 from rrnn.tasks.classify.prepare import prepare
-from rrnn.tasks.classify.spelling import LETTERS, Spelling, encode, spell, spell_vocabulary
-from rrnn.tasks.classify.train import train
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.data.labelled import Dataset, Example
 from rrnn.tasks.vocabulary import Vocabulary

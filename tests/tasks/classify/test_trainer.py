@@ -246,5 +246,5 @@ def test_two_trainings_from_one_state_do_not_share_it() -> None:
 
 def test_a_checkpoint_of_another_model_is_refused() -> None:
     small, large = (ClassifyTask(tiny(tiny_config(hidden_size=n))) for n in (4, 8))
-    with pytest.raises(RunError, match="not of this model"):
+    with pytest.raises(RunError, match="belongs to another model"):
         large.load_state(*small.state())

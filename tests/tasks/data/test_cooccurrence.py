@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rrnn.errors import DataError
-from rrnn.tasks.data.cooccurrence import SMOOTHING, _information, _neighbours, cooccurrence_vectors
-from rrnn.tasks.data.vectors import Vectors
+from rrnn.tasks.data.vectors import SMOOTHING, Vectors, _information, _neighbours, cooccurrence_vectors
 
 WORDS = list("abcdefg")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rrnn.cli import COMMANDS, main
-from rrnn.tasks.data.cleaning import CLEANINGS, tokenise
 from rrnn.tasks.data.labelled import load_dataset
+from rrnn.tasks.data.text_files import CLEANINGS, tokenise
 
 PAGE = (Path(__file__).parents[3] / "docs" / "data.md").read_text(encoding="utf-8")
 

@@ -91,5 +91,5 @@ def test_as_a_data_set() -> None:
     data = load_dataset("synthetic:not-good", split_seed=2)
     assert [len(data.train), len(data.dev), len(data.test)] == [2000, 500, 1000]
     assert data.labels == ["no", "yes"] and data.skipped == {}
-    with pytest.raises(DataError, match=r"not-good.*'synthetic:no-good' is none"):
+    with pytest.raises(DataError, match=r"'synthetic:no-good'.*synthetic:not-good"):
         load_dataset("synthetic:no-good")

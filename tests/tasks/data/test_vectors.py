@@ -16,8 +16,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rrnn.errors import DataError, FormatError
-from rrnn.tasks.data.decimals import _parse_plain, parse_decimals
 from rrnn.tasks.data.labelled import load_dataset
+from rrnn.tasks.data.vector_files import _parse_plain, parse_decimals
 from rrnn.tasks.data.vectors import Vectors, read_vectors
 
 needs_data = pytest.mark.skipif("RRNN_DATA" not in os.environ, reason="needs RRNN_DATA")
@@ -117,12 +117,12 @@ BAD_FILES = {
     "a b c\n": (1, "a word and its numbers"),
     "a 1.0 2.0\nb 1.0 2.0\nc 1.0\n": (3, "have 2 numbers, but this line has 1"),
     "a 1.0 2.0\nb 1.0 2.0\nc 1.0 2.5 3.0\n": (3, "have 2 numbers, but this line has 3"),
-    "a 1.0 2.0\nb 1.0 2.0x\nc 1.0 2.5\n": (2, "is no number"),
+    "a 1.0 2.0\nb 1.0 2.0x\nc 1.0 2.5\n": (2, "is not a number"),
     "a 1.0 2.0\nb  2.0\nc 1.0 2.5\n": (2, "this line has 1"),
-    "3 2\na 1.0 2.0\nb 1.0 2.0 \nc 1.5 x\n": (4, "'x' is no number"),
-    "3 2\na 1.0 2.0\nb 1.0 2.0\n": (None, "announces 3 vectors, but 2 came"),
+    "3 2\na 1.0 2.0\nb 1.0 2.0 \nc 1.5 x\n": (4, "'x' is not a number"),
+    "3 2\na 1.0 2.0\nb 1.0 2.0\n": (None, "announces 3 vectors, but there are 2"),
     "3 3\na 1.0 2.0\n": (2, "have 3 numbers, but this line has 2"),
-    "a 1.0 nan\n": (None, "'a' holds a NaN"),
+    "a 1.0 nan\n": (None, "'a' contains a NaN"),
 }
 
 
@@ -136,7 +136,7 @@ def test_bad_text(content: str, tmp_path: Path) -> None:
 
 def test_bad_packages(tmp_path: Path) -> None:
     write(tmp_path / "cut.gz", gzip.compress(FORMATS["glove"].encode() * 50)[:-20])
-    with pytest.raises(DataError, match="cut or damaged"):
+    with pytest.raises(DataError, match="truncated or damaged"):
         read_vectors(tmp_path / "cut.gz")
     np.savez(tmp_path / "a.npz", words=np.array([b"a"]), other=np.zeros((1, 2)))
     with pytest.raises(DataError, match="words and vals"):
@@ -147,7 +147,7 @@ def test_bad_packages(tmp_path: Path) -> None:
     for wrong in (tmp_path, tmp_path / "absent.txt"):
         with pytest.raises(DataError, match=r"folder|exist"):
             read_vectors(wrong)
-    with pytest.raises(DataError, match="width 300 are needed, but these have 5"):
+    with pytest.raises(DataError, match="must have size 300, but they have 5"):
         read_vectors(write(tmp_path / "v.txt", FORMATS["glove"]), width=300)
 
 
@@ -175,7 +175,7 @@ def test_unit_align_and_coverage() -> None:
     assert (coverage.types, coverage.known_types, coverage.tokens, coverage.known_tokens) == (4, 2, 7, 3)
     assert coverage.missing == [("x", 3), ("y", 1)]
     assert "2 of 4 words (50.0%), 42.9% of the running text" in str(coverage) and "x (3)" in str(coverage)
-    with pytest.raises(DataError, match="2 words need as many rows"):
+    with pytest.raises(DataError, match="2 words need a matrix with as many rows"):
         Vectors(["a", "b"], np.zeros((3, 1), np.float32))
 
 

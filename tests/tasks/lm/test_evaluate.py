@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from rrnn.errors import DataError
-from rrnn.tasks.lm.evaluate import Score, evaluate
 from rrnn.tasks.lm.model import Dropouts, LanguageModel
+from rrnn.tasks.lm.trained import Score, evaluate
 
 WORDS = 50
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from rrnn.errors import RunError
-from rrnn.tasks.lm.generate import generate
 from rrnn.tasks.lm.model import LanguageModel
+from rrnn.tasks.lm.trained import generate
 
 WORDS = 12
 
@@ -75,13 +75,13 @@ def test_it_streams_without_end(model: LanguageModel) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"temperature": -1.0}, "from 0 on"),
-        ({"temperature": float("nan")}, "from 0 on"),
-        ({"top_k": 0}, "1 at least"),
+        ({"temperature": -1.0}, "at least 0"),
+        ({"temperature": float("nan")}, "at least 0"),
+        ({"top_k": 0}, "at least 1"),
         ({"seed": 2**64}, "at most 64 bits"),
         ({"seed": -(2**63) - 1}, "at most 64 bits"),
         ({"prompt": [99]}, "below 12"),
-        ({"forbidden": range(WORDS)}, "every word is forbidden"),
+        ({"forbidden": range(WORDS)}, "all words are forbidden"),
     ],
 )
 def test_what_cannot_be_drawn(model: LanguageModel, options: dict, message: str) -> None:

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from rrnn.errors import CellError, RunError
-from rrnn.tasks.lm.baselines import TorchRNN
-from rrnn.tasks.lm.model import MULTIPLE, Dropouts, LanguageModel, language_cell
+from rrnn.tasks.lm.model import MULTIPLE, Dropouts, LanguageModel, TorchRNN, language_cell
 from rrnn.zoo import get_cell
 
 CELLS = ["F", "B", "C", "B-max-plus", "SRU", "QRNN2", "minGRU", "lstm", "gru"]
@@ -78,7 +77,7 @@ def test_output_gates_may_begin_open() -> None:
         f"layers.{n}.cells.0.bias.{gate}": {first} for n in (0, 1) for gate, first in (("f", 0.0), ("o", 4.0))
     }
     for cell in ("lstm", "minGRU"):
-        with pytest.raises(RunError, match=r"output_bias=4\.0 is for output gates"):
+        with pytest.raises(RunError, match=r"output_bias=4\.0 needs a cell with an output gate"):
             LanguageModel(WORDS, 8, cell=cell, output_bias=4.0)
 
 

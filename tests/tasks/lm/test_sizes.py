@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from rrnn.errors import RunError
+from rrnn.tasks.lm.experiment import count_parameters, read_count, solve_hidden_size
 from rrnn.tasks.lm.model import LanguageModel
-from rrnn.tasks.lm.sizes import count_parameters, read_count, solve_hidden
 
 LAYER: dict[
     str, Callable[[int], int]
@@ -40,30 +40,30 @@ def test_counts(cell: str) -> None:
 @pytest.mark.parametrize("budget", [300_000, 10_000_000, 24_000_000])
 def test_the_largest_within_the_budget(cell: str, budget: int) -> None:
     words = 10_001 if budget > 1_000_000 else 1_000
-    sizes = solve_hidden(budget, words, 2, cell=cell)
+    sizes = solve_hidden_size(budget, words, 2, cell=cell)
     assert sizes.exact_parameters == count_parameters(words, sizes.exact, 2, cell=cell) <= budget
     assert count_parameters(words, sizes.exact + 1, 2, cell=cell) > budget
-    assert sizes.hidden % 16 == 0 and sizes.exact - 16 < sizes.hidden <= sizes.exact
-    assert sizes.parameters == count_parameters(words, sizes.hidden, 2, cell=cell)
-    assert str(sizes.hidden) in str(sizes) and f"{sizes.parameters:,}" in str(sizes)
+    assert sizes.hidden_size % 16 == 0 and sizes.exact - 16 < sizes.hidden_size <= sizes.exact
+    assert sizes.parameters == count_parameters(words, sizes.hidden_size, 2, cell=cell)
+    assert str(sizes.hidden_size) in str(sizes) and f"{sizes.parameters:,}" in str(sizes)
 
 
 @pytest.mark.parametrize("hidden", [16, 23, 32, 47])
 def test_a_budget_that_is_met_exactly(hidden: int) -> None:
     count = count_parameters(1_000, hidden, 2, cell="F")
-    assert solve_hidden(count, 1_000, 2, cell="F").exact == hidden
+    assert solve_hidden_size(count, 1_000, 2, cell="F").exact == hidden
     if hidden > 16:
-        assert solve_hidden(count - 1, 1_000, 2, cell="F").exact == hidden - 1
+        assert solve_hidden_size(count - 1, 1_000, 2, cell="F").exact == hidden - 1
 
 
 def test_any_multiple() -> None:
-    sizes = solve_hidden(10_000_000, 10_001, 2, cell="F", multiple=1)
-    assert sizes.hidden == sizes.exact == 617
+    sizes = solve_hidden_size(10_000_000, 10_001, 2, cell="F", multiple=1)
+    assert sizes.hidden_size == sizes.exact == 617
 
 
 def test_a_budget_too_small() -> None:
     with pytest.raises(RunError, match="too small for 10,001 words"):
-        solve_hidden(100_000, 10_001, 2, cell="F")
+        solve_hidden_size(100_000, 10_001, 2, cell="F")
 
 
 def test_read_count() -> None:

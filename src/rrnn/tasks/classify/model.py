@@ -1,14 +1,19 @@
 """`TextClassifier`: embeddings, layers of any cell, pooling, read-out.
 
 ids (T, B) ── embedding, letters ── dropout ──▶ layers ──▶ outputs (T, B, H) ── pooling ── read-out ──▶ logits (B, C)
+
+`Spelling` learns features from the letters of words: endings, prefixes, and words that have no vector.
 """
 
 from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,19 +21,110 @@ from torch import Tensor, nn
 from rrnn.automata import Cell
 from rrnn.nn.dropout import Drops
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.spelling import UNKNOWN_ID, Spelling
+from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.zoo import layer as build_layer
+
+UNKNOWN_ID = 1
+"""The id of the unknown word, which comes after the padding, 0, in all vocabularies of classifiers."""
+LETTERS = 18
+"""Bytes of a word that are read; a longer word is cut in the middle."""
+_EDGE = 257  # 0 is padding, 1 to 256 are bytes
+_SIZE, _WINDOW = 16, 3
+_ROOM = 4096
+MOST_NEW = 2**16
+"""The largest number of new words whose letters a model stores, so that a stream of texts does not fill the memory."""
+_ADDING = threading.Lock()
+
+
+def spell(words: Iterable[str]) -> Tensor:
+    """Return (words, LETTERS + 2) int16: the UTF-8 bytes of each word between two edge marks, then zeros."""
+    rows = [_bytes(word) for word in words]
+    table = np.zeros((len(rows), LETTERS + 2), np.int16)
+    for row, letters in zip(table, rows, strict=True):
+        row[: len(letters) + 2] = [_EDGE, *(letter + 1 for letter in letters), _EDGE]
+    return torch.from_numpy(table)
+
+
+def spell_vocabulary(vocabulary: Vocabulary) -> Tensor:
+    """Spell all words of a vocabulary. The padding and the unknown word have no letters."""
+    table = spell(vocabulary.words)
+    table[: UNKNOWN_ID + 1] = 0
+    return table
+
+
+def encode(
+    vocabulary: Vocabulary, words: Sequence[str], new: dict[str, int], first: int, most: float = math.inf
+) -> np.ndarray:
+    """Return the ids of words for a model that reads letters. A word that the vocabulary lacks gets an id from `first`
+    on, which is stored in `new`, so that it has letters of its own. After `most` of them, others are unknown."""
+    ids = vocabulary.encode(words)
+    for place in np.flatnonzero(ids == UNKNOWN_ID).tolist():
+        word = words[place]
+        if word not in new and word not in vocabulary and len(new) < most:
+            new[word] = first + len(new)
+        ids[place] = new.get(word, UNKNOWN_ID)
+    return ids
+
+
+def _bytes(word: str) -> bytes:
+    letters = word.encode("utf-8", "replace")
+    return letters if len(letters) <= LETTERS else letters[: LETTERS // 2] + letters[-LETTERS // 2 :]
+
+
+class Spelling(nn.Module):
+    """Features of a word from its letters: filters over three letters each, and their maximum over the word (dos Santos
+    and Zadrozny 2014)."""
+
+    spellings: Tensor
+
+    def __init__(self, spellings: Tensor, features: int) -> None:
+        """`spellings` is what `spell` returns: one row per word."""
+        super().__init__()
+        # Not stored with the weights: it follows from the vocabulary.
+        self.register_buffer("spellings", spellings, persistent=False)
+        self.first, self.new = len(spellings), dict[str, int]()
+        self.letters = nn.Parameter(torch.randn(_EDGE + 1, _SIZE))
+        self.filters = nn.Linear(_WINDOW * _SIZE, features)
+        with torch.no_grad():
+            self.letters[0] = 0
+
+    def encode(self, vocabulary: Vocabulary, words: Sequence[str]) -> np.ndarray:
+        """Return the ids of words, and store the letters of those that the vocabulary lacks."""
+        with _ADDING:
+            met = len(self.new)
+            ids = encode(vocabulary, words, self.new, self.first, MOST_NEW)
+            if met < len(self.new):
+                self._add(self.first + met, list(islice(self.new, met, None)))
+        return ids
+
+    def _add(self, start: int, words: Sequence[str]) -> None:
+        table, stop = self.spellings, start + len(words)
+        if stop > len(table):  # leave room for more, since copying a large table is slow
+            table = torch.cat([table, table.new_zeros(max(len(words), _ROOM), table.shape[1])])
+        table[start:stop] = spell(words).to(table.device)
+        self.spellings = table
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """Return features (…, features) in [-1, 1] of word ids (…)."""
+        letters = F.embedding(self.spellings[ids].int(), self.letters, padding_idx=0)
+        steps = letters.shape[-2] - _WINDOW + 1
+        windows = torch.cat([letters[..., start : start + steps, :] for start in range(_WINDOW)], -1)
+        return self.filters(windows).amax(-2).tanh()
+
+
+# ---- the model -------------------------------------------------------------------------------------------------------
+
 
 EMBEDDING_SIZE = 50
 _SEEDING = threading.Lock()
-"""Layers draw their first weights from torch's global generator: one model at a time."""
+"""Layers draw their initial weights from torch's global generator, so models are built one at a time."""
 
 
 class TextClassifier(nn.Module):
-    """The paper's classifier with any cell in it.
+    """The paper's text classifier with any cell.
 
-    Dropout masks come from a generator of the model's own, `generator`, not from torch's global one: trainings side by
-    side do not disturb each other, and a resumed one goes on with the same masks.
+    Dropout masks come from the model's own `generator`, not from torch's global one, so that concurrent trainings do
+    not disturb each other, and a resumed training continues with the same masks.
     """
 
     def __init__(
@@ -42,13 +138,13 @@ class TextClassifier(nn.Module):
         cell: Cell | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        """`vectors` (words, numbers) are fixed unless config.fine_tune says otherwise; row 0 is the padding's.
-        `spellings` are all words', for config.characters. `cell` stands in for config.cell, which may be a file's."""
+        """`vectors` (words, size) are fixed unless config.fine_tune is set; row 0 is the padding. `spellings` are those
+        of all words, for config.characters. `cell` replaces config.cell, which may name a file."""
         super().__init__()
         self.config, self.classes = config, classes
         with _SEEDING, torch.random.fork_rng(devices=[]):
-            # On the CPU, so that every device starts from the same weights, and not by torch.manual_seed, which would
-            # change a GPU's generators, too.
+            # On the CPU, so that every device starts from the same weights. torch.manual_seed would also change the
+            # generators of a GPU.
             torch.default_generator.manual_seed(config.seed)
             self._build(config, words, vectors, spellings, cell)
         self.to(device)
@@ -67,17 +163,19 @@ class TextClassifier(nn.Module):
         size = (config.embedding_size or EMBEDDING_SIZE) if vectors is None else vectors.shape[1]
         self.trained = vectors is None or config.fine_tune
         if vectors is None:
-            vectors = torch.randn(words, size) / math.sqrt(size)  # about unit length, as given vectors have
+            vectors = torch.randn(words, size) / math.sqrt(size)  # about unit length, as given vectors
             vectors[0] = 0
         if self.trained:
             self.embedding = nn.Parameter(vectors.clone())
-        else:  # not among the weights: every checkpoint would hold it again
+        else:  # not stored with the weights, or every checkpoint would contain it
             self.register_buffer("embedding", vectors, persistent=False)
         self.spelling: Spelling | None = None
         if config.characters:
             assert spellings is not None
             self.spelling = Spelling(spellings, config.characters)
-            self.loudness = length / math.sqrt(size)  # of a vector's numbers, and so of the letters'
+            self.loudness = length / math.sqrt(
+                size
+            )  # scale of the elements of a vector, and of the features of letters
             size += config.characters
         layers = []
         for _ in range(config.layers):
@@ -92,30 +190,30 @@ class TextClassifier(nn.Module):
             self.readout = nn.Sequential(nn.Linear(size, size), nn.Tanh(), nn.Linear(size, self.classes))
 
     def _directions(self) -> dict[str, Any]:
-        """Only where asked for: not every model of the zoo has two."""
+        """Return the option for two directions only if it is needed: not every model of the zoo has it."""
         return {"bidirectional": True} if self.config.bidirectional else {}
 
     def embed(self, ids: Tensor) -> Tensor:
-        """(…, numbers) of words' numbers (…): what the first layer reads."""
+        """Return the embedded words (…, size), the input of the first layer, of word ids (…)."""
         if self.spelling is None:
             return F.embedding(ids, self.embedding)
-        known = ids.where(ids < len(self.embedding), UNKNOWN_ID)  # others have letters alone
+        known = ids.where(ids < len(self.embedding), UNKNOWN_ID)  # others are known by their letters only
         return torch.cat([F.embedding(known, self.embedding), self.spelling(ids) * self.loudness], -1)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """(B, classes) of ids (T, B), whose first `lengths` (B) are text and whose other steps are padding, id 0."""
+        """Return logits (B, classes) of ids (T, B): `lengths` (B) steps of text, then padding, id 0."""
         c, mask = self.config, None
         if c.bidirectional or c.pooling != "last":
             mask = torch.arange(ids.shape[0], device=ids.device).unsqueeze(1) < lengths
         return self.readout(self.pool(self.outputs(ids, mask), mask, lengths))
 
     def outputs(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """(T, B, H) of the last layer. `mask` (T, B), where there is text, is for layers of two directions."""
+        """Return the outputs (T, B, H) of the last layer. Bidirectional layers need `mask` (T, B), true for text."""
         c, drops = self.config, Drops(self.generator)
         x = self.embed(ids)
         if self.training and c.word_dropout:
             x = x * drops(x.new_ones(ids.shape), c.word_dropout).unsqueeze(-1)
-        # Padding comes last: what reads from left to right has seen no padding where there is text.
+        # Padding comes last: a layer that reads from left to right has seen no padding where there is text.
         padding = {"mask": mask} if c.bidirectional else {}
         for depth, layer in enumerate(self.layers):
             if self.training:
@@ -124,7 +222,7 @@ class TextClassifier(nn.Module):
         return drops(x, c.vertical_dropout) if self.training else x
 
     def pool(self, h: Tensor, mask: Tensor | None, lengths: Tensor) -> Tensor:
-        """(B, H) of outputs (T, B, H): one vector a text. The last one needs no mask."""
+        """Return one vector per text (B, H) of outputs (T, B, H). Pooling "last" needs no mask."""
         how = self.config.pooling
         if how == "last":
             return self._last(h, lengths)

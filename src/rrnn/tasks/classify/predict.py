@@ -1,4 +1,4 @@
-"""Predictions for files of any size: texts are read, classified and written a window at a time."""
+"""Classify files of any size: texts are read, classified and written one window at a time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import IO, Literal
 
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.classify.trained import WINDOW, TrainedClassifier
-from rrnn.tasks.data.rows import Table, read_cells
-from rrnn.tasks.data.text import UTF16
+from rrnn.tasks.data.labelled_files import Table, find_columns, read_cells
+from rrnn.tasks.data.text_files import UTF16
 
 Format = Literal["csv", "jsonl"]
 _CHUNK = 2**20
@@ -34,10 +34,11 @@ def predict_file(
     encoding: str = "utf-8",
     window: int = WINDOW,
 ) -> Counter[str]:
-    """Write a line for each text of the source (`-`: the standard input): the label and all labels' probabilities.
+    """Classify each text of a file (`-`: standard input), write a line with its label and all probabilities, and
+    return how often each label was predicted.
 
-    A text is a line, or, in a CSV or TSV file and wherever `text_column` is given, a cell of that column. A text
-    without words gets no label. Returns how often each label was given; "" stands for none.
+    A text is a line, or, in a CSV or TSV file or if `text_column` is given, a cell of that column. A text without words
+    gets no label, which is counted as "".
     """
     counts: Counter[str] = Counter()
     with _opened(source) as stream:
@@ -60,11 +61,11 @@ def predict_file(
 
 @contextmanager
 def _opened(source: Path) -> Iterator[IO[bytes]]:
-    """Its bytes, unpacked where they are gzip's."""
+    """Open the source as bytes, decompressed if it is a gzip file."""
     if str(source) == "-" and sys.stdin is None:
-        raise DataError("texts come from the standard input, which is closed: name a file")
+        raise DataError("standard input is closed: name a file")
     if source.is_dir():
-        raise DataError(f"{source} is a folder; a file of texts is needed here")
+        raise DataError(f"{source} is a folder; name a file of texts")
     if str(source) != "-" and not source.exists():
         raise DataError(f"{source}: there is no such file")
     with nullcontext(sys.stdin.buffer) if str(source) == "-" else source.open("rb") as file:
@@ -73,11 +74,13 @@ def _opened(source: Path) -> Iterator[IO[bytes]]:
             with gzip.open(file) if packed else nullcontext(file) as stream:
                 yield stream  # pyright: ignore[reportReturnType]
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DataError(f"{source}: the gzip file is cut or damaged ({error}); fetch it again") from None
+            raise DataError(
+                f"{source}: the gzip file is truncated or damaged ({error}); get it again"
+            ) from None
 
 
 def _lines(texts: Iterable[str]) -> Iterator[str]:
-    """Split at \\n alone, without their ends, as they come."""
+    """Yield lines, without their ends, as they arrive. Only \\n (or \\r\\n) ends a line."""
     begun: list[str] = []
     for text in texts:
         *whole, rest = text.split("\n")
@@ -90,12 +93,12 @@ def _lines(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _decoded(stream: IO[bytes], source: str, encoding: str) -> Iterator[str]:
-    """The text, a line or less at a time."""
+    """Yield the decoded text, at most one line at a time."""
     try:
-        " ".encode(encoding)  # which knows encodings of text alone
+        " ".encode(encoding)  # this knows only encodings of text
     except LookupError:
         raise DataError(
-            f"Python knows no encoding {encoding!r}; utf-8, latin-1 and cp1252 are usual"
+            f"Python has no encoding {encoding!r}; common ones are utf-8, latin-1 and cp1252"
         ) from None
     some = stream.readline(_CHUNK)
     decoder = codecs.getincrementaldecoder("utf-16" if some[:2] in UTF16 else encoding)()
@@ -106,7 +109,7 @@ def _decoded(stream: IO[bytes], source: str, encoding: str) -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise FormatError(
                 f"the text must be {error.encoding}, but byte 0x{error.object[error.start]:02x} is not: "
-                f"{error.reason}. Name its encoding with --encoding",
+                f"{error.reason}. Give its encoding with --encoding",
                 source=source,
                 line=number,
             ) from None
@@ -118,7 +121,7 @@ def _decoded(stream: IO[bytes], source: str, encoding: str) -> Iterator[str]:
 
 
 def read_texts(lines: Iterator[str], source: Path, text_column: str | None) -> Iterator[str]:
-    """The texts of a file: its lines, or a column of a table."""
+    """Yield the texts of a file: its lines, or a column of a table."""
     table = Table.of(source, text_column or "text", "")
     if table is None and text_column is None:
         yield from lines
@@ -127,7 +130,7 @@ def read_texts(lines: Iterator[str], source: Path, text_column: str | None) -> I
     place: int | None = None
     for line, cells in read_cells(lines, {column}, delimiter, str(source)):
         if place is None:
-            place, is_header = _place(column, cells, source)
+            (place,), is_header = find_columns(cells, [column], str(source))
             if is_header:
                 continue
         if cells and place >= len(cells):
@@ -137,17 +140,3 @@ def read_texts(lines: Iterator[str], source: Path, text_column: str | None) -> I
                 line=line,
             )
         yield cells[place] if cells else ""
-
-
-def _place(column: str, first: list[str], source: Path) -> tuple[int, bool]:
-    """The column's number, and whether the first row only names it."""
-    names = [name.strip() for name in first]
-    if column in names:
-        return names.index(column), True
-    if column.isdecimal():
-        return int(column), False
-    raise FormatError(
-        f"the first line names no column {column!r}; it names {', '.join(names)}. Choose with --text-column",
-        source=str(source),
-        line=1,
-    )

@@ -1,18 +1,20 @@
-"""From texts to numbers: a data set, its vocabulary and its word vectors, as a training needs them."""
+"""Prepare labelled texts for training: vocabulary, word vectors, and batches of equal padded length."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from rrnn.backends.triton.backend import has_kernels, on_device
 from rrnn.errors import DataError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.spelling import encode, spell, spell_vocabulary
+from rrnn.tasks.classify.model import encode, spell, spell_vocabulary
 from rrnn.tasks.data.labelled import Dataset, Example, load_dataset
 from rrnn.tasks.data.vectors import read_vectors
 from rrnn.tasks.vocabulary import Vocabulary
@@ -23,33 +25,34 @@ Split = tuple[list[np.ndarray], list[int]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """All that a training reads. `vectors` (words, numbers), row 0 zeros; None: embeddings are trained. `spelled`:
-    words with letters alone, whose numbers come after the vocabulary."""
+    """What a training reads: texts as word ids, labels, vocabulary and word vectors."""
 
     config: ClassifyConfig
     labels: list[str]
     vocabulary: Vocabulary
     vectors: Tensor | None
+    """(words, size), with zeros in row 0; None if embeddings are trained."""
     splits: dict[str, Split]
     about: list[str]
-    """What a user should know of the data, a line each: sizes, skipped rows, how many words have a vector."""
+    """Lines about the data for the user: sizes, skipped rows, how many words have a vector."""
     spelled: tuple[str, ...] = ()
+    """Words that are known by their letters only; their ids follow those of the vocabulary."""
 
     @property
     def spellings(self) -> Tensor | None:
-        """The letters of all words, for a model that reads them."""
+        """The letters of all words; None for a model that does not read them."""
         if not self.config.characters:
             return None
         return torch.cat([spell_vocabulary(self.vocabulary), spell(self.spelled)])
 
     def of(self, config: ClassifyConfig) -> Prepared:
-        """The same data for another training."""
+        """Return the same data for a training with another configuration."""
         return replace(self, config=config.replace(cleaning=self.config.cleaning))
 
 
 def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
-    """Read what the configuration names, or take the data set as given. The answer's configuration says how texts
-    became words, so that others can be read in the same way."""
+    """Read the data and vectors that the configuration names, or use the given data set. The returned configuration
+    says how texts were split into words, so that other texts can be split in the same way."""
     dataset = dataset or read_dataset(config)
     config = config.replace(cleaning=dataset.cleaning)
     about = [dataset.summary()]
@@ -76,7 +79,7 @@ def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
 
 
 def read_dataset(config: ClassifyConfig) -> Dataset:
-    """The configuration's data set."""
+    """Read the data set that the configuration names."""
     files = {"dev": config.dev, "test": config.test}
     given = {split: path for split, path in files.items() if path is not None}
     return load_dataset(
@@ -91,15 +94,18 @@ def read_dataset(config: ClassifyConfig) -> Dataset:
 
 
 def _splits(dataset: Dataset) -> dict[str, list[Example]]:
-    """Those that have examples: a user's files need none for test."""
+    """Return the splits that have examples: users' files need no test set."""
     named = {"train": dataset.train, "dev": dataset.dev, "test": dataset.test}
     return {name: examples for name, examples in named.items() if examples}
 
 
 def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary, Tensor, str]:
-    """The words of the data that have a vector, those of the test set included (nothing is learned of them), or all
-    words of the file; one vector for all other words, the direction of the mean; and, where config.unknown says so, a
-    random direction for each word of the data without a vector, as in the authors' code."""
+    """Return the vocabulary, its vectors, and a line about the coverage.
+
+    The vocabulary holds the words of the data that have a vector, including those of the test set (nothing is learned
+    from them), or all words of the file. All other words share one vector, in the direction of the mean; with
+    `unknown="own"` each word of the data without a vector gets a random direction, as in the authors' code.
+    """
     assert config.vectors is not None
     parts = _splits(dataset).values()
     used = Counter(token for examples in parts for example in examples for token in example.tokens)
@@ -107,7 +113,7 @@ def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary,
     vectors = read_vectors(config.vectors, wanted, width=config.embedding_size)
     coverage = vectors.coverage(used)
     if not coverage.known_types:
-        raise DataError(f"{config.vectors} has a vector for none of the {len(used)} words of {dataset.name}")
+        raise DataError(f"{config.vectors} has no vector for any of the {len(used)} words of {dataset.name}")
     known = [word for word in vectors.words if word not in SPECIAL]
     strange = sorted(used.keys() - {*known, *SPECIAL}) if config.unknown == "own" else []
     rows, _ = vectors.unit().align(known)
@@ -116,3 +122,99 @@ def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary,
     matrix *= config.vector_length / np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-12)
     vocabulary = Vocabulary([*SPECIAL, *known, *strange], UNKNOWN)
     return vocabulary, torch.from_numpy(matrix.astype(np.float32)), f"{config.vectors}: {coverage}"
+
+
+# ---- batches ---------------------------------------------------------------------------------------------------------
+
+
+BLOCK = 512  # texts times steps per program of the kernel
+
+
+class Batch(NamedTuple):
+    """The examples `rows` (B,), padded to `steps`; −1 fills an incomplete batch."""
+
+    rows: Tensor
+    steps: int
+
+
+class Texts:
+    """Examples on a device: the tokens of all texts in one tensor, and the start of each text."""
+
+    def __init__(
+        self, texts: Sequence[np.ndarray], labels: Sequence[int], device: torch.device | str = "cpu"
+    ) -> None:
+        self.lengths = np.array([len(text) for text in texts], dtype=np.int64)
+        self.padded = np.array([pad_length(n) for n in self.lengths.tolist()], dtype=np.int64)
+        starts = np.concatenate([[0], np.cumsum(self.lengths)[:-1]]) if len(texts) else np.zeros(0)
+        flat = np.concatenate([*texts, np.zeros(1, dtype=np.int64)])  # not empty, so that indexing is safe
+        self.tokens = torch.from_numpy(flat.astype(np.int64)).to(device)
+        self.starts = torch.from_numpy(starts.astype(np.int64)).to(device)
+        self.sizes = torch.from_numpy(self.lengths).to(device)
+        self.labels = torch.from_numpy(np.asarray(labels, dtype=np.int64)).to(device)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def gather(
+        self, rows: Tensor, steps: int, kernels: bool | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return (ids (T, B), lengths (B), labels (B), weights (B)) of a batch, without waiting for the device. Rows −1
+        have weight 0."""
+        if has_kernels(rows.device) if kernels is None else kernels:
+            return self._gather_at_once(rows, steps)
+        there = rows >= 0
+        rows = rows.clamp_min(0)
+        lengths = torch.where(there, self.sizes[rows], 0)
+        time = torch.arange(steps, device=rows.device).unsqueeze(1)
+        where = (self.starts[rows] + time).clamp_max(len(self.tokens) - 1)
+        ids = torch.where(time < lengths, self.tokens[where], 0)
+        return ids, lengths, self.labels[rows], there.to(torch.float32)
+
+    def _gather_at_once(self, rows: Tensor, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        from rrnn.tasks.step_kernels import gather
+
+        batch = len(rows)
+        ids, (lengths, labels) = rows.new_empty(steps, batch), rows.new_empty(2, batch)
+        weights = torch.empty(batch, device=rows.device)
+        run: Any = gather[(-(-max(steps, 1) * batch // BLOCK),)]
+        given = (rows, self.tokens, self.starts, self.sizes, self.labels)
+        with on_device(rows.device):
+            run(*given, ids, lengths, labels, weights, steps, batch, BLOCK=BLOCK, enable_fp_fusion=True)
+        return ids, lengths, labels, weights
+
+    def epoch(self, batch: int, seed: int, epoch: int) -> list[Batch]:
+        """Return the shuffled batches of an epoch, which depend only on seed and epoch. Texts of similar length share a
+        batch; the order of the batches is random."""
+        rng = np.random.default_rng([seed, epoch])
+        order = rng.permutation(len(self))
+        order = order[np.argsort(self.padded[order], kind="stable")]
+        count = -(-len(order) // batch)
+        return self._batches(order, batch, rng.permutation(count))
+
+    def in_order(self, batch: int, tokens: int) -> list[Batch]:
+        """Return batches of every example once, short ones first. A batch has at most `batch` examples and about
+        `tokens` tokens with padding, never more than twice as many, unless a single text does."""
+        order, found, start = np.argsort(self.lengths, kind="stable"), [], 0
+        while start < len(order):
+            size = max(1, min(batch, tokens // int(self.padded[order[start]])))
+            while size > 1 and size * self.padded[order[start : start + size][-1]] > 2 * tokens:
+                size //= 2  # it contains a much longer text; halve it, since each size is a graph of its own
+            rows = order[start : start + size]
+            found += self._batches(rows, size, np.arange(1))
+            start += size
+        return found
+
+    def _batches(self, order: np.ndarray, batch: int, turns: np.ndarray) -> list[Batch]:
+        filled = np.full(len(turns) * batch, -1, dtype=np.int64)
+        filled[: len(order)] = order
+        table = filled.reshape(-1, batch)[turns]
+        on_device = torch.from_numpy(table).to(self.tokens.device)
+        steps = np.where(table >= 0, self.padded[table], 0).max(1, initial=0)
+        return [Batch(rows, n) for rows, n in zip(on_device, steps.tolist(), strict=True)]
+
+
+def pad_length(n: int) -> int:
+    """Return the length to which a text is padded: a multiple of 8, and from 128 on of a sixteenth to an eighth of the
+    length. There are few such lengths, and the training step of each is one CUDA graph."""
+    unit = 1 << max(3, n.bit_length() - 4)
+    return max(unit, -(-n // unit) * unit)

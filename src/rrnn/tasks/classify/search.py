@@ -13,9 +13,9 @@ from typing import Any, Literal
 from rrnn.errors import RunError
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.experiment import RESULT, Summary, read_summary, train
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.ranges import PAPER, with_setting
-from rrnn.tasks.classify.train import RESULT, Summary, read_summary, train
 from rrnn.tasks.classify.trained import classify_run, read_config
 from rrnn.tasks.runs import CONFIG
 from rrnn.tasks.search import Plan, Setting, Standing, search

@@ -1,48 +1,51 @@
-"""A classifier with its words and labels: what a training gives and `rrnn.load` reads."""
+"""Use a trained text classifier: predict labels, evaluate its accuracy, load a run."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from rrnn.automata import Cell
-from rrnn.errors import CellError, DataError, RunError
+from rrnn.errors import CellError, DataError, FormatError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.model import TextClassifier
-from rrnn.tasks.classify.spelling import spell_vocabulary
-from rrnn.tasks.data.cleaning import split_text, tokenise
-from rrnn.tasks.runs import CELL, Run
+from rrnn.tasks.classify.model import TextClassifier, spell_vocabulary
+from rrnn.tasks.classify.prepare import read_dataset
+from rrnn.tasks.configs import FACTS
+from rrnn.tasks.data.labelled_files import Skips, read_rows
+from rrnn.tasks.data.text_files import split_text, tokenise
+from rrnn.tasks.runs import CELL, Run, load_weights, open_task_run
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.tasks.workers import one_cpu_thread
 from rrnn.zoo import get_cell, get_model
 
-FACTS = "facts"
-"""The key of a run's configuration that holds what was found rather than asked for."""
 EMBEDDING = "embedding"
-"""The checkpoint with fixed word vectors, written once."""
+"""The name of the checkpoint with fixed word vectors, which is written once."""
 
 WINDOW = 2048
-"""Texts read ahead: those of like lengths among them share a batch."""
+"""Number of texts to read ahead; those of similar length share a batch."""
 _WINDOW_CHARACTERS = 2**22
 _BATCH_TOKENS = 2048
 
 
 class Prediction(NamedTuple):
-    """The likeliest label and the probability of each; None and nothing for a text without words."""
+    """The most probable label and the probability of each label; None and {} for a text without words."""
 
     label: str | None
     probabilities: dict[str, float]
 
 
 class TrainedClassifier:
-    """`module` is the network, a `TextClassifier`; texts become words as those of its data did."""
+    """A text classifier with its vocabulary and labels. `module` is the network, a `TextClassifier`.
+
+    Texts are split into words as those of its training data were.
+    """
 
     def __init__(
         self, module: TextClassifier, vocabulary: Vocabulary, labels: Sequence[str], config: ClassifyConfig
@@ -57,28 +60,32 @@ class TrainedClassifier:
         )
 
     def to(self, device: torch.device | str) -> TrainedClassifier:
+        """Move the network to a device, and return this model."""
         self.module.to(device)
         return self
 
     def tokenise(self, text: str) -> list[str]:
-        """The words of a text, as the data's were made, no more than the model reads. What the vocabulary lacks is
-        taken apart: a model of texts whose words came apart from punctuation may meet one where "good," is a word."""
+        """Split a text into words as in training, at most as many as the model reads.
+
+        Words that the vocabulary lacks are split further: the training texts may have been tokenised, while in this one
+        "good," is a word.
+        """
         words: list[str] = []
         for word in tokenise(text, self.config.cleaning or "text"):
             words += [word] if word in self.vocabulary else split_text(word) or [word]
         return words[: self.config.max_tokens]
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
-        """Their numbers. Where letters are read, words that the vocabulary lacks have numbers after it."""
+        """Return the ids of words. If the model reads letters, words that the vocabulary lacks get ids after it."""
         spelling = self.module.spelling
         return self.vocabulary.encode(words) if spelling is None else spelling.encode(self.vocabulary, words)
 
     def predict(self, texts: Iterable[str]) -> list[Prediction]:
-        """The label of each text, with probabilities."""
+        """Return the label of each text, with probabilities."""
         return list(self.stream(_texts(texts)))
 
     def stream(self, texts: Iterable[str], window: int = WINDOW) -> Iterator[Prediction]:
-        """The same, one after another, for any number of texts: at most `window` are held at a time."""
+        """Yield the prediction for each of any number of texts, holding at most `window` of them at a time."""
         for some in _windows(texts, window):
             ids = [self.encode(self.tokenise(text)) for text in some]
             rows = self.probabilities(ids)
@@ -90,7 +97,7 @@ class TrainedClassifier:
                     yield Prediction(None, {})
 
     def probabilities(self, texts: Sequence[np.ndarray]) -> np.ndarray:
-        """(texts, labels) of words' numbers, in batches of like lengths."""
+        """Return the probabilities (texts, labels) of texts given as word ids, in batches of similar length."""
         answer = np.zeros((len(texts), len(self.labels)), np.float32)
         device = self.module.embedding.device
 
@@ -107,28 +114,28 @@ class TrainedClassifier:
 def _side_by_side(
     function: Callable[[list[int]], None], batches: Sequence[list[int]], device: torch.device
 ) -> None:
-    """On a CPU a batch a thread, not several threads on a batch: those would wait for one another at every operation,
-    which on a busy machine takes several times as long as the work."""
+    """Call the function for each batch. A CPU uses one thread per batch: several threads on one batch would wait for
+    each other at every operation, which on a busy machine takes several times as long as the work."""
     threads = torch.get_num_threads()
     if device.type != "cpu" or threads == 1 or len(batches) < 2:
         for batch in batches:
             function(batch)
         return
     with one_cpu_thread(), ThreadPoolExecutor(min(threads, len(batches))) as pool:
-        list(pool.map(function, reversed(batches)))  # long texts first: the last to end are quick ones
+        list(pool.map(function, reversed(batches)))  # long texts first, so that the last batches are quick
 
 
 def _texts(texts: Iterable[str]) -> Iterator[str]:
     if isinstance(texts, str):
-        raise DataError("predict takes a list of texts; got one text: write predict([text])")
+        raise DataError("predict takes a list of texts; got one text. Write predict([text])")
     for text in texts:
         if not isinstance(text, str):
-            raise DataError(f"a text to classify is a str; got {type(text).__name__}")
+            raise DataError(f"a text must be a str; got {type(text).__name__}")
         yield text
 
 
 def _windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of at most so many texts, or of few long ones."""
+    """Yield lists of at most `size` texts, or of fewer long ones."""
     some, characters = [], 0
     for text in texts:
         some.append(text)
@@ -141,7 +148,7 @@ def _windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Texts' numbers, short ones first, so many at a time that a batch is neither tiny nor large."""
+    """Yield the indices of texts in batches of limited size, short texts first."""
     some: list[int] = []
     for i in sorted(range(len(lengths)), key=lengths.__getitem__):
         if some and (len(some) + 1) * lengths[i] > _BATCH_TOKENS:
@@ -153,7 +160,7 @@ def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _padded(texts: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
-    """(ids (T, B), lengths (B)); at least one step, for texts without words."""
+    """Return (ids (T, B), lengths (B)), with at least one step, for texts without words."""
     ids = np.zeros((len(texts), max(1, *map(len, texts))), np.int64)
     for row, text in enumerate(texts):
         ids[row, : len(text)] = text
@@ -164,21 +171,27 @@ def _padded(texts: Sequence[np.ndarray]) -> tuple[Tensor, Tensor]:
 
 
 def cell_of(config: ClassifyConfig) -> Cell | None:
-    """The cell that the configuration names; None for a model of the zoo that is no cell, as LSTM."""
+    """Return the cell that the configuration names; None for a model of the zoo that is not a cell, such as LSTM."""
     try:
         is_cell = get_model(config.cell).is_cell
-    except CellError:  # a file's name, or a mistake, which get_cell explains
+    except CellError:  # a file name, or an error that get_cell explains
         is_cell = True
     return get_cell(config.cell) if is_cell else None
 
 
+def classify_run(folder: str | Path) -> Run:
+    """Open a run of a text classifier read-only."""
+    return open_task_run(folder, ClassifyConfig)
+
+
+def read_config(run: Run) -> ClassifyConfig:
+    """Return the configuration of a run."""
+    return ClassifyConfig.from_run(run.config)
+
+
 def load_run(run: Run) -> TrainedClassifier:
-    """The best model of a run, on the CPU."""
-    found = run.load("best")
-    if found is None:
-        raise RunError(f"the run in {run.folder} has no checkpoint yet: train it further first")
-    if found.note:
-        warnings.warn(found.note, stacklevel=3)
+    """Load the best model of a run, on the CPU."""
+    best = run.best()
     config, labels = read_config(run), run.config[FACTS]["labels"]
     vocabulary = Vocabulary.load(run.vocabulary_path)
     text = run.cell_text
@@ -186,27 +199,106 @@ def load_run(run: Run) -> TrainedClassifier:
     fixed = run.load(EMBEDDING)
     vectors = fixed.tensors["embedding"] if fixed else None
     if config.fine_tune:
-        vectors = found.tensors["embedding"]
+        vectors = best.tensors["embedding"]
     elif config.vectors is not None and vectors is None:
         raise RunError(f"the run in {run.folder} has lost its word vectors, {EMBEDDING}.safetensors")
-    try:
-        spellings = spell_vocabulary(vocabulary) if config.characters else None
-        module = TextClassifier(
-            config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, cell=cell
-        )
-        module.load_state_dict(found.tensors)
-    except RuntimeError as error:
-        raise RunError(f"the weights in {run.folder} do not fit its configuration: {error}") from None
+    spellings = spell_vocabulary(vocabulary) if config.characters else None
+    module = TextClassifier(
+        config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, cell=cell
+    )
+    load_weights(module, best.tensors, run)
     return TrainedClassifier(module.eval(), vocabulary, labels, config)
 
 
-def read_config(run: Run) -> ClassifyConfig:
-    return ClassifyConfig.from_dict({k: v for k, v in run.config.items() if k not in (FACTS, "rrnn")})
+def load(folder: str | Path) -> TrainedClassifier:
+    """Load the best text classifier of a run folder, on the CPU."""
+    return load_run(classify_run(folder))
 
 
-def classify_run(folder: str | Path) -> Run:
-    """A run that holds a text classifier."""
-    run = Run.open(folder)
-    if run.config["task"] != ClassifyConfig.task:
-        raise RunError(f"the run in {folder} is of the task {run.config['task']!r}, not a text classifier")
-    return run
+# ---- evaluation ------------------------------------------------------------------------------------------------------
+
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Accuracy and loss of a classifier. `confusion[i][j]` counts texts with label i and predicted label j."""
+
+    texts: int
+    accuracy: float
+    loss: float
+    labels: list[str]
+    confusion: list[list[int]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report, ready for JSON."""
+        return asdict(self)
+
+    def to_text(self, name: str) -> str:
+        """Return the report as text, with a table of the confusion."""
+        lines = [f"{name}: accuracy {self.accuracy:.2f} %, loss {self.loss:.4f}, {self.texts} texts"]
+        width = max(5, *map(len, self.labels))
+        lines.append(
+            " ".join([" " * width, *(f"{label:>{width}}" for label in self.labels)]) + "  ← predicted"
+        )
+        for label, counts in zip(self.labels, self.confusion, strict=True):
+            lines.append(" ".join([f"{label:>{width}}", *(f"{count:>{width}}" for count in counts)]))
+        return "\n".join(lines)
+
+
+def evaluate(model: TrainedClassifier, texts: Sequence[Sequence[str]], labels: Sequence[int]) -> Report:
+    """Evaluate a classifier on texts that are split into words, and the indices of their labels."""
+    ids = [model.encode(words[: model.config.max_tokens]) for words in texts]
+    p, truth = model.probabilities(ids), np.asarray(labels)
+    confusion = np.zeros((len(model.labels),) * 2, np.int64)
+    np.add.at(confusion, (truth, p.argmax(1)), 1)
+    chosen = np.maximum(p[np.arange(len(truth)), truth], 1e-12)
+    return Report(
+        texts=len(truth),
+        accuracy=100 * float(np.trace(confusion)) / len(truth),
+        loss=float(-np.log(chosen).mean()),
+        labels=model.labels,
+        confusion=confusion.tolist(),
+    )
+
+
+def labelled_texts(
+    model: TrainedClassifier,
+    split: str,
+    text_column: str = "text",
+    label_column: str = "label",
+    encoding: str = "utf-8",
+    skips: Skips | None = None,
+) -> tuple[list[list[str]], list[int]]:
+    """Return (words, label indices) of a split of the model's own data, or of a file. `skips` counts skipped ones."""
+    if split in SPLITS:
+        dataset = read_dataset(model.config)
+        if dataset.labels != model.labels:
+            raise DataError(
+                f"{dataset.name} has changed since the training: it had the labels {', '.join(model.labels)}, and now "
+                f"has {', '.join(dataset.labels)}. Name a file of labelled texts"
+            )
+        examples = getattr(dataset, split)
+        if not examples:
+            raise DataError(f"{dataset.name} has no {split} examples; name a file of labelled texts")
+        return [example.tokens for example in examples], [example.label for example in examples]
+    path, skips = Path(split).expanduser(), Skips() if skips is None else skips
+    if not path.exists():
+        raise DataError(f"{split!r} is neither a file nor one of {', '.join(SPLITS)}")
+    texts, labels = [], []
+    for row in read_rows(path, text_column, label_column, skips, encoding):
+        if row.label not in model.labels:
+            raise FormatError(
+                f"the label {row.label!r} did not occur in training, which had {', '.join(model.labels)}",
+                source=row.source,
+                line=row.line,
+            )
+        if words := model.tokenise(row.text):
+            texts.append(words)
+            labels.append(model.labels.index(row.label))
+        else:
+            skips.counts["no text"] += 1
+    if not texts:
+        raise DataError(f"{path}: no labelled text is left to evaluate")
+    return texts, labels

@@ -1,4 +1,4 @@
-"""What `rrnn.tasks.training.fit` drives: Adam on batches of like lengths, schedules by the development set."""
+"""Train a text classifier as a `Task` of the training loop: Adam on batches of texts of similar length."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.backends.triton.backend import has_kernels
 from rrnn.errors import RunError
-from rrnn.tasks.averaging import Averages
-from rrnn.tasks.classify.batches import Texts
-from rrnn.tasks.classify.fused import FusedAdam
-from rrnn.tasks.classify.graphs import Graphs
 from rrnn.tasks.classify.model import TextClassifier
-from rrnn.tasks.classify.prepare import Prepared
+from rrnn.tasks.classify.prepare import Prepared, Texts
+from rrnn.tasks.graphs import Graphs
+from rrnn.tasks.update import Averages, FusedAdam
 
 EVALUATION_BATCH, EVALUATION_TOKENS = 256, 2**15
 _OPTIMISER = "optimiser."
@@ -27,7 +25,7 @@ _AVERAGE = "average."
 
 
 class ClassifyTask:
-    """One training of a text classifier."""
+    """The `rrnn.tasks.training.Task` of a text classifier."""
 
     metric: tuple[str, Literal["min", "max"]] = ("accuracy", "max")
 
@@ -40,8 +38,8 @@ class ClassifyTask:
         capture: bool = True,
         kernels: bool | None = None,
     ) -> None:
-        """`capture`: on a GPU, training steps become CUDA graphs, one for each padded length. `kernels`: of Triton, for
-        updates; left out: on a GPU."""
+        """With `capture`, a GPU runs steps as CUDA graphs, one for each padded length. `kernels` says whether to update
+        with Triton kernels (default: on a GPU)."""
         self.config, self.device = data.config, torch.device(device)
         self.model = TextClassifier(
             self.config,
@@ -55,7 +53,7 @@ class ClassifyTask:
         self.splits = {name: Texts(*split, self.device) for name, split in data.splits.items()}
         self.parameters: list[Tensor] = list(self.model.parameters())
         control = torch.tensor([self.config.lr, 1.0], device=self.device)
-        self.lr = control[0]  # a tensor, so that graphs see its changes
+        self.lr = control[0]  # a tensor, so that CUDA graphs see its changes
         self.optimiser = torch.optim.Adam(
             self.parameters,
             lr=self.lr,
@@ -74,36 +72,38 @@ class ClassifyTask:
             self.averages = [parameter.detach().clone() for parameter in self.parameters if kept]
         self.totals = torch.zeros(2, device=self.device)  # loss, examples
         self.rows = torch.empty(self.config.batch_size, dtype=torch.int64, device=self.device)
-        self._evaluation_totals = torch.zeros(2, device=self.device)  # loss, right answers
+        self._evaluation_totals = torch.zeros(2, device=self.device)  # loss, correct predictions
         self._evaluation_rows = torch.empty(EVALUATION_BATCH, dtype=torch.int64, device=self.device)
         self._evaluations = {
             name: texts.in_order(EVALUATION_BATCH, EVALUATION_TOKENS) for name, texts in self.splits.items()
         }
         self.graphs = Graphs(self.device, self.model.generator, capture=capture and self._can_capture())
-        self.best, self.waited = float("-inf"), 0  # epochs since the last gain on the development set
+        self.best, self.waited = float("-inf"), 0  # best dev accuracy, and the number of epochs since
 
     def _can_capture(self) -> bool:
-        """A graph cannot wait for lengths on the host, as torch's own layers do where there is padding before text."""
+        """Return whether steps can be captured: torch's own bidirectional layers read lengths on the host."""
         return not (self.config.bidirectional and isinstance(self.model.layers[0], torch.nn.RNNBase))
 
     def count_parameters(self) -> int:
-        """Trained numbers."""
+        """Return the number of trained parameters."""
         return sum(parameter.numel() for parameter in self.parameters)
 
     # ---- an epoch ------------------------------------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int) -> int:
+        """Shuffle the batches, and return their number."""
         self.plan = self.splits["train"].epoch(self.config.batch_size, self.config.seed, epoch)
         return len(self.plan)
 
     def step(self, index: int) -> None:
+        """Train on one batch."""
         rows, steps = self.plan[index]
         with self.graphs.on_stream():
             self.rows.copy_(rows)
             self.graphs.run(("train", steps), lambda: self._update(steps))
 
     def _update(self, steps: int) -> None:
-        """One step of Adam on the examples in `rows`. Only device work: the same function runs in a graph."""
+        """Make a step of Adam on the examples in `rows`, without waiting for the device, so that it can be captured."""
         ids, lengths, labels, weights = self.splits["train"].gather(self.rows, steps)
         self.optimiser.zero_grad()
         losses = F.cross_entropy(self.model(ids, lengths), labels, reduction="none") * weights
@@ -120,6 +120,7 @@ class ClassifyTask:
 
     @torch.no_grad()
     def _average(self) -> None:
+        """Update the moving averages of the weights."""
         self.averaging.count()
         share = self.averaging.shares()[0]
         moves = torch._foreach_sub(self.parameters, self.averages)  # pyright: ignore[reportPrivateImportUsage]
@@ -127,6 +128,7 @@ class ClassifyTask:
         torch._foreach_add_(self.averages, moves)  # pyright: ignore[reportPrivateImportUsage]
 
     def measure(self) -> dict[str, float]:
+        """Return the mean loss and the number of examples since the last call, and the learning rate."""
         with self.graphs.on_stream():
             loss, examples = self.totals.tolist()
             self.totals.zero_()
@@ -136,7 +138,7 @@ class ClassifyTask:
 
     @torch.no_grad()
     def evaluate(self, split: str) -> dict[str, float]:
-        """The mean loss and the accuracy, in per cent."""
+        """Return the mean loss, and the accuracy in per cent."""
         texts, totals = self.splits[split], self._evaluation_totals
         self.model.eval()
         with self._averaged(), self.graphs.on_stream():
@@ -153,7 +155,7 @@ class ClassifyTask:
     @contextmanager
     @torch.no_grad()
     def _averaged(self) -> Iterator[None]:
-        """The averages in the weights' place, where there are some."""
+        """Replace the weights by their averages, if there are any, inside this context."""
         if not self.averages:
             yield
             return
@@ -167,6 +169,7 @@ class ClassifyTask:
                 _copy(own, self.parameters)
 
     def _add_up(self, texts: Texts, rows: Tensor, steps: int) -> None:
+        """Add the losses and correct predictions of a batch to the totals."""
         ids, lengths, labels, weights = texts.gather(rows, steps)
         logits = self.model(ids, lengths)
         losses = F.cross_entropy(logits, labels, reduction="none")
@@ -174,7 +177,7 @@ class ClassifyTask:
         self._evaluation_totals.add_((torch.stack([losses, right]) * weights).sum(1))
 
     def end_epoch(self, epoch: int, dev: dict[str, float]) -> bool:
-        """Halves the learning rate after some epochs without a gain, stops after more, or where no gain is left."""
+        """Halve the learning rate after some epochs without a better accuracy; stop after more, or at 100 %."""
         if dev["accuracy"] > self.best:
             self.best, self.waited = dev["accuracy"], 0
             return self.best == 100
@@ -187,19 +190,19 @@ class ClassifyTask:
     # ---- checkpoints ---------------------------------------------------------------------------------------------
 
     def weights(self) -> dict[str, Tensor]:
-        """As evaluated."""
+        """Return copies of the weights as they are evaluated."""
         with self._averaged():
             return self._copies()
 
     def _copies(self) -> dict[str, Tensor]:
-        """Complete: the next step is on a stream of its own and does not wait for who reads them."""
+        """Return complete copies of the weights: the next step, on a stream of its own, does not wait for readers."""
         with self.graphs.on_stream():
             copies = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
         self.graphs.wait()
         return copies
 
     def load_weights(self, weights: dict[str, Tensor]) -> None:
-        """What `weights` returned: to evaluate here, or to use the model on any other stream."""
+        """Load what `weights` returned, to evaluate it here, or to use the model on any other stream."""
         self.graphs.follow()
         with self.graphs.on_stream():
             self.model.load_state_dict(weights)
@@ -208,11 +211,12 @@ class ClassifyTask:
         self.graphs.wait()
 
     def _averaged_state(self) -> dict[str, Tensor]:
-        """All of it that a step changes: nothing, where there are no averages."""
+        """Return the averages and their counters; nothing if there are no averages."""
         kept = {str(i): tensor for i, tensor in enumerate(self.averages)}
         return kept | self.averaging.tensors() if kept else {}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return everything that resuming needs."""
         tensors = {_MODEL + name: tensor for name, tensor in self._copies().items()}
         tensors |= {_AVERAGE + name: tensor for name, tensor in self._averaged_state().items()}
         for i, parameter in enumerate(self.parameters):
@@ -223,6 +227,7 @@ class ClassifyTask:
         return tensors, {"best": self.best, "waited": self.waited}
 
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
         own = {name.removeprefix(_MODEL): t for name, t in tensors.items() if name.startswith(_MODEL)}
         self.graphs.follow()
         try:
@@ -234,16 +239,20 @@ class ClassifyTask:
                 self.totals.copy_(tensors["totals"])
                 self.lr.copy_(tensors["lr"])
             drawn = tensors["generator"].cpu()
-            if len(drawn) == len(self.model.generator.get_state()):  # a GPU's means nothing to a CPU
+            if len(drawn) == len(
+                self.model.generator.get_state()
+            ):  # the state of a GPU's generator means nothing to a CPU
                 self.model.generator.set_state(drawn)
         except (KeyError, RuntimeError) as error:
             raise RunError(
-                f"the checkpoint is not of this model: {error}. Was the configuration changed?"
+                f"the checkpoint belongs to another model: {error}. Was the configuration changed?"
             ) from None
         self.best, self.waited = meta["best"], meta["waited"]
 
     def _load_optimiser(self, tensors: dict[str, Tensor]) -> None:
-        for state in self.optimiser.state.values():  # a checkpoint from before the first step may hold none
+        for (
+            state
+        ) in self.optimiser.state.values():  # a checkpoint from before the first step may contain none
             for value in state.values():
                 value.zero_()
         for i, parameter in enumerate(self.parameters):
@@ -251,13 +260,13 @@ class ClassifyTask:
             found = {name.removeprefix(mine): t for name, t in tensors.items() if name.startswith(mine)}
             state = self.optimiser.state[parameter]
             for name, value in found.items():
-                if name in state:  # where kernels look for it
+                if name in state:  # in place, where the kernels read it
                     state[name].copy_(value)
                 else:
                     state[name] = value.to(self.device, copy=True)
 
 
 def _copy(sources: list[Tensor], targets: list[Tensor]) -> None:
-    """In place: graphs know where the targets lie."""
+    """Copy in place, since CUDA graphs refer to the targets' memory."""
     for source, target in zip(sources, targets, strict=True):
         target.detach().copy_(source.detach())

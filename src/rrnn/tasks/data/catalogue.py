@@ -1,4 +1,4 @@
-"""What is known of each data set: its files, their checksums, and where on the Web they are."""
+"""The catalogue of data sets: their files, checksums, and addresses on the Web."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _ELEC = "http://riejohnson.com/software/elec2.tar.gz"
 
 @dataclass(frozen=True)
 class Address:
-    """A file on the Web, or an archive (zip, tar) that holds it."""
+    """The address of a file, or of an archive (zip, tar) that contains it."""
 
     url: str
     member: str | None = None
-    """The file's own name in an archive, whatever its folder there."""
+    """The name of the file in the archive, without its folder."""
     sha256: str | None = None
-    """Of the archive, where that is what is known."""
+    """The checksum of the archive, if it is known."""
 
 
 @dataclass(frozen=True)
 class File:
-    """A file in a data set's folder. Addresses are tried in their order."""
+    """A file of a data set. Its addresses are tried in order."""
 
     name: str
     sha256: str | None = None
@@ -32,13 +32,13 @@ class File:
 
     @property
     def verifiable(self) -> bool:
-        """Is anything known to check a download against, wherever it comes from?"""
+        """Whether a checksum is known for every way to download the file."""
         return self.sha256 is not None or all(address.sha256 for address in self.addresses)
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set. Its folder is complete when it holds `files`, which can be fetched, or one of the `others`."""
+    """A data set. Its folder is complete if it contains `files`, which can be downloaded, or one of the `others`."""
 
     name: str
     about: str
@@ -48,6 +48,7 @@ class Source:
 
     @property
     def layouts(self) -> tuple[tuple[File, ...], ...]:
+        """All sets of files that make the data set complete."""
         return (self.files, *self.others)
 
 
@@ -107,7 +108,7 @@ _ALL = (
     ),
     Source(
         "sst",
-        "Stanford Sentiment Treebank, sentences: 6.9k/0.9k/1.8k; also of five degrees (sst-fine)",
+        "Stanford Sentiment Treebank, sentences: 6.9k/0.9k/1.8k; also with five classes (sst-fine)",
         _RESEARCH,
         (*_SST_BINARY, *_SST_FINE),
         (_SST_BINARY,),
@@ -134,7 +135,7 @@ _ALL = (
     ),
     Source(
         "amazon",
-        "Johnson and Zhang's electronics reviews (elec): 25k/25k; or our split of five products'",
+        "Johnson and Zhang's electronics reviews (elec): 25k/25k; or our split of reviews of five products",
         "none stated",
         tuple(
             File(f"elec-{part}", addresses=(Address(_ELEC, member=f"elec-{part}"),))

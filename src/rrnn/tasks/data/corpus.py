@@ -1,19 +1,18 @@
-"""Corpora for language models: three lists of tokens, `</s>` after every line."""
+"""Corpora for language models: three lists of tokens, with `</s>` after every line."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from rrnn.errors import DataError
-from rrnn.tasks.data import sources
-from rrnn.tasks.data.cleaning import split_text
-from rrnn.tasks.data.python_reference import python_reference
-from rrnn.tasks.data.splits import split_files
-from rrnn.tasks.data.text import read_lines
+from rrnn.tasks.data import download
+from rrnn.tasks.data.text_files import read_lines, split_files, split_text
 from rrnn.tasks.vocabulary import Vocabulary
 
 END = "</s>"
@@ -28,7 +27,7 @@ Spec = str | Path | Mapping[str, str | Path]
 
 @dataclass(frozen=True)
 class Corpus:
-    """Tokens of three splits. `test` is empty where a user's files have none."""
+    """The tokens of three splits; `test` may be empty."""
 
     name: str
     train: list[str]
@@ -38,10 +37,10 @@ class Corpus:
     def vocabulary(
         self, specials: tuple[str, ...] = ("<s>",), max_size: int | None = None, min_count: int | None = None
     ) -> Vocabulary:
-        """The vocabulary of the training text, closed or open as the corpus is.
+        """Build the vocabulary of the training text.
 
-        A prepared corpus (the Penn Treebank, WikiText) writes `<unk>` itself, and its vocabulary is what it holds. In
-        any other, rare words are made unknown ones, so that the model meets some: those seen once (`min_count=2`).
+        A prepared corpus (the Penn Treebank, WikiText) contains `<unk>` itself, and its vocabulary is complete. In
+        other corpora, words that occur only once become unknown (`min_count=2`), so that the model sees unknown words.
         """
         known = set(self.train)
         closed = known.issuperset(self.valid) and known.issuperset(self.test)
@@ -54,10 +53,10 @@ class Corpus:
 def load_corpus(spec: Spec = EMBEDDED, level: Level = "word", *, tokens: Tokens = "space") -> Corpus:
     """Read a corpus.
 
-    `spec` is a name (`python`, the embedded default; `ptb`; `wikitext-2`), a folder with files for train, valid (or
-    dev) and test, one file, whose lines are cut 80/10/10 in their order, or a mapping split → file. Words of a file
-    are what white space separates; `tokens="text"` also cuts punctuation off, for texts nobody has tokenised.
-    At level `char` every character is a token, blanks included.
+    `spec` is a name (`python`, the built-in default; `ptb`; `wikitext-2`), a folder with files for train, valid (or
+    dev) and test, one file, whose lines are split 80/10/10 in order, or a mapping from splits to files. The words of a
+    file are separated by white space; `tokens="text"` also separates punctuation, for raw text. At level `char` every
+    character is a token, including blanks.
     """
     if isinstance(spec, Mapping):
         lines, name = _read_mapping(spec), "files"
@@ -67,7 +66,7 @@ def load_corpus(spec: Spec = EMBEDDED, level: Level = "word", *, tokens: Tokens 
         tokens, prepared = "text", False
     elif str(spec) in ("ptb", "wikitext-2"):
         name = str(spec)
-        lines = _read_folder(sources.find(name))
+        lines = _read_folder(download.find(name))
         prepared = True
     else:
         path = _existing(spec)
@@ -80,10 +79,10 @@ def load_corpus(spec: Spec = EMBEDDED, level: Level = "word", *, tokens: Tokens 
 
 def _splitter(level: Level, tokens: Tokens, prepared: bool) -> Callable[[str], list[str]]:
     if level not in ("word", "char"):
-        raise DataError(f"a corpus is read by 'word' or by 'char', not by {level!r}")
+        raise DataError(f"level must be 'word' or 'char'; got {level!r}")
     if level == "word":
         return split_text if tokens == "text" else str.split
-    # Prepared corpora pad their lines with blanks that mean nothing; in a user's text indentation may mean much.
+    # Prepared corpora pad their lines with meaningless blanks; in a user's text indentation may have a meaning.
     return (lambda line: list(" ".join(line.split()))) if prepared else list
 
 
@@ -94,9 +93,7 @@ def _stream(lines: list[str], split: Callable[[str], list[str]]) -> list[str]:
 def _existing(spec: str | Path) -> Path:
     path = Path(spec).expanduser()
     if not path.exists():
-        raise DataError(
-            f"a corpus is python, ptb, wikitext-2, a folder or a file, but {str(spec)!r} is none of them"
-        )
+        raise DataError(f"a corpus is python, ptb, wikitext-2, a folder or a file; there is no {str(spec)!r}")
     return path
 
 
@@ -106,8 +103,8 @@ def _read_path(path: Path) -> dict[str, list[str]]:
     lines = read_lines(path)
     if len(lines) < 10:
         raise DataError(
-            f"{path} has {len(lines)} lines, too few to cut off 10 % for each of valid and test; "
-            "name three files, or a folder that has them"
+            f"{path} has {len(lines)} lines, too few to split off 10 % each for valid and test; "
+            "give three files, or a folder that contains them"
         )
     tenth = len(lines) // 10
     return {"train": lines[: -2 * tenth], "valid": lines[-2 * tenth : -tenth], "test": lines[-tenth:]}
@@ -124,3 +121,68 @@ def _read_mapping(files: Mapping[str, str | Path]) -> dict[str, list[str]]:
     if missing := {"train", "valid"} - set(files):
         raise DataError(f"a corpus needs files for train and valid; {', '.join(sorted(missing))} is missing")
     return {split: read_lines(path) for split, path in files.items()}
+
+
+# ---- the reference inside Python -------------------------------------------------------------------------------------
+
+
+SHARES = {"train": 0.8, "valid": 0.1, "test": 0.1}
+
+_RULE = re.compile(r"[\s*=~^+|#.-]+")  # a line below a heading, or between the rows of a table
+_ROW = re.compile(r"^\|\s*(.*?)\s*\|$")  # the bars around a table's row
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)(?<!etc\.)(?<!cf\.)\s+(?=[A-Z\"“(*])")
+
+
+@cache
+def python_reference() -> dict[str, list[str]]:
+    """Return the sentences of the language reference inside Python, by split: real prose without a download.
+
+    `pydoc_data.topics` is what `help("lambda")` prints. Long topics repeat short ones (*compound* contains *try*,
+    *with*, …), so each sentence is kept once, in the shortest topic that has it; otherwise the training set would
+    contain the test set. The exact text depends on the version of Python.
+    """
+    try:
+        from pydoc_data.topics import topics
+    except ImportError:  # some distributions leave it out
+        raise DataError(
+            "this Python has no language reference (pydoc_data.topics); choose another corpus"
+        ) from None
+    return split_by_topic(topics)
+
+
+def split_by_topic(topics: Mapping[str, str]) -> dict[str, list[str]]:
+    """Assign each topic, the longest first, to the split that lacks most. Within a split, topics are sorted by name."""
+    sentences = _sentences_once(topics)
+    sizes = {topic: sum(len(split_text(line)) for line in lines) for topic, lines in sentences.items()}
+    lacking = {split: share * sum(sizes.values()) for split, share in SHARES.items()}
+    members: dict[str, list[str]] = {split: [] for split in SHARES}
+    for topic in sorted(sizes, key=lambda topic: (-sizes[topic], topic)):
+        split = max(lacking, key=lambda split: lacking[split])
+        members[split].append(topic)
+        lacking[split] -= sizes[topic]
+    return {
+        split: [line for topic in sorted(chosen) for line in sentences[topic]]
+        for split, chosen in members.items()
+    }
+
+
+def _sentences_once(topics: Mapping[str, str]) -> dict[str, list[str]]:
+    seen: set[str] = set()
+    result: dict[str, list[str]] = {}
+    for topic in sorted(topics, key=lambda topic: (len(topics[topic]), topic)):
+        found = chain.from_iterable(map(_SENTENCE_END.split, paragraphs(topics[topic])))
+        result[topic] = [sentence for sentence in dict.fromkeys(found) if sentence not in seen]
+        seen.update(result[topic])
+    return result
+
+
+def paragraphs(text: str) -> list[str]:
+    """Return each paragraph as one line, joining wrapped lines and words hyphenated at the end of a line."""
+    found = []
+    for block in re.split(r"\n\s*\n", text):
+        lines = [_ROW.sub(r"\1", line.strip()) for line in block.split("\n") if not _RULE.fullmatch(line)]
+        joined = " ".join(line for line in lines if line)
+        joined = re.sub(r"(?<=\w)- (?=[a-z])", "-", joined)
+        if joined := re.sub(r"\s+", " ", joined):
+            found.append(joined)
+    return found

@@ -1,20 +1,118 @@
-"""Labelled texts for classifiers: the paper's four data sets, synthetic tasks, and any user's files."""
+"""Labelled texts for classifiers: the paper's data sets, synthetic tasks, and users' files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from html import unescape
 from pathlib import Path
 
 from rrnn.errors import DataError, FormatError
-from rrnn.tasks.data import published, synthetic
-from rrnn.tasks.data.cleaning import tokenise
-from rrnn.tasks.data.rows import Row, Skips, read_rows, skipped
-from rrnn.tasks.data.splits import split_files, split_rows
+from rrnn.tasks.data import download, synthetic
+from rrnn.tasks.data.labelled_files import Row, Skips, read_labelled_lines, read_pair, read_rows, skipped
+from rrnn.tasks.data.text_files import read_lines, split_files, split_rows, tokenise
+
+PUBLISHED = ("sst", "sst-fine", "subj", "cr", "amazon")
+
+_POLARITY = {"0": "negative", "1": "positive"}
+_DEGREES = ("very negative", "negative", "neutral", "positive", "very positive")
+
+Splits = dict[str, list[Row]]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published data set. `read` returns train, dev and test, or train and test, or `all` if there is no official
+    split.
+
+    `label_names` apply to files with exactly these labels; elec-*.cat has labels 1 and 2 with another meaning.
+    """
+
+    read: Callable[[Skips], Splits]
+    cleaning: str
+    label_names: Mapping[str, str]
+
+
+def published_set(spec: str) -> Published | None:
+    """Return the published data set of this name, or None. `amazon:DOMAIN` is the part of amazon about one domain."""
+    name, _, domain = spec.partition(":")
+    if domain and name != "amazon":
+        return None
+    if name in ("sst", "sst-fine"):
+        kind = "binary" if name == "sst" else "fine"
+        degrees = _POLARITY if name == "sst" else {str(i): degree for i, degree in enumerate(_DEGREES)}
+        # It is tokenised and in lower case; Kim's rules would drop its punctuation, for which GloVe has vectors.
+        return Published(partial(_stanford, kind), "lower", degrees)
+    if name == "subj":
+        names = {"0": "subjective", "1": "objective"}
+        return Published(partial(_whole, "subj", "subj.all", "latin-1"), "kim", names)
+    if name == "cr":
+        return Published(partial(_whole, "cr", "custrev.all", "utf-8"), "kim", _POLARITY)
+    if name == "amazon":
+        return Published(partial(_amazon, domain), "kim", _POLARITY)
+    return None
+
+
+def _stanford(kind: str, skips: Skips) -> Splits:
+    folder = download.find("sst")
+    return {
+        split: list(read_labelled_lines(folder / f"stsa.{kind}.{split}", skips))
+        for split in ("train", "dev", "test")
+    }
+
+
+def _whole(name: str, file: str, encoding: str, skips: Skips) -> Splits:
+    return {"all": list(read_labelled_lines(download.find(name) / file, skips, encoding))}
+
+
+def _amazon(domain: str, skips: Skips) -> Splits:
+    """Read Johnson and Zhang's electronics reviews (elec-*) if they exist, else our reviews of five products."""
+    folder = download.find("amazon")
+    if list(folder.glob("elec-*.txt.tok")):
+        if domain not in ("", "electronics"):
+            raise DataError(f"{folder} contains only reviews of electronics, none of {domain}")
+        return _elec(folder)
+    return {split: _reviews(path, domain, skips) for split, path in split_files(folder).items()}
+
+
+def _reviews(path: Path, domain: str, skips: Skips) -> list[Row]:
+    """Read lines of the form `<label> TAB <domain> TAB <text>`; the texts contain HTML entities, such as `&quot;`."""
+    rows, known = [], set()
+    for line, content in enumerate(read_lines(path), start=1):
+        label, about, text = [*content.split("\t", 2), "", ""][:3]
+        if not text:
+            skips.broken("too few columns", "a line needs a label, a domain and a text", str(path), line)
+            continue
+        known.add(about)
+        if domain in ("", about):
+            rows.append(Row(unescape(text), label, str(path), line))
+    if not rows:
+        raise DataError(f"{path} has reviews of {', '.join(sorted(known))}, not of {domain!r}")
+    return rows
+
+
+def _elec(folder: Path) -> Splits:
+    """Read elec files. They come in several sizes, of which the paper uses elec-25k-train; there is no dev file."""
+    texts = sorted(folder.glob("elec-*train.txt.tok"))
+    train = next((path for path in texts if "25k" in path.name), texts[0] if len(texts) == 1 else None)
+    if train is None:
+        raise DataError(
+            f"{folder} must contain elec-25k-train.txt.tok, or exactly one file elec-*train.txt.tok"
+        )
+    test = folder / "elec-test.txt.tok"
+    return {
+        split: list(read_pair(path, path.with_name(path.name.removesuffix(".txt.tok") + ".cat")))
+        for split, path in (("train", train), ("test", test))
+    }
+
+
+# ---- data sets -------------------------------------------------------------------------------------------------------
+
 
 SPLITS = ("train", "dev", "test")
 SHARES = (0.8, 0.1, 0.1)
-_FEW = 50  # classes: more of them, hardly a text each, are a mistake
+_FEW = 50  # more classes than this, with hardly a text each, are a mistake
 
 Spec = str | Path | Mapping[str, str | Path]
 Reader = Callable[[str | Path], list[Row]]
@@ -22,7 +120,7 @@ Reader = Callable[[str | Path], list[Row]]
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """The words of a text, at least one, and its label's number."""
+    """The words of a text, at least one, and the index of its label."""
 
     tokens: list[str]
     label: int
@@ -30,7 +128,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Three splits; `test` is empty where a user's files have none. A label's number is its place in `labels`."""
+    """Three splits of labelled texts; `test` may be empty. The index of a label is its position in `labels`."""
 
     name: str
     train: list[Example]
@@ -38,12 +136,12 @@ class Dataset:
     test: list[Example]
     labels: list[str]
     cleaning: str = "none"
-    """How the texts were made into words: what a raw text to classify needs, too."""
+    """How the texts were split into words; a new text must be split in the same way."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Rows left out: reason → count."""
+    """Skipped rows: reason → count."""
 
     def summary(self) -> str:
-        """One line: sizes, classes with their counts in training, and what was left out."""
+        """Return one line about sizes, classes with their counts in training, and skipped rows."""
         counts = [
             sum(example.label == number for example in self.train) for number in range(len(self.labels))
         ]
@@ -69,17 +167,17 @@ def load_dataset(
     """Read a data set.
 
     `spec` is a name (sst, sst-fine, subj, cr, amazon, amazon:electronics, synthetic:…), one file, which is split
-    80/10/10 by `split_seed`, a folder with files for train, dev and perhaps test, or a mapping split → file. Files
-    ending in .csv or .tsv (or these and .gz) are tables; in any other, a line is a label, a blank and a text.
-    `cleaning` is one of `tasks.data.cleaning`; left out, it is the data set's own, and `text` for users' files.
+    80/10/10 at random with `split_seed`, a folder with files for train, dev and perhaps test, or a mapping from splits
+    to files. Files ending in .csv or .tsv (or in .csv.gz or .tsv.gz) are tables; in other files each line is a label, a
+    blank and a text. `cleaning` is a way of `tokenise`; the default is the data set's own, and `text` for users' files.
 
-    A row without text is skipped and counted. A broken row (no label, too few columns) is an error that names its
-    line, or, with `skip_broken`, skipped and counted, too.
+    A row without text is skipped and counted. A broken row (no label, too few columns) raises an error that names its
+    line, or, with `skip_broken`, is skipped and counted, too.
     """
     if isinstance(spec, str) and spec.startswith(synthetic.PREFIX):
         return _dataset(spec, synthetic.generate(spec, split_seed), cleaning or "none", {}, Skips())
     skips = Skips(lenient=skip_broken)
-    if isinstance(spec, str) and (known := published.get(spec)) is not None:
+    if isinstance(spec, str) and (known := published_set(spec)) is not None:
         splits = known.read(skips)
         splits = _complete(spec, splits, split_seed, stratified)
         return _dataset(spec, splits, cleaning or known.cleaning, known.label_names, skips)
@@ -88,7 +186,7 @@ def load_dataset(
         path = Path(path).expanduser()
         rows = list(read_rows(path, text_column, label_column, skips, encoding))
         if not rows:
-            raise DataError(f"{path}: there is no row with a label and a text in it")
+            raise DataError(f"{path} contains no row with a label and a text")
         return rows
 
     name, splits = _read_files(spec, read)
@@ -101,15 +199,15 @@ def _read_files(spec: Spec, read: Reader) -> tuple[str, dict[str, list[Row]]]:
         if unknown := set(spec) - set(SPLITS):
             raise DataError(f"splits are {', '.join(SPLITS)}, not {', '.join(sorted(unknown))}")
         if "train" not in spec:
-            raise DataError("files for training are needed: train is missing")
+            raise DataError("a training file is needed: train is missing")
         return Path(spec["train"]).stem, {split: read(path) for split, path in spec.items()}
     path = Path(spec).expanduser()
     if path.is_dir():
         return path.name, {split: read(file) for split, file in split_files(path).items()}
     if not path.exists():
-        names = [*published.NAMES, *synthetic.NAMES]
+        names = [*PUBLISHED, *synthetic.NAMES]
         raise DataError(
-            f"a data set is a file, a folder or one of {', '.join(names)}; {str(spec)!r} is none of them"
+            f"there is no data set, file or folder {str(spec)!r}; the data sets are {', '.join(names)}"
         )
     return path.stem, {"all": read(path)}
 
@@ -117,7 +215,7 @@ def _read_files(spec: Spec, read: Reader) -> tuple[str, dict[str, list[Row]]]:
 def _complete(
     name: str, splits: Mapping[str, list[Row]], seed: int, stratified: bool
 ) -> dict[str, list[Row]]:
-    """Cut what is missing off the rest: all three from `all`, dev from train (a fifth, as the paper's Amazon set)."""
+    """Make missing splits: all three from `all`, or dev from train (a fifth, as for the paper's Amazon set)."""
     by_label = (lambda row: row.label) if stratified else None
     if "all" in splits:
         train, dev, test = split_rows(splits["all"], SHARES, seed, by_label)
@@ -140,12 +238,10 @@ def _dataset(
     examples = {split: _examples(splits.get(split, ()), numbers, cleaning, skips) for split in SPLITS}
     for split in splits:
         if not examples[split]:
-            given = (
-                f"its {len(splits[split])} rows have none" if splits[split] else "there are no rows for it"
-            )
+            given = f"its {len(splits[split])} rows have none" if splits[split] else "it has no rows"
             raise DataError(
-                f"{name}: {split} needs texts, but {given}. A file that is to be split 80/10/10 needs some rows "
-                "of each class; or name files for train, dev and test"
+                f"{name}: {split} needs texts, but {given}. A file that is split 80/10/10 needs several rows of each "
+                "class; or give files for train, dev and test"
             )
     return Dataset(
         name,
@@ -157,16 +253,16 @@ def _dataset(
 
 
 def _labels(name: str, rows: Sequence[Row]) -> list[str]:
-    """The labels of the training rows: as numbers where all are, else by the alphabet."""
+    """Return the sorted labels of the training rows: by value if all are numbers, else alphabetically."""
     labels = {row.label for row in rows}
     where = rows[0].source if rows else name
     if len(labels) < 2:
         seen = f"all are {rows[0].label!r}" if rows else "there are no rows"
-        raise DataError(f"{where}: training needs texts of at least two classes, but {seen}")
+        raise DataError(f"{where}: training needs at least two classes, but {seen}")
     if len(labels) > max(_FEW, len(rows) // 2):
         raise DataError(
             f"{where}: {len(rows)} rows have {len(labels)} different labels, such as {_short(rows[0].label)!r}: "
-            "is this the column of labels?"
+            "is this the label column?"
         )
     if all(label.isdecimal() for label in labels):
         return sorted(labels, key=lambda label: (int(label), label))
@@ -178,12 +274,14 @@ def _short(text: str) -> str:
 
 
 def _examples(rows: Iterable[Row], numbers: Mapping[str, int], cleaning: str, skips: Skips) -> list[Example]:
-    shared: dict[str, str] = {}  # one object a word: a large set holds millions of tokens, but few words
+    shared: dict[
+        str, str
+    ] = {}  # one object per word: large data sets contain millions of tokens, but few words
     examples = []
     for row in rows:
         if row.label not in numbers:
             raise FormatError(
-                f"the label {row.label!r} does not occur in training, which has {', '.join(numbers)}",
+                f"the label {row.label!r} does not occur in the training data, which has {', '.join(numbers)}",
                 source=row.source,
                 line=row.line,
             )

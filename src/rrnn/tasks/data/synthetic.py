@@ -1,7 +1,7 @@
-"""Soft-pattern tasks whose truth is known: a label is what an automaton of ours says of the text.
+"""Synthetic tasks with soft patterns: the label of a text is decided by an automaton.
 
-A text is drawn at random, with words that mislead, and scored by the task's WFSA; both classes get the same number of
-texts, no text occurs twice, and the lengths of texts tell nothing.
+A text is drawn at random, with misleading words, and scored by the task's WFSA. Both classes have the same number of
+texts, no text occurs twice, and the length of a text says nothing about its label.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rrnn import moved
 from rrnn.errors import DataError
-from rrnn.tasks.data.rows import Row
+from rrnn.tasks.data.labelled_files import Row
 
-if TYPE_CHECKING:  # automata need torch, the list of tasks does not
+if TYPE_CHECKING:  # the automata need torch, the list of tasks does not
     from rrnn.wfsa.machine import WFSA
 
 PREFIX = "synthetic:"
 NAMES = {
-    "synthetic:not-good": "have not and, anywhere after it, good",
-    "synthetic:more-a-than-b": "have more a than b",
-    "synthetic:ends-within-3": "have an x with at most 3 words after it",
+    "synthetic:not-good": 'contain "not" and later "good"',
+    "synthetic:more-a-than-b": "contain more a than b",
+    "synthetic:ends-within-3": "contain an x with at most 3 words after it",
 }
 SIZES = (2000, 500, 1000)
 
@@ -36,32 +37,35 @@ Draw = Callable[[random.Random], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Task:
-    """The label of a text is whether `automaton` scores it above zero: true in boolean, positive among the reals."""
+class SyntheticTask:
+    """A task with two classes: is the score of a text above zero (true in boolean, positive in real)?"""
 
     name: str
     automaton: WFSA
     draw: Draw
 
     def labels(self, texts: Sequence[tuple[str, ...]]) -> list[bool]:
+        """Return the labels of texts."""
         return (self.automaton.score(list(texts)) > 0).tolist()
 
 
-def get_task(name: str) -> Task:
-    """`synthetic:not-good`, `synthetic:more-a-than-b`, or `synthetic:ends-within-K` for a number K."""
+def get_task(name: str) -> SyntheticTask:
+    """Return the task `synthetic:not-good`, `synthetic:more-a-than-b`, or `synthetic:ends-within-K` for a number K."""
     kind = name.removeprefix(PREFIX)
     if kind == "not-good":
-        return Task(name, not_good(), _draw_not_good)
+        return SyntheticTask(name, not_good(), _draw_not_good)
     if kind == "more-a-than-b":
-        return Task(name, more_a_than_b(), _draw_more_a_than_b)
+        return SyntheticTask(name, more_a_than_b(), _draw_more_a_than_b)
     if match := re.fullmatch(r"ends-within-(\d{1,2})", kind):
         k = int(match[1])
-        return Task(name, ends_within(k), partial(_draw_ends_within, k))
-    raise DataError(f"synthetic tasks are {', '.join(NAMES)} (any number for 3); {name!r} is none of them")
+        return SyntheticTask(name, ends_within(k), partial(_draw_ends_within, k))
+    raise DataError(
+        f"there is no synthetic task {name!r}: the tasks are {', '.join(NAMES)} (or another number than 3)"
+    )
 
 
 def generate(name: str, seed: int = 0, sizes: Sequence[int] = SIZES) -> dict[str, list[Row]]:
-    """Texts for train, dev and test with labels yes and no, half of each; the same seed gives the same texts."""
+    """Draw texts for train, dev and test, half with the label yes and half no. The same seed gives the same texts."""
     task = get_task(name)
     rng = random.Random(f"{task.name} {seed}")
     seen: set[tuple[str, ...]] = set()
@@ -71,7 +75,7 @@ def generate(name: str, seed: int = 0, sizes: Sequence[int] = SIZES) -> dict[str
     }
 
 
-def _rows(task: Task, size: int, rng: random.Random, seen: set[tuple[str, ...]]) -> list[Row]:
+def _rows(task: SyntheticTask, size: int, rng: random.Random, seen: set[tuple[str, ...]]) -> list[Row]:
     wanted = {True: size - size // 2, False: size // 2}
     rows: list[Row] = []
     while len(rows) < size:
@@ -88,7 +92,7 @@ def _rows(task: Task, size: int, rng: random.Random, seen: set[tuple[str, ...]])
 
 
 def not_good() -> WFSA:
-    """Boolean: a soft pattern, `not` and `good` with anything before, between and after."""
+    """Return a boolean automaton for a soft pattern: `not`, then `good`, with anything before, between and after."""
     words = (*FILLERS, "not", "good")
     loops = [(state, word, state, True) for state in range(3) for word in words]
     arcs = [*loops, (0, "not", 1, True), (1, "good", 2, True)]
@@ -96,7 +100,7 @@ def not_good() -> WFSA:
 
 
 def more_a_than_b() -> WFSA:
-    """Real: the number of paths through an a, less those through a b. No semiring without negation can do this."""
+    """Return a real automaton that counts a minus b. No semiring without negation can do this."""
     words = (*FILLERS, "a", "b")
     loops = [(state, word, state, 1.0) for state in range(2) for word in words]
     arcs = [*loops, (0, "a", 1, 1.0), (0, "b", 1, -1.0)]
@@ -104,7 +108,7 @@ def more_a_than_b() -> WFSA:
 
 
 def ends_within(k: int) -> WFSA:
-    """Boolean: anything, an x, and a chain of at most k words."""
+    """Return a boolean automaton for anything, then an x, then at most k words."""
     words = (*FILLERS, "x")
     arcs = [(0, word, 0, True) for word in words] + [(0, "x", 1, True)]
     arcs += [(state, word, state + 1, True) for state in range(1, k + 1) for word in words]
@@ -127,7 +131,7 @@ def _fillers(rng: random.Random, length: int) -> list[str]:
 
 
 def _draw_not_good(rng: random.Random) -> tuple[str, ...]:
-    """Mostly one or two of each word, in an order that decides; counting words alone does not help."""
+    """Draw a text that mostly has one or two of each word, so that their order decides, not their number."""
     text = _fillers(rng, rng.randint(6, 18))
     nots, goods = rng.choice((1, 1, 2)), rng.choice((1, 1, 2))
     places = sorted(rng.sample(range(len(text)), nots + goods))
@@ -144,7 +148,7 @@ def _draw_not_good(rng: random.Random) -> tuple[str, ...]:
 
 
 def _draw_more_a_than_b(rng: random.Random) -> tuple[str, ...]:
-    """Counts that are close, ties included, so that no single word decides."""
+    """Draw a text with similar or equal numbers of a and b, so that no single word decides."""
     text = _fillers(rng, rng.randint(8, 18))
     fewer, ahead = rng.randint(0, 3), rng.choice((0, 1, 1, 1, 2, 2))
     words = ["a", "b"] if rng.random() < 0.5 else ["b", "a"]
@@ -155,7 +159,7 @@ def _draw_more_a_than_b(rng: random.Random) -> tuple[str, ...]:
 
 
 def _draw_ends_within(k: int, rng: random.Random) -> tuple[str, ...]:
-    """The last x lies just inside or somewhere outside; others before it mislead."""
+    """Draw a text whose last x is within the last k + 1 words or before them, with misleading ones before it."""
     length = rng.randint(k + 5, k + 15)
     text = _fillers(rng, length)
     after = rng.randint(0, k) if rng.random() < 0.5 else rng.randint(k + 1, length - 1)
@@ -164,3 +168,6 @@ def _draw_ends_within(k: int, rng: random.Random) -> tuple[str, ...]:
     for place in rng.sample(range(last), min(last, rng.choice((0, 0, 1, 2)))):
         text[place] = "x"
     return tuple(text)
+
+
+__getattr__ = moved.attributes(__name__)

@@ -1,29 +1,57 @@
-"""The softmax's cross-entropy over tied weights. Logits exist once: with the loss they become their gradient.
+"""The cross-entropy of a softmax with tied weights, in the precision that the configuration asks for.
 
-On a GPU that is one kernel over one bf16 or fp32 matrix, computing in fp32; on a CPU torch ops on a few rows at a
-time, so that they stay in cache. `plain_loss` is the obvious twin.
+The logits exist only once: computing the loss turns them into their gradient. On a GPU that is one kernel over one
+bf16 or fp32 matrix, computing in fp32; on a CPU torch operations on a few rows at a time, so that they stay in cache.
+`plain_loss` is the obvious twin.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.backends.triton.backend import has_kernels, on_device
-from rrnn.tasks.lm.graph import Beside
+from rrnn.errors import RunError
+from rrnn.tasks.graphs import SideStream
 
-CHUNK = 1 << 19  # numbers that a CPU's core keeps close
-AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of it on a CPU
-CHUNK_ROW, WHOLE = 2048, 8  # of a row, in the kernel: what its threads read at once; chunks that they hold
+Precision = Literal["fp32", "tf32", "bf16"]
+
+
+def low_dtype(precision: Precision) -> torch.dtype | None:
+    """Return the dtype of the copies of the weights that products read; None if they read the weights themselves."""
+    if precision not in ("fp32", "tf32", "bf16"):
+        raise RunError(f"precision is fp32, tf32 or bf16; got {precision!r}")
+    return torch.bfloat16 if precision == "bf16" else None
+
+
+@contextmanager
+def products(precision: Precision) -> Iterator[None]:
+    """Let a GPU compute fp32 products in TF32 inside this context, unless the precision is fp32."""
+    switches: tuple[Any, ...] = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [switch.allow_tf32 for switch in switches]
+    for switch in switches:
+        switch.allow_tf32 = precision != "fp32"
+    try:
+        yield
+    finally:
+        for switch, value in zip(switches, before, strict=True):
+            switch.allow_tf32 = value
+
+
+CHUNK = 1 << 19  # numbers that fit into the cache of a CPU core
+AT_ONCE = 1 << 27  # logits that an evaluation holds on a GPU; a sixteenth of that on a CPU
+CHUNK_ROW, WHOLE = 2048, 8  # in the kernel: columns that its threads read at once; chunks that they hold
 
 
 class Gradients(NamedTuple):
-    """−log softmax(hidden · weightᵀ + bias)[target] per row, and the gradients of scale times their sum."""
+    """The losses −log softmax(hidden · weightᵀ + bias)[target] per row, and the gradients of scale times their sum."""
 
     losses: Tensor
     hidden: Tensor
@@ -41,11 +69,14 @@ def loss_and_gradients(
     *,
     scale: float = 1.0,
     low: Tensor | None = None,
-    beside: Beside | None = None,
+    side: SideStream | None = None,
 ) -> Gradients:
-    """hidden (n, d), weight (padded, d), bias (padded), targets (n). Words from `vocabulary` on are padding: they have
-    probability 0. `low` is a copy of `weight` in hidden's dtype, for products in low precision: the gradient of
-    `weight` is then still in weight's own. With `beside`, the gradients of weight and bias are there once it joined."""
+    """Compute the loss and its gradients of hidden (n, d), weight (padded, d), bias (padded), targets (n).
+
+    Words from `vocabulary` on are padding and have probability 0. `low` is a copy of `weight` in the dtype of `hidden`,
+    for products in low precision; the gradient of `weight` still has weight's own dtype. With `side`, the gradients of
+    weight and bias may be read after it joined.
+    """
     table = weight if low is None else low
     logits = hidden @ table.t()
     losses = softmax_rows(logits, bias, targets, vocabulary, scale)
@@ -53,19 +84,19 @@ def loss_and_gradients(
     def of_weights(logits: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
         return _product(logits.t(), hidden, weight.dtype), column_sums(logits, bias.dtype)
 
-    run = of_weights if beside is None else partial(beside.run, of_weights)
+    run = of_weights if side is None else partial(side.run, of_weights)
     return Gradients(losses, logits @ table, *run(logits, hidden))
 
 
 def tied_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, *, scale: float = 1.0
 ) -> Tensor:
-    """The same for autograd: scale times the sum of the losses, differentiable in hidden, weight and bias."""
+    """Return scale times the sum of the losses, differentiable with respect to hidden, weight and bias."""
     return _TiedLoss.apply(hidden, weight, bias, targets, vocabulary, scale)  # pyright: ignore[reportReturnType]
 
 
 def token_losses(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, vocabulary: int) -> Tensor:
-    """Per row −log of the target's probability, without gradients; logits of some rows at a time."""
+    """Return −log of the target's probability per row, without gradients, computing some rows at a time."""
     rows = max(1, (AT_ONCE if hidden.is_cuda else AT_ONCE >> 4) // len(weight))
     with torch.no_grad():
         parts = zip(hidden.split(rows), targets.split(rows), strict=True)
@@ -75,7 +106,7 @@ def token_losses(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, 
 def plain_loss(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float = 1.0
 ) -> Tensor:
-    """The definition."""
+    """Define `tied_loss` in the obvious way."""
     logits = F.linear(hidden, weight[:vocabulary]).to(bias.dtype) + bias[:vocabulary]
     return scale * F.cross_entropy(logits, targets, reduction="sum")
 
@@ -83,8 +114,8 @@ def plain_loss(
 def softmax_rows(
     logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float | None
 ) -> Tensor:
-    """Per row the loss, in float32 at least; `logits` become the gradient of scale · loss. (None: it is not
-    wanted, and what they become is not said.)"""
+    """Return the loss per row, at least in float32. `logits` become the gradient of scale · loss; with `scale=None`
+    their content is undefined afterwards."""
     rows = kernel_rows if has_kernels(logits.device) else torch_rows
     return rows(logits, bias, targets, vocabulary, scale)
 
@@ -92,7 +123,7 @@ def softmax_rows(
 def kernel_rows(
     logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, scale: float | None
 ) -> Tensor:
-    from rrnn.tasks.lm import kernels
+    from rrnn.tasks import step_kernels as kernels
 
     losses = logits.new_empty(len(logits), dtype=torch.float32)
     chunk, head, tail = _chunks(logits.shape[1])
@@ -112,14 +143,14 @@ def kernel_rows(
             INSIDE=vocabulary >= head * chunk,
             CHUNK=chunk,
             num_warps=max(1, min(8, chunk // 256)),
-            maxnreg=128,  # two programs a multiprocessor, three of up to five chunks; not four that load in two turns
-            enable_fp_fusion=True,  # asked for: Triton's default is about to change
+            maxnreg=128,  # two programs per multiprocessor, three of up to five chunks; not four that load in two turns
+            enable_fp_fusion=True,  # set explicitly, since Triton's default is about to change
         )
     return losses
 
 
 def _chunks(width: int) -> tuple[int, int, int]:
-    """(their size, how many in a row's head, in its tail): powers of two, or no head where a row has too many."""
+    """Return (chunk size, chunks in the head of a row, in its tail): powers of two, or no head if a row is too long."""
     chunk = min(CHUNK_ROW, 1 << (width - 1).bit_length())
     count = -(-width // chunk)
     if count > WHOLE:
@@ -134,7 +165,7 @@ def torch_rows(logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, s
     rows = max(1, CHUNK // logits.shape[1])
     for start in range(0, len(logits), rows):
         part, here = logits[start : start + rows], targets[start : start + rows].unsqueeze(1)
-        z = part.to(bias.dtype).add_(bias)  # `part` itself in full precision
+        z = part.to(bias.dtype).add_(bias)  # this is `part` itself in full precision
         z[:, vocabulary:] = -math.inf
         z -= z.amax(1, keepdim=True)
         at = z.gather(1, here)
@@ -149,16 +180,16 @@ def torch_rows(logits: Tensor, bias: Tensor, targets: Tensor, vocabulary: int, s
 
 
 def column_sums(matrix: Tensor, dtype: torch.dtype, kernels: bool | None = None) -> Tensor:
-    """The rows' sum; every time in the same order."""
+    """Return the sum of the rows, always added in the same order."""
     if dtype != torch.float32 or not (has_kernels(matrix.device) if kernels is None else kernels):
         return matrix.sum(0, dtype=dtype)
-    from rrnn.tasks.lm.kernels import column_sums as kernel
+    from rrnn.tasks.step_kernels import column_sums as kernel
 
     columns, unroll = 32, 16 // matrix.element_size()
     sums = matrix.new_empty(matrix.shape[1], dtype=dtype)
     run: Any = kernel[(-(-len(sums) // columns),)]
     with on_device(matrix.device):
-        # maxnreg: three programs a multiprocessor are all there are, and so eight loads of each thread go at once
+        # maxnreg: there are at most three programs per multiprocessor, so each thread may have eight loads in flight
         run(matrix, sums, *matrix.shape, ROWS=64, COLUMNS=columns, UNROLL=unroll, num_warps=8, maxnreg=80)
     return sums
 
@@ -178,11 +209,11 @@ class _TiedLoss(torch.autograd.Function):
 
 
 def add_rows(table: Tensor, words: Tensor, rows: Tensor, kernels: bool | None = None) -> None:
-    """table[word] += row, for all words; on a GPU in whatever order they come."""
+    """Add each row to table[word]; on a GPU in an undefined order."""
     if not (has_kernels(table.device) if kernels is None else kernels):
         table.index_add_(0, words, rows.to(table.dtype))
         return
-    from rrnn.tasks.lm.kernels import add_rows as kernel
+    from rrnn.tasks.step_kernels import add_rows as kernel
 
     width, block = rows.shape[1], 256
     run: Any = kernel[(len(words), -(-width // block))]
@@ -191,7 +222,7 @@ def add_rows(table: Tensor, words: Tensor, rows: Tensor, kernels: bool | None = 
 
 
 def _product(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
-    """a · b in a dtype that may be wider than theirs."""
+    """Return a · b in a dtype that may be wider than theirs."""
     if a.dtype == dtype:
         return a @ b
     if a.is_cuda and "dtype" in torch.ops.aten.mm.overloads():  # since torch 2.8

@@ -1,11 +1,15 @@
-"""A language model: embedding, recurrent layers, softmax over the same embedding."""
+"""The language model: embedding, recurrent layers, softmax over the same embedding.
+
+`TorchRNN` gives torch's LSTM and GRU the interface and the dropouts of a `RationalRNN`, so that all models are trained
+in the same way.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,40 +19,138 @@ from rrnn.automata import Cell
 from rrnn.errors import CellError, RunError
 from rrnn.nn import RationalRNN
 from rrnn.nn.dropout import Drops
-from rrnn.tasks.lm.baselines import GATES, TorchRNN
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.zoo import get_cell, get_model
 
+TorchKind = Literal["lstm", "gru"]
+GATES = {"lstm": 4, "gru": 3}
+
+
+class TorchLayer(nn.Module):
+    """One layer of torch's LSTM or GRU. Its parameters are in cuDNN's order, to lie in one buffer.
+
+    Unlike those of `nn.LSTM`, they are read at each call, so that `torch.func.functional_call` can replace them.
+    """
+
+    def __init__(
+        self,
+        kind: TorchKind,
+        input_size: int,
+        hidden_size: int,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        rows = GATES[kind] * hidden_size
+        self.kind, self.input_size, self.hidden_size = kind, input_size, hidden_size
+        for name, shape in {
+            "weight_ih": (rows, input_size),
+            "weight_hh": (rows, hidden_size),
+            "bias_ih": (rows,),
+            "bias_hh": (rows,),
+        }.items():
+            self.register_parameter(name, nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+
+    def forward(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Run the layer on x (T, B, I). The state is (h, c) of an LSTM or (h,) of a GRU, each (1, B, H)."""
+        weights: list[Tensor] = list(self.parameters())
+        options = (True, 1, 0.0, self.training, False, False)  # biases, one layer, no dropout, …, time first
+        if self.kind == "lstm":
+            out, *end = torch._VF.lstm(x, state, weights, *options)
+        else:
+            out, *end = torch._VF.gru(x, state[0], weights, *options)
+        return out, tuple(end)
+
+
+class TorchRNN(nn.Module):
+    """A stack of torch's own layers, with `input_dropout` before the first, `dropout` between layers, and
+    `recurrent_dropout`, one mask per sequence, on every layer's input."""
+
+    def __init__(
+        self,
+        kind: TorchKind,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        dropout: float = 0.0,
+        input_dropout: float = 0.0,
+        recurrent_dropout: float = 0.0,
+        forget_bias: float = 0.0,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.kind, self.hidden_size, self.forget_bias = kind, hidden_size, forget_bias
+        self.dropout, self.input_dropout, self.recurrent_dropout = dropout, input_dropout, recurrent_dropout
+        sizes = [input_size] + [hidden_size] * (num_layers - 1)
+        self.layers = nn.ModuleList(TorchLayer(kind, size, hidden_size, device, dtype) for size in sizes)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Draw matrices uniformly from ±√(3 / columns), as in a `RationalRNN`; biases are 0, or `forget_bias`."""
+        for name, value in self.named_parameters():
+            bound = (3 / value.shape[-1]) ** 0.5 if "weight" in name else 0.0
+            value.uniform_(-bound, bound)
+            if self.kind == "lstm" and name.endswith("bias_ih"):
+                value[self.hidden_size : 2 * self.hidden_size].fill_(self.forget_bias)
+
+    def init_state(self, batch_size: int) -> tuple[tuple[Tensor, ...], ...]:
+        """Return the zero state of all layers."""
+        zeros = next(self.parameters()).new_zeros(1, batch_size, self.hidden_size)
+        return tuple((zeros,) * (2 if self.kind == "lstm" else 1) for _ in self.layers)
+
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Return (output (T, B, H), state) of x (T, B, I)."""
+        state, ends = self.init_state(x.shape[1]) if state is None else state, []
+        drops = Drops.current()
+        for depth, layer in enumerate(self.layers):
+            if self.training:
+                x = drops(x, self.dropout if depth else self.input_dropout, self.recurrent_dropout)
+            x, end = layer(x, state[depth])
+            ends.append(end)
+        return x, tuple(ends)
+
+    def step(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        """Return (output (B, H), state) of one step x (B, I)."""
+        out, state = self(x.unsqueeze(0), state)
+        return out.squeeze(0), state
+
+
+# ---- the model -------------------------------------------------------------------------------------------------------
+
+
 MULTIPLE = 64
-"""The softmax is padded to a multiple of this many words: GPUs multiply aligned matrices several times faster."""
+"""The softmax is padded to a multiple of this many words, since GPUs multiply aligned matrices much faster."""
 
 
 @dataclass(frozen=True)
 class Dropouts:
-    """Probabilities of dropping, in training."""
+    """Dropout probabilities in training."""
 
     embedding: float = 0.0
-    """of the embedded words"""
+    """Of the embedded words."""
     output: float = 0.0
-    """of what the softmax sees"""
+    """Of the input of the softmax."""
     between: float = 0.0
-    """of what a layer gives to the next"""
+    """Between layers."""
     variational: float = 0.0
-    """of every layer's input, one mask per sequence and window, the same at all its steps"""
+    """Of every layer's input, with one mask per sequence and window, the same at all its steps."""
     word: float = 0.0
-    """of whole words of the vocabulary, everywhere in a window"""
+    """Of whole words of the vocabulary, everywhere in a window."""
     locked: bool = False
-    """the masks of embedding and output are one per sequence and window, too"""
+    """Whether embedding and output also have one mask per sequence and window."""
 
 
 def model_of(
     config: LMConfig, vocabulary: int, *, start: int = 0, cell: Cell | None = None, device: Any = None
 ) -> LanguageModel:
-    """The model that a configuration describes, `resolved` so that it has a hidden size. `cell` instead of its name."""
-    assert config.hidden is not None
+    """Build the model of a `resolved` configuration. `cell` replaces the cell that the configuration names."""
+    assert config.hidden_size is not None
     return LanguageModel(
         vocabulary,
-        config.hidden,
+        config.hidden_size,
         config.layers,
         cell=cell or config.cell,
         output_gate=config.output_gate,
@@ -57,7 +159,7 @@ def model_of(
             embedding=config.embedding_dropout or 0.0,
             output=config.output_dropout or 0.0,
             between=config.between_dropout,
-            variational=config.variational_dropout,
+            variational=config.recurrent_dropout,
             word=config.word_dropout,
             locked=config.locked_dropout,
         ),
@@ -70,7 +172,7 @@ def model_of(
 
 
 def language_cell(name: str | Path | Cell, output_gate: bool = True) -> Cell:
-    """A cell of the zoo by name, with the output gate of the paper's language models where it has one; or a file's."""
+    """Return a cell of the zoo, with the output gate of the paper's language models if it has one, or a file's cell."""
     if isinstance(name, Cell):
         return name
     if not output_gate or isinstance(name, Path) or name.endswith(".cell") or "/" in name:
@@ -78,24 +180,24 @@ def language_cell(name: str | Path | Cell, output_gate: bool = True) -> Cell:
     try:
         gated = "gate" in get_model(name).options
     except CellError:
-        return get_cell(name)  # a file, or an error that names the cells there are
+        return get_cell(name)  # the cell of a file, or an error that lists the cells of the zoo
     return get_cell(name, gate=True) if gated and not name.lower().endswith("+o") else get_cell(name)
 
 
 class LanguageModel(nn.Module):
-    """Words in, the scores of the next word out.
+    """Embedding, recurrent layers, and a softmax over the same embedding: predicts the next word.
 
-    `cell` is a cell (or its name), or "lstm" or "gru" for torch's own layers. Initialisation of the recipe: every
-    matrix uniform in ±√(3 / d), biases 0, but for those of forget and output gates (`forget_bias`, `output_bias`: a
-    max-plus automaton's output begins with the logarithm of its gate). `scale_rnn` multiplies the layers' matrices by
-    √(1 − variational dropout), `rnn_gain` by itself.
-    Rows of `embedding` and `bias` beyond `vocabulary` are padding: zeros, never predicted, not counted as parameters.
+    `cell` is a cell (or its name), or "lstm" or "gru" for torch's own layers. The initialisation is the recipe's: every
+    matrix is uniform in ±√(3 / d), biases are 0, except for those of forget and output gates (`forget_bias`,
+    `output_bias`: the initial output of a max-plus automaton is the logarithm of its gate). `scale_rnn` multiplies the
+    layer weights by √(1 − variational dropout), `rnn_gain` by a factor. Rows of `embedding` and `bias` beyond
+    `vocabulary` are padding: they are zero, never predicted, and not counted as parameters.
     """
 
     def __init__(
         self,
         vocabulary: int,
-        hidden: int,
+        hidden_size: int,
         layers: int = 1,
         *,
         cell: Cell | str | Path = "F",
@@ -110,11 +212,11 @@ class LanguageModel(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.vocabulary, self.hidden, self.start = vocabulary, hidden, start
+        self.vocabulary, self.hidden_size, self.start = vocabulary, hidden_size, start
         self.dropouts, self.output_bias = dropouts or Dropouts(), output_bias
         self.gain = rnn_gain * ((1 - self.dropouts.variational) ** 0.5 if scale_rnn else 1.0)
         padded = -(-vocabulary // MULTIPLE) * MULTIPLE
-        self.embedding = nn.Parameter(torch.empty(padded, hidden, device=device, dtype=dtype))
+        self.embedding = nn.Parameter(torch.empty(padded, hidden_size, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(padded, device=device, dtype=dtype))
         options: dict[str, Any] = {
             "num_layers": layers,
@@ -126,19 +228,20 @@ class LanguageModel(nn.Module):
             "dtype": dtype,
         }
         if isinstance(cell, str) and cell.lower() in GATES:
-            self.rnn = TorchRNN(cell.lower(), hidden, hidden, **options)  # pyright: ignore[reportArgumentType]
+            self.rnn = TorchRNN(cell.lower(), hidden_size, hidden_size, **options)  # pyright: ignore[reportArgumentType]
         else:
-            self.rnn = RationalRNN(language_cell(cell, output_gate), hidden, hidden, **options)
-            if self.rnn.output_size != hidden:
+            self.rnn = RationalRNN(language_cell(cell, output_gate), hidden_size, hidden_size, **options)
+            if self.rnn.output_size != hidden_size:
                 raise CellError(
-                    f"a language model's units give one output each, since words are compared with {hidden} numbers; "
-                    f"this cell gives {self.rnn.output_size // hidden}. Say which one is wanted: cell.output(…)."
+                    "each unit of a language model has one output, since the outputs are compared with the embedding; "
+                    f"this cell has {self.rnn.output_size // hidden_size} per unit. Choose one: cell.output(…)"
                 )
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        bound = (3 / self.hidden) ** 0.5
+        """Draw the initial weights."""
+        bound = (3 / self.hidden_size) ** 0.5
         self.embedding.zero_()[: self.vocabulary].uniform_(-bound, bound)
         self.bias.zero_()
         self.rnn.reset_parameters()
@@ -150,23 +253,26 @@ class LanguageModel(nn.Module):
                 value.fill_(self.output_bias)
                 gates += 1
         if self.output_bias and not gates:
-            raise RunError(f"output_bias={self.output_bias} is for output gates, which this cell has none of")
+            raise RunError(
+                f"output_bias={self.output_bias} needs a cell with an output gate, and this one has none"
+            )
 
     def count_parameters(self) -> int:
-        """Without the padding."""
+        """Return the number of parameters, without the padding."""
         padding = len(self.bias) - self.vocabulary
-        return sum(p.numel() for p in self.parameters()) - padding * (self.hidden + 1)
+        return sum(p.numel() for p in self.parameters()) - padding * (self.hidden_size + 1)
 
     # ---- running -------------------------------------------------------------------------------------------------
 
     def embed(self, ids: Tensor) -> Tensor:
+        """Return the embedded words, without dropout."""
         return F.embedding(ids, self.embedding)
 
     def read(
         self, embedded: Tensor, ids: Tensor, state: Any, rnn: Callable[..., tuple[Tensor, Any]] | None = None
     ) -> tuple[Tensor, Tensor, Any]:
-        """(what the softmax sees, the same before dropout, the next state) of words (T, B), embedded (T, B, d).
-        `rnn` stands in for the layers, as when a training runs copies of their weights."""
+        """Return (input of the softmax, the same before dropout, next state) of words (T, B), embedded (T, B, d).
+        `rnn` replaces the layers, for a training that runs copies of their weights."""
         word, drops = self.dropouts.word, Drops.current()
         if self.training and word:
             kept = F.dropout(embedded.new_ones(len(self.bias)), word)
@@ -175,28 +281,28 @@ class LanguageModel(nn.Module):
         return self._drop(raw, self.dropouts.output, drops), raw, state
 
     def forward(self, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(what the softmax sees (T, B, d), the next state) of words (T, B). `scores` makes scores of it, and
-        `rrnn.tasks.lm.loss` a loss, without keeping them."""
+        """Return (input of the softmax (T, B, d), next state) of words (T, B). `scores` turns it into scores, and
+        `rrnn.tasks.lm.loss` into a loss without storing them."""
         hidden, _, state = self.read(self.embed(ids), ids, state)
         return hidden, state
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """(…, vocabulary): the logarithms of the next word's probabilities, up to a constant."""
+        """Return the scores (…, vocabulary): logarithms of the next word's probabilities, up to a constant."""
         return F.linear(hidden, self.embedding, self.bias)[..., : self.vocabulary]
 
     def first_state(self, batch: int) -> Any:
-        """The state after the start symbol: what a stream begins with."""
+        """Return the state after the start symbol, with which a stream begins."""
         ids = torch.full((1, batch), self.start, device=self.embedding.device)
         return self(ids, self.rnn.init_state(batch))[1]
 
     def step(self, ids: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """(scores (B, vocabulary), state) after one more word (B)."""
+        """Return (scores (B, vocabulary), state) after one more word (B)."""
         drops = Drops.current()
         hidden, state = self.rnn.step(self._drop_embedded(self.embed(ids), drops), state)
         return self.scores(self._drop(hidden, self.dropouts.output, drops)), state
 
     def _drop_embedded(self, x: Tensor, drops: Drops) -> Tensor:
-        """With a locked mask; the layers do the rest, together with their own dropout."""
+        """Apply a locked mask. Without one, the layers apply this dropout together with their own."""
         return self._drop(x, self.dropouts.embedding, drops) if self.dropouts.locked else x
 
     def _drop(self, x: Tensor, p: float, drops: Drops) -> Tensor:

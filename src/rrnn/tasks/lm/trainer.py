@@ -1,7 +1,7 @@
-"""Training a language model: truncated backpropagation over one long stream, as a `Task` of the training loop.
+"""Train a language model by truncated backpropagation over one long stream, as a `Task` of the training loop.
 
-All that a step reads or writes lies in tensors that stay where they are, and nothing in it waits for the device: on a
-GPU the whole of it, down to the carried state and the place in the stream, is one captured graph.
+Everything that a step reads or writes lies in tensors that stay in place, and nothing in it waits for the device. So on
+a GPU the whole step, including the carried state and the position in the stream, is one captured graph.
 """
 
 from __future__ import annotations
@@ -20,23 +20,20 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from rrnn.errors import DataError, RunError
 from rrnn.nn.dropout import Drops, dropping
 from rrnn.nn.product import weight_gradients
-from rrnn.tasks.averaging import Averages
+from rrnn.tasks.graphs import Graphs, SideStream
 from rrnn.tasks.lm.config import LMConfig, recipe_rate
-from rrnn.tasks.lm.evaluate import evaluate
-from rrnn.tasks.lm.graph import Beside, Steps
-from rrnn.tasks.lm.loss import add_rows, loss_and_gradients
-from rrnn.tasks.lm.model import LanguageModel
-from rrnn.tasks.lm.precision import Precision, low_dtype, products
-from rrnn.tasks.lm.weights import Weights
-from rrnn.tasks.parallel import ALONE, Group
-from rrnn.tasks.update import Updater
+from rrnn.tasks.lm.loss import Precision, add_rows, loss_and_gradients, low_dtype, products
+from rrnn.tasks.lm.model import LanguageModel, TorchLayer
+from rrnn.tasks.lm.trained import evaluate
+from rrnn.tasks.training import ALONE, Group
+from rrnn.tasks.update import Averages, FlatWeights, Updater
 
 
 class LanguageTask:
-    """A `rrnn.tasks.training.Task`. `splits` are token numbers: "train", "dev", maybe "test".
+    """The `rrnn.tasks.training.Task` of a language model. `splits` holds word ids: "train", "dev" and maybe "test".
 
-    The loss is that of the recipe: summed over a window's steps, divided by the batch. In a group each process has its
-    columns of the batch, and gradients are averaged.
+    The loss is the recipe's: summed over the steps of a window, divided by the batch size. In a group each process has
+    its own columns of the batch, and gradients are averaged.
     """
 
     metric: tuple[str, Literal["min", "max"]] = ("ppl", "min")
@@ -50,53 +47,55 @@ class LanguageTask:
         group: Group = ALONE,
         capture: bool = True,
     ) -> None:
-        """`capture=False` runs a GPU's steps kernel by kernel."""
+        """With `capture=False` a GPU runs steps kernel by kernel, without CUDA graphs."""
         self.model, self.config, self.group = model, config, group
         device = self.device = model.embedding.device
         self.splits = {name: ids.to(device) for name, ids in splits.items()}
-        if config.batch % group.size:
+        if config.batch_size % group.size:
             raise RunError(
-                f"{group.size} processes share the batch, so it must be a multiple of that; it is {config.batch}"
+                f"batch_size must be a multiple of the number of processes, {group.size}; got {config.batch_size}"
             )
-        self.batch, self.window = config.batch // group.size, config.bptt
+        self.batch, self.window = config.batch_size // group.size, config.bptt
         tokens = len(self.splits["train"])
-        self.length = (tokens - 1 - (self.window - 1) * config.shift) // config.batch
+        self.length = (tokens - 1 - (self.window - 1) * config.shift) // config.batch_size
         if self.length < 1:
             raise DataError(
-                f"the training text has {tokens} tokens, too few for a batch of {config.batch} streams: take a "
-                "smaller batch, or more text"
+                f"the training text has {tokens} tokens, too few for a batch of {config.batch_size} streams: use a "
+                "smaller batch_size, or more text"
             )
         tail = bool(config.asgd_from or config.asgd_after)
         self.averages = Averages(config.emas, tail, device, config.average_every)
         self.low = low_dtype(config.precision)
         adam = config.optimiser == "adam"
-        self.store = Weights(model, low=self.low, averages=len(self.averages), adam=adam)
+        self.store = FlatWeights(
+            model, together=(TorchLayer,), low=self.low, averages=len(self.averages), adam=adam
+        )
         self.updater = Updater(self.store.segments, self.averages, adam=adam, clip=config.clip, device=device)
-        self.steps, self.beside = Steps(device, capture=capture), Beside(device)
+        self.graphs, self.side = Graphs(device, capture=capture, alone=True), SideStream(device)
         self._stream = torch.zeros(self.length + 1, self.batch, dtype=torch.long, device=device)
         self._range = torch.arange(self.window + 1, device=device)
-        # the place in the stream, and the seed of a step's dropouts, which thus cost no random numbers of torch's
+        # the position in the stream, and the seed of a step's dropouts, which are not drawn from torch's generators
         self._counters = torch.zeros(2, dtype=torch.long, device=device)
         self._place, self._seed = self._counters[:1], self._counters[1:]
         self._advance: dict[int, Tensor] = {}
-        # since the last `measure`, by their place in a window: added up over it there, not at every step
+        # losses since the last `measure`, by position in a window; `measure` adds them up
         self._losses = torch.zeros(self.window * self.batch, dtype=torch.float64, device=device)
-        self._measured = 0  # steps of a stream that they are the losses of
+        self._measured = 0  # number of steps that they come from
         first = self._first_state()
-        self._carried = torch.cat(
-            [t.flatten() for t in _tensors(first)]
-        )  # all states in one place: one copy a step
+        # all states in one buffer, so that a step copies once
+        self._carried = torch.cat([t.flatten() for t in _tensors(first)])
         views = iter(self._carried.split([t.numel() for t in _tensors(first)]))
         self._state = tree_map_only(Tensor, lambda t: next(views).view_as(t), first)
         self.epoch, self.cuts, self.kind = 0, 0, "last"
-        self.dev: list[float] = []  # perplexities since the last cut of the rate
-        self.poor = 0  # epochs since the best one
+        self.dev: list[float] = []  # dev perplexities since the learning rate was last halved
+        self.poor = 0  # epochs since the best dev perplexity
         self.first_rate = config.lr or recipe_rate(config.cell, config.optimiser)
         model.train()
 
     # ---- an epoch ------------------------------------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int) -> int:
+        """Seed the random numbers, lay out the text, reset the state, and return the number of steps."""
         self.epoch = epoch
         seed = _mixed(self.config.seed, epoch, self.group.rank)
         torch.manual_seed(seed)
@@ -109,11 +108,13 @@ class LanguageTask:
         return -(-self.length // self.window)
 
     def step(self, index: int) -> None:
+        """Train on the next window."""
         size = min(self.window, self.length - index * self.window)
-        self.steps.run(size, lambda: self._step(size))
+        self.graphs.run(size, lambda: self._step(size))
         self._measured += size
 
     def measure(self) -> dict[str, float]:
+        """Return the mean loss and the number of tokens since the last call, and the learning rate."""
         tokens = self._measured * self.batch
         loss = float(self._losses.sum()) / max(tokens, 1)
         self._losses.zero_()
@@ -121,7 +122,8 @@ class LanguageTask:
         return {"loss": loss, "tokens": float(tokens), "lr": self.rate}
 
     def evaluate(self, split: str) -> dict[str, float]:
-        """On "dev", with every kind of weights there is; the best kind's figures count, here and on other splits."""
+        """Return perplexity and loss. On "dev" the weights and all averages are evaluated, and the best of them counts;
+        it is also used for the other splits."""
         precision: Precision = "fp32" if self.config.precision == "fp32" else "tf32"
         ready, scores = self.averages.ready, {}
         streams = self.config.dev_streams if split == "dev" else 1
@@ -137,6 +139,7 @@ class LanguageTask:
         return out
 
     def end_epoch(self, epoch: int, dev: dict[str, float]) -> bool:
+        """Apply the schedules of averages and learning rate, and return whether to stop."""
         c = self.config
         self.dev.append(dev["ppl"])
         poor = self._epochs_without_gain()
@@ -157,24 +160,24 @@ class LanguageTask:
         rows = self._stream.index_select(0, self._place + self._range[: size + 1])
         with products(self.config.precision):
             losses, gradients, end = self._gradients(rows[:-1], rows[1:])
-        self.beside.run(lambda: self._go_on(size, losses, end))
-        self.updater.step(self._joined(self.store.gather(gradients)))
-        self.beside.join()
+        self.side.run(lambda: self._advance_window(size, losses, end))
+        self.updater.step(self._averaged_over_group(self.store.gather(gradients)))
+        self.side.join()
 
-    def _go_on(self, size: int, losses: Tensor, end: list[Tensor]) -> None:
-        """To the next window."""
+    def _advance_window(self, size: int, losses: Tensor, end: list[Tensor]) -> None:
+        """Carry the state over, add up the losses, and advance to the next BPTT window."""
         torch.cat([t.flatten() for t in end], out=self._carried)
         self._losses[: len(losses)] += losses
-        if size not in self._advance:  # made before a capture, which could not copy it from the host
+        if size not in self._advance:  # made before a capture, which cannot copy from the host
             self._advance[size] = torch.tensor([size, 1], device=self.device)
         self._counters += self._advance[size]
 
     def _gradients(self, words: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor], list[Tensor]]:
-        """(losses of its tokens, gradients by the weights' names, the carried state after) of a window."""
+        """Return (losses of its tokens, gradients by parameter name, the state after it) of a window."""
         model, store = self.model, self.store
         table = store.working["embedding"].detach()
         embedded = F.embedding(words, table).requires_grad_()
-        with weight_gradients(self.beside.run), dropping(Drops(seed=self._seed)):
+        with weight_gradients(self.side.run), dropping(Drops(seed=self._seed)):
             seen, raw, end = self._read(embedded, words, self._state)
         softmax = loss_and_gradients(
             seen.detach().flatten(0, 1),
@@ -184,7 +187,7 @@ class LanguageTask:
             model.vocabulary,
             scale=1 / words.shape[1],
             low=None if self.low is None else table,
-            beside=self.beside,
+            side=self.side,
         )
         penalties = list(self._penalties(seen, raw))
         leaves = {name: leaf for name, leaf in store.working.items() if name not in ("embedding", "bias")}
@@ -194,8 +197,8 @@ class LanguageTask:
             [softmax.hidden.view_as(seen), *map(torch.ones_like, penalties)],
             materialize_grads=True,
         )
-        self.beside.join()
-        # The words' gradients are added to rows of the softmax's: the two tied matrices have one gradient.
+        self.side.join()
+        # Embedding and softmax share one matrix, so the gradients of the embedded words are added to its rows.
         add_rows(softmax.weight, words.flatten(), to_embedded.flatten(0, 1))
         gradients = {
             "embedding": softmax.weight,
@@ -205,7 +208,7 @@ class LanguageTask:
         return softmax.losses, gradients, [t.detach() for t in _tensors(end)]
 
     def _read(self, embedded: Tensor, words: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
-        """`LanguageModel.read`, with the working copies of the weights."""
+        """Run `LanguageModel.read` with the working copies of the weights."""
         model = self.model
         if self.low is None:
             return model.read(embedded, words, state)
@@ -214,25 +217,26 @@ class LanguageTask:
         return model.read(embedded, words, state, lambda x, s: functional_call(model.rnn, copies, (x, s)))
 
     def _penalties(self, seen: Tensor, raw: Tensor) -> Iterator[Tensor]:
-        """Regularisation of the activations, as much as of a window's tokens."""
+        """Yield the activation regularisers, weighted by the number of steps of the window."""
         c, size = self.config, seen.shape[0]
         if c.ar:
             yield size * c.ar * seen.float().square().mean()
         if c.tar and size > 1:
             yield size * c.tar * (raw[1:] - raw[:-1]).float().square().mean()
 
-    def _joined(self, gradients: list[Tensor]) -> list[Tensor]:
-        """The mean over the group's processes."""
+    def _averaged_over_group(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Average the gradients over the processes of the group."""
         if self.group.size > 1:
             for gradient in gradients:
                 dist.all_reduce(gradient)
                 gradient /= self.group.size
         return gradients
 
-    # ---- where it stands -----------------------------------------------------------------------------------------
+    # ---- state ---------------------------------------------------------------------------------------------------
 
     @property
     def rate(self) -> float:
+        """The learning rate of this epoch."""
         c = self.config
         return self.first_rate * c.lr_decay ** max(0, self.epoch - c.lr_decay_from + 1) * 0.5**self.cuts
 
@@ -241,10 +245,10 @@ class LanguageTask:
         self.updater.set_rate(self.rate, self.config.weight_decay * share)
 
     def _lay_stream(self) -> None:
-        """The columns of this epoch, each with one token more than it has steps: the last target."""
+        """Copy this epoch's columns of the text, each with one token more than it has steps, for the last target."""
         c = self.config
         begin = random.Random(f"{c.seed} {self.epoch}").randrange(self.window) if c.shift else 0
-        columns = self.splits["train"].as_strided((self.length + 1, c.batch), (1, self.length), begin)
+        columns = self.splits["train"].as_strided((self.length + 1, c.batch_size), (1, self.length), begin)
         first = self.group.rank * self.batch
         self._stream.copy_(columns[:, first : first + self.batch])
 
@@ -259,13 +263,13 @@ class LanguageTask:
         return state
 
     def weights(self) -> dict[str, Tensor]:
-        """Of the kind that the last evaluation on "dev" found best."""
+        """Return copies of the weights, or of the average that was best in the last evaluation on "dev"."""
         row = self.averages.ready[self.kind]
         live = self.store.named("flat") if row is None else self.store.named("averages", row)
         return {name: tensor.detach().clone() for name, tensor in live.items()}
 
     def _changing(self) -> dict[str, Tensor]:
-        """All that changes from step to step, where it lies."""
+        """Return all tensors that change from step to step, in place."""
         buffers = {"weights": ("flat", None)}
         buffers |= {f"average.{name}": ("averages", row) for row, name in enumerate(self.averages.names)}
         if self.updater.adam:
@@ -280,6 +284,7 @@ class LanguageTask:
         return out | {"control": self.updater.control, "at": self._counters, "losses": self._losses}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Return everything that resuming needs."""
         tensors = {name: tensor.detach().clone() for name, tensor in self._changing().items()}
         tensors["random"] = torch.get_rng_state()
         if self.device.type == "cuda":
@@ -289,12 +294,13 @@ class LanguageTask:
 
     @torch.no_grad()
     def load_state(self, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
         here = self._changing()
         wrong = [n for n, t in here.items() if n not in tensors or tensors[n].shape != t.shape]
         if wrong:
             raise RunError(
-                f"this checkpoint is not of this training: {wrong[0]!r} is missing or has another shape. Resume with "
-                "the model, batch and averages that it was begun with."
+                f"this checkpoint belongs to another training: {wrong[0]!r} is missing or has another shape. Resume "
+                "with the same model, batch size and averages"
             )
         self.epoch, self.cuts, self.kind = meta["epoch"], meta["cuts"], meta["kind"]
         self.dev, self.poor, self._measured = list(meta["dev"]), meta["poor"], meta["measured"]
@@ -308,9 +314,10 @@ class LanguageTask:
 
 
 def _tensors(state: Any) -> list[Tensor]:
+    """Return the tensors of a nested state."""
     return [leaf for leaf in tree_leaves(state) if isinstance(leaf, Tensor)]
 
 
 def _mixed(*numbers: int) -> int:
-    """A seed of several numbers, the same in every process (unlike hash)."""
+    """Return a seed made from several numbers, the same in every process (unlike hash)."""
     return random.Random(" ".join(map(str, numbers))).getrandbits(63)

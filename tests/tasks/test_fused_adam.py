@@ -8,8 +8,7 @@ from kernel_cases import needs_interpreter
 from torch import nn
 
 from rrnn.tasks import update
-from rrnn.tasks.averaging import Averages
-from rrnn.tasks.classify.fused import FusedAdam
+from rrnn.tasks.update import Averages, FusedAdam
 
 CPU = torch.device("cpu")
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from rrnn.tasks.classify.patterns import who_learns_what
+from rrnn.tasks.classify.single_units import who_learns_what
 
 
 def test_what_one_automaton_can_tell() -> None:

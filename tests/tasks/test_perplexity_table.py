@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from rrnn.errors import RunError
-from rrnn.tasks.lm.table import PAPER, read_row, table_of, to_json, to_markdown
+from rrnn.tasks.paper_tables import (
+    PAPER_PERPLEXITIES,
+    perplexities_to_json,
+    perplexities_to_markdown,
+    perplexity_table,
+    read_row,
+)
 from rrnn.tasks.runs import Run
 
 
@@ -34,30 +40,33 @@ def test_runs_find_their_row(tmp_path: Path) -> None:
         make_run(tmp_path / "python", data="python"),
         make_run(tmp_path / "small", parameters=8_000_000),
     ]
-    rows = table_of(runs)
+    rows = perplexity_table(runs)
     found = {our.run: paper for paper, our in rows if our}
     assert (found[str(tmp_path / "f")].test, found[str(tmp_path / "b")].test) == (66.3, 65.2)
     assert found[str(tmp_path / "python")] is None and found[str(tmp_path / "small")] is None
-    assert [paper for paper, _ in rows if paper] == list(PAPER)
+    assert [paper for paper, _ in rows if paper] == list(PAPER_PERPLEXITIES)
 
 
 def test_a_folder_may_hold_runs_of_other_tasks_too(tmp_path: Path) -> None:
     one = make_run(tmp_path / "one")
     with Run.create(tmp_path / "other", {"task": "classify"}):
         pass
-    assert [our.run for _, our in table_of([tmp_path]) if our] == [str(one)]
+    assert [our.run for _, our in perplexity_table([tmp_path]) if our] == [str(one)]
     with pytest.raises(RunError, match="other is of the task 'classify'"):
-        table_of([tmp_path / "other"])
+        perplexity_table([tmp_path / "other"])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RunError, match=r"no run of a language model in .*empty"):
-        table_of([tmp_path / "empty"])
+    with pytest.raises(RunError, match=r"empty contains no run of a language model"):
+        perplexity_table([tmp_path / "empty"])
 
 
 def test_markdown(tmp_path: Path) -> None:
-    rows = table_of([make_run(tmp_path / "one"), make_run(tmp_path / "two", finished=False)])
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in to_markdown(rows).splitlines()]
+    rows = perplexity_table([make_run(tmp_path / "one"), make_run(tmp_path / "two", finished=False)])
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in perplexities_to_markdown(rows).splitlines()
+    ]
     assert len({len(line) for line in lines}) == 1
-    assert len({len(line) for line in to_markdown(rows).splitlines()}) == 1  # aligned
+    assert len({len(line) for line in perplexities_to_markdown(rows).splitlines()}) == 1  # aligned
     ours = [line for line in lines if line[-1].startswith(str(tmp_path))]
     assert [line[:-1] for line in ours] == [
         ["RRNN(F)", "ptb", "2", "9.95M", "69.5", "66.3", "70.0", "67.1", "3", "1,500,000"],
@@ -66,7 +75,7 @@ def test_markdown(tmp_path: Path) -> None:
 
 
 def test_json(tmp_path: Path) -> None:
-    rows = json.loads(json.dumps(to_json(table_of([make_run(tmp_path / "one")]))))
+    rows = json.loads(json.dumps(perplexities_to_json(perplexity_table([make_run(tmp_path / "one")]))))
     (row,) = [row for row in rows if row["ours"]]
     assert row["paper"]["test"] == 66.3 and row["ours"]["test"] == 67.06 and row["ours"]["hidden"] == 624
 
@@ -83,7 +92,7 @@ def test_a_run_that_has_just_begun(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "one", finished=False)
     (folder / "metrics.jsonl").unlink()
     assert read_row(folder).dev is None
-    assert "| – " in to_markdown(table_of([folder]))
+    assert "| – " in perplexities_to_markdown(perplexity_table([folder]))
 
 
 def test_what_is_no_language_model(tmp_path: Path) -> None:
@@ -119,4 +128,4 @@ def test_the_numbers_are_the_papers() -> None:
         for m in line.finditer(Path(path).read_text(encoding="utf-8"))
         if m[1] in names
     ]
-    assert found == [(row.cell, row.layers, row.budget, row.dev, row.test) for row in PAPER]
+    assert found == [(row.cell, row.layers, row.budget, row.dev, row.test) for row in PAPER_PERPLEXITIES]

@@ -10,10 +10,10 @@ from tiny_texts import tiny, tiny_config
 import rrnn
 from rrnn.errors import DataError, RRNNError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.evaluate import evaluate, labelled_texts
+from rrnn.tasks.classify.experiment import read_summary, train
 from rrnn.tasks.classify.prepare import prepare
-from rrnn.tasks.classify.train import read_summary, train
-from rrnn.tasks.data.rows import Skips
+from rrnn.tasks.classify.trained import evaluate, labelled_texts
+from rrnn.tasks.data.labelled_files import Skips
 
 
 def write_table(path: Path, rows: int = 60) -> Path:
@@ -121,15 +121,15 @@ def test_bad_input_is_named(tmp_path: Path) -> None:
             train(tiny_config(**options))
         return str(caught.value)
 
-    assert "width 6 are needed, but these have 3" in message(data=str(table), vectors=str(vectors))
+    assert "must have size 6, but they have 3" in message(data=str(table), vectors=str(vectors))
     vectors.write_text("nothing 1 2 3 4 5 6\n")
-    assert "a vector for none of the" in message(data=str(table), vectors=str(vectors))
+    assert "no vector for any of the" in message(data=str(table), vectors=str(vectors))
     (tmp_path / "one.csv").write_text("text,label\ngood,pos\nfine,pos\n")
     assert "at least two classes" in message(data=str(tmp_path / "one.csv"))
     (tmp_path / "empty.csv").write_text("")
     assert "empty" in message(data=str(tmp_path / "empty.csv"))
     (tmp_path / "dev.csv").write_text("text,label\ngood,pos\nbad,other\n")
-    assert "dev.csv:3: the label 'other' does not occur in training" in message(
+    assert "dev.csv:3: the label 'other' does not occur in the training data" in message(
         data=str(table), dev=str(tmp_path / "dev.csv")
     )
     assert "no data set" in message(data="nowhere").lower() or "none of them" in message(data="nowhere")
@@ -168,7 +168,7 @@ def test_unseen_labels_of_a_file_to_evaluate(tmp_path: Path) -> None:
         labelled_texts(model, "nowhere")
     table = tmp_path / "t.csv"
     table.write_text(table.read_text().replace(",neg", ",bad"))
-    with pytest.raises(DataError, match=r"t has changed since .* neg, pos; now it has bad, pos"):
+    with pytest.raises(DataError, match=r"t has changed since .* neg, pos, and now has bad, pos"):
         labelled_texts(model, "test")
 
 
@@ -178,9 +178,9 @@ def test_unseen_labels_of_a_file_to_evaluate(tmp_path: Path) -> None:
         ({"lr": 0}, "lr must be"),
         ({"pooling": "sum"}, "one of last, mean, max, attention"),
         ({"batch_size": "64"}, "a whole number"),
-        ({"fine_tune": True}, "name them with vectors"),
-        ({"unknown": "own"}, "unknown is about given word vectors, and there are none"),
-        ({"vector_length": 5.0}, "vector_length is about given word vectors"),
+        ({"fine_tune": True}, "name a file with vectors"),
+        ({"unknown": "own"}, "unknown applies to given word vectors"),
+        ({"vector_length": 5.0}, "vector_length applies to given word vectors"),
         ({"hiden_size": 3}, "did you mean 'hidden_size'"),
         ({"vertical_dropout": 1.0}, "between 0 and 0.95"),
     ],

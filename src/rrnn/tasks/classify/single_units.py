@@ -1,9 +1,9 @@
-"""Who learns what: one unit of B, C, F and max-plus B, read out linearly, on tasks whose truth is an automaton.
+"""Compare what single units of B, C, F and max-plus B can learn, on tasks whose labels come from an automaton.
 
-One unit is one automaton, so the answer is about automata: what a text's score can tell, not what many units together
-can. Counting is *leaky* in these cells. They couple u = (1 − f) ⊙ W_u v to the forget gate f, so a loop that keeps
-everything (f = 1) adds nothing (u = 0): a unit that counts forgets a little with every word, and the farther back an a
-or b lies, the less it weighs. `longer` shows it: the same question asked of texts eight times as long.
+One unit is one automaton, so this compares automata: what the score of a text can tell, not what many units can do
+together. Counting is *leaky* in these cells. They couple u = (1 − f) ⊙ W_u v to the forget gate f, so a loop that keeps
+everything (f = 1) adds nothing (u = 0). A unit that counts therefore forgets a little with every word, and the farther
+back an a or b stands, the less it counts. `longer` shows this: the same task on texts eight times as long.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.evaluate import evaluate
+from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.prepare import prepare
-from rrnn.tasks.classify.train import train
-from rrnn.tasks.classify.trained import TrainedClassifier
+from rrnn.tasks.classify.trained import TrainedClassifier, evaluate
 from rrnn.tasks.data.synthetic import NAMES, get_task
+from rrnn.tasks.paper_tables import markdown_table
 
 CELLS = ("B", "C", "F", "B-max-plus")
 STARTS = 2
@@ -26,19 +26,19 @@ LONGER, LONG_TEXTS = 8, 500
 
 @dataclass(frozen=True)
 class Learned:
-    """Test accuracy in per cent of the start that was best on the development set."""
+    """Test accuracy, in per cent, of the start with the best dev accuracy."""
 
     task: str
     cell: str
     test: float
     longer: float | None
-    """On texts LONGER times as long; None where that is another question."""
+    """Accuracy on texts LONGER times as long; None if the labels would mean something else there."""
 
 
 def who_learns_what(
     cells: Sequence[str] = CELLS, tasks: Sequence[str] = tuple(NAMES), *, units: int = 1, epochs: int = 20
 ) -> list[Learned]:
-    """Train every cell on every task. Within a minute on two cores."""
+    """Train every cell on every task. This takes less than a minute on two cores."""
     found = []
     for task in tasks:
         base = ClassifyConfig(
@@ -68,7 +68,7 @@ def who_learns_what(
 
 
 def _on_longer_texts(model: TrainedClassifier, name: str) -> float:
-    """Several texts of the task one after another, with the automaton's answer for the whole."""
+    """Return the accuracy on concatenations of several texts, labelled by the automaton."""
     task, rng = get_task(name), random.Random(0)
     texts = [tuple(word for _ in range(LONGER) for word in task.draw(rng)) for _ in range(LONG_TEXTS)]
     labels = [model.labels.index("yes" if label else "no") for label in task.labels(texts)]
@@ -76,7 +76,7 @@ def _on_longer_texts(model: TrainedClassifier, name: str) -> float:
 
 
 def to_markdown(rows: Sequence[Learned]) -> str:
-    """A line a task, a column a cell."""
+    """Return a table with one line per task and one column per cell."""
     cells = list(dict.fromkeys(row.cell for row in rows))
     lines = [["yes for texts that …", *cells]]
     for task in dict.fromkeys(row.task for row in rows):
@@ -85,9 +85,4 @@ def to_markdown(rows: Sequence[Learned]) -> str:
         if all(row.longer is not None for row in here.values()):
             longer = (f"{here[cell].longer:.1f}" for cell in cells)
             lines.append([f"… the same, {LONGER} times as long", *longer])
-    lines.insert(1, ["---"] * len(lines[0]))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
-        for line in lines
-    )
+    return markdown_table(lines)

@@ -1,4 +1,4 @@
-"""Files of labelled texts as rows: a label in front, tables (CSV, TSV), texts and labels in two files."""
+"""Read files of labelled texts: lines with a label in front, tables (CSV, TSV), or texts and labels in two files."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from itertools import chain
 from pathlib import Path
 
 from rrnn.errors import DataError, FormatError
-from rrnn.tasks.data.text import read_lines
+from rrnn.tasks.data.text_files import read_lines
 
-_LONGEST = 2**30  # characters of a cell: Python's own limit is below a long document
+_LONGEST = 2**30  # characters per cell: Python's own limit is too small for long documents
 SKIP = "skip such rows (skip_broken=True, --skip-broken True)"
-_TAB = re.compile(r" *[^ \t]+\t")  # a label that a tab ends, not a blank
+_TAB = re.compile(r" *[^ \t]+\t")  # a label that ends with a tab, not a blank
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A text and its label as written, and where."""
+    """A text and its label as they were written, and where."""
 
     text: str
     label: str
@@ -30,25 +30,27 @@ class Row:
 
 @dataclass
 class Skips:
-    """Rows that were left out: reason → count. Broken rows stop the reading, unless `lenient`."""
+    """Counts skipped rows by reason. A broken row raises an error, unless `lenient`."""
 
     lenient: bool = False
     counts: Counter[str] = field(default_factory=Counter)
 
     def broken(self, reason: str, fix: str, source: str, line: int) -> None:
+        """Count a broken row, or raise an error."""
         if not self.lenient:
             raise FormatError(f"{reason}; {fix}", source=source, line=line)
         self.counts[reason.split(",")[0]] += 1
 
 
 def skipped(counts: Mapping[str, int]) -> str:
+    """Describe how many rows were skipped, and why."""
     reasons = ", ".join(f"{reason}: {count}" for reason, count in counts.items())
     return f"{sum(counts.values())} rows skipped ({reasons})"
 
 
 @dataclass(frozen=True)
 class Table:
-    """How a table is read. Columns are names in its first line, or, without such a line, numbers from 0."""
+    """How to read a table. Columns are named in its first line, or, without a header, are numbers from 0."""
 
     text: str | int = "text"
     label: str | int = "label"
@@ -56,7 +58,7 @@ class Table:
 
     @classmethod
     def of(cls, path: Path, text: str | int, label: str | int) -> Table | None:
-        """By the file's name; None for a file that is no table."""
+        """Return how to read a file, by its name; None for a file that is not a table."""
         suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
         delimiter = {".csv": ",", ".tsv": "\t", ".tab": "\t"}.get(suffix.lower())
         return None if delimiter is None else cls(text, label, delimiter)
@@ -65,7 +67,7 @@ class Table:
 def read_rows(
     path: Path, text_column: str | int, label_column: str | int, skips: Skips, encoding: str
 ) -> Iterator[Row]:
-    """Of a user's file: a table, or lines with a label in front."""
+    """Read the rows of a user's file: a table, or lines with a label in front."""
     table = Table.of(path, text_column, label_column)
     if table is None:
         return read_labelled_lines(path, skips, encoding)
@@ -73,7 +75,7 @@ def read_rows(
 
 
 def read_labelled_lines(path: Path, skips: Skips, encoding: str = "utf-8") -> Iterator[Row]:
-    """`<label> <text>` a line, as in sst, subj and cr: a blank after the label, or a tab."""
+    """Read lines of the form `<label> <text>`, as in sst, subj and cr, with a blank or a tab after the label."""
     for line, content in enumerate(read_lines(path, encoding), start=1):
         label, _, text = content.strip(" ").partition("\t" if _TAB.match(content) else " ")
         if not label:
@@ -83,12 +85,12 @@ def read_labelled_lines(path: Path, skips: Skips, encoding: str = "utf-8") -> It
 
 
 def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") -> Iterator[Row]:
-    """The rows of a table that have a text and a label."""
-    columns: tuple[int, int] | None = None
+    """Read the rows of a table that have a text and a label."""
+    columns: list[int] | None = None
     wanted = {str(table.text), str(table.label)}
     for line, cells in read_cells(read_lines(path, encoding), wanted, table.delimiter, str(path)):
         if columns is None:
-            columns, is_header = _columns(cells, table, path)
+            columns, is_header = find_columns(cells, (table.text, table.label), str(path))
             if is_header:
                 continue
         if not cells:
@@ -96,7 +98,7 @@ def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") 
         elif len(cells) <= max(columns):
             skips.broken(
                 f"too few columns, {len(cells)} where at least {max(columns) + 1} are needed",
-                f"mend the row, or {SKIP}",
+                f"fix the row, or {SKIP}",
                 str(path),
                 line,
             )
@@ -109,8 +111,8 @@ def read_table(path: Path, table: Table, skips: Skips, encoding: str = "utf-8") 
 def read_cells(
     lines: Iterable[str], names: set[str], delimiter: str, source: str
 ) -> Iterator[tuple[int, list[str]]]:
-    """(number of its first line, cells) of each row. CSV has quotes as in RFC 4180, and cells of several lines; in TSV
-    a quote is a character like any other. `names` are columns that are looked for in the first line."""
+    """Yield (number of its first line, cells) of each row. CSV has quotes as in RFC 4180, so a cell may span lines; in
+    TSV a quote is an ordinary character. `names` are the columns to look for in the first line."""
     lines = iter(lines)
     first = next(lines, None)
     if first is None:
@@ -128,7 +130,7 @@ def read_cells(
 
 
 def _delimiter(first: str, names: set[str], usual: str) -> str:
-    """The usual one, unless another is what makes the first line name the columns: spreadsheets write `;`, too."""
+    """Return the delimiter with which the first line names the columns, or the usual one; spreadsheets also use `;`."""
     for delimiter in (usual, ",", ";", "\t"):
         if names <= {name.strip(' "') for name in first.split(delimiter)}:
             return delimiter
@@ -141,7 +143,7 @@ def _next(reader: Iterator[list[str]], source: str, line: int) -> list[str] | No
         return next(reader, None)
     except csv.Error as error:
         raise FormatError(
-            f"the row that starts here is no CSV: {error}. Is a quote never closed?",
+            f"the row that starts here is not valid CSV: {error}. Is there an unclosed quote?",
             source=source,
             line=line,
         ) from None
@@ -149,30 +151,29 @@ def _next(reader: Iterator[list[str]], source: str, line: int) -> list[str] | No
         csv.field_size_limit(limit)
 
 
-def _columns(first: Sequence[str], table: Table, path: Path) -> tuple[tuple[int, int], bool]:
-    """The two columns' numbers, and whether the first row only names them."""
+def find_columns(first: Sequence[str], wanted: Sequence[str | int], source: str) -> tuple[list[int], bool]:
+    """Return the indices of the wanted columns, given by name or number, and whether the first row is a header."""
     names = [name.strip() for name in first]
-    wanted = (table.text, table.label)
     if all(name in names for name in wanted):
-        return (names.index(str(table.text)), names.index(str(table.label))), True
+        return [names.index(str(name)) for name in wanted], True
     if all(str(name).isdecimal() for name in wanted):
-        return (int(table.text), int(table.label)), False
+        return [int(name) for name in wanted], False
     missing = next(name for name in wanted if name not in names)
     shown = ", ".join(name if len(name) <= 30 else f"{name[:30]}…" for name in names)
     raise FormatError(
-        f"the first line names no column {missing!r}; it names {shown or 'nothing'}. Name the columns of text and "
-        "label, or, where the file has no such line, give their numbers, from 0",
-        source=str(path),
+        f"the first line names no column {missing!r}; it names {shown or 'nothing'}. Give the names of the columns, "
+        "or, if the file has no header, their numbers from 0",
+        source=source,
         line=1,
     )
 
 
 def read_pair(texts: Path, labels: Path, encoding: str = "utf-8") -> Iterator[Row]:
-    """A text a line in one file, its label on the same line of another, as elec-*.txt.tok and elec-*.cat."""
+    """Read texts from one file and their labels from the same lines of another, as in elec-*.txt.tok and elec-*.cat."""
     lines, categories = read_lines(texts, encoding), read_lines(labels)
     if len(lines) != len(categories):
         raise DataError(
-            f"{texts} has {len(lines)} texts, but {labels} has {len(categories)} labels: they must go together"
+            f"{texts} has {len(lines)} texts, but {labels} has {len(categories)} labels; the numbers must be equal"
         )
     for number, (text, label) in enumerate(zip(lines, categories, strict=True), start=1):
         yield Row(text, label.strip(), str(texts), number)

@@ -1,4 +1,4 @@
-"""`train(config, folder)`: one training, from data to test accuracy."""
+"""Train a text classifier from a configuration: read the data, train, evaluate."""
 
 from __future__ import annotations
 
@@ -6,33 +6,30 @@ import hashlib
 import json
 import time
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from rrnn.automata import Cell
 from rrnn.errors import RunError
-from rrnn.tasks.checkpoints import write_atomic
+from rrnn.tasks import experiment
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
-from rrnn.tasks.classify.trained import EMBEDDING, FACTS, TrainedClassifier, cell_of
+from rrnn.tasks.classify.trained import EMBEDDING, TrainedClassifier, cell_of
 from rrnn.tasks.classify.trainer import ClassifyTask
-from rrnn.tasks.plots import plot_losses
-from rrnn.tasks.runs import Run
-from rrnn.tasks.training import Outcome, Progress, Record, fit
+from rrnn.tasks.experiment import open_run, pick_device, train_in_run
+from rrnn.tasks.runs import RESULT
+from rrnn.tasks.training import Outcome, Progress
 from rrnn.tasks.workers import one_cpu_thread
 
-RESULT = "result.json"
 SMALL_STEP = 5e7
 """Multiplications of a forward pass below which a step is small."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What result.json says: of the epoch that was best on the development set."""
+    """The content of result.json: the figures of the epoch with the best dev accuracy."""
 
     cell: str
     data: str
@@ -42,20 +39,14 @@ class Summary:
     dev: float
     """Accuracy in per cent."""
     test: float | None
-    """None where there are no test examples."""
+    """Accuracy in per cent; None if there are no test examples."""
     parameters: int
-    """Trained numbers."""
+    """Number of trained parameters."""
     seconds: float
-    """Of this sitting."""
+    """Duration of the training, since it was last resumed."""
 
 
-@dataclass(frozen=True)
-class Result:
-    summary: Summary
-    model: TrainedClassifier
-    """With the best weights, on the device it was trained on."""
-    history: list[Record]
-    folder: Path | None
+Result = experiment.Result[Summary, TrainedClassifier]
 
 
 def train(
@@ -67,47 +58,47 @@ def train(
     data: Prepared | None = None,
     capture: bool = True,
 ) -> Result:
-    """Train a classifier; with a folder, keep it there (config, cell, vocabulary, metrics, checkpoints, result).
+    """Train a classifier; with a folder, store it there (config, cell, vocabulary, metrics, checkpoints, result).
 
-    `resume` goes on with the training in the folder. `data` saves reading it again, for many trainings on one.
-    `capture=False` does without CUDA graphs on a GPU.
+    `resume` continues the training in the folder. `data` saves reading the same data again for many trainings.
+    `capture=False` does not use CUDA graphs on a GPU.
     """
     start, progress = time.monotonic(), progress or Progress()
     device = pick_device(config.device)
     data = prepare(config) if data is None else data.of(config)
+    config = data.config
     for line in data.about:
         progress.note(line)
-    cell = cell_of(data.config)
+    cell = cell_of(config)
     task = ClassifyTask(data, cell=cell, device=device, capture=capture)
     progress.note(_describe(task))
-    run = None if folder is None else _open_run(folder, data, cell, task, resume)
+    run = open_run(folder, config, _facts(data), cell, data.vocabulary, resume=resume)
     try:
+        if run is not None and not task.model.trained and run.load(EMBEDDING) is None:
+            run.save(EMBEDDING, {"embedding": task.model.embedding}, {})  # once, not in every checkpoint
         with _threads_for(task):
-            outcome = fit(
+            summary, history = train_in_run(
                 task,
                 run,
+                lambda outcome: _summarise(task, outcome, time.monotonic() - start),
                 epochs=config.epochs,
                 checkpoint_seconds=config.checkpoint_seconds,
                 progress=progress,
             )
-            summary = _summarise(task, outcome, time.monotonic() - start)
-        if run is not None:
-            write_atomic(run.folder / RESULT, (json.dumps(asdict(summary), indent=2) + "\n").encode())
-            progress.note(plot_losses(outcome.history, run.folder))
     finally:
         task.graphs.close()
         if run is not None:
             run.close()
-    model = TrainedClassifier(task.model.eval(), data.vocabulary, data.labels, data.config)
-    return Result(summary, model, outcome.history, None if folder is None else Path(folder))
+    model = TrainedClassifier(task.model.eval(), data.vocabulary, data.labels, config)
+    return Result(summary, model, history, None if folder is None else Path(folder))
 
 
 def _summarise(task: ClassifyTask, outcome: Outcome, seconds: float) -> Summary:
-    """With the best weights in the model, which stay there."""
+    """Load the best weights into the model, where they stay, and evaluate them."""
     best, config = outcome.best, task.config
     assert best is not None
     task.load_weights(best.weights)
-    task.model.zero_grad()  # gradients lie in the graphs' memory
+    task.model.zero_grad()  # the gradients lie in the memory of the CUDA graphs
     test = task.evaluate("test")["accuracy"] if "test" in task.splits else None
     return Summary(
         cell=config.cell,
@@ -122,20 +113,8 @@ def _summarise(task: ClassifyTask, outcome: Outcome, seconds: float) -> Summary:
     )
 
 
-def pick_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise RunError(f"device is cpu, cuda or auto; got {name!r}") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise RunError(f"the device {name!r} was asked for, and torch finds no GPU here: use cpu, or auto")
-    return device
-
-
 def _threads_for(task: ClassifyTask) -> AbstractContextManager[None]:
-    """One CPU thread for small steps: more gain nothing there, and on a busy machine wait for one another."""
+    """Use one CPU thread for small steps: more threads gain nothing, and on a busy machine they wait for each other."""
     weights = sum(parameter.numel() for parameter in task.model.layers.parameters())
     words = task.config.batch_size * float(task.splits["train"].padded.mean())
     return one_cpu_thread() if weights * words < SMALL_STEP else nullcontext()
@@ -149,17 +128,8 @@ def _describe(task: ClassifyTask) -> str:
     )
 
 
-def _open_run(folder: str | Path, data: Prepared, cell: Cell | None, task: ClassifyTask, resume: bool) -> Run:
-    values = data.config.to_dict() | {FACTS: _facts(data)}
-    text, defaults = None if cell is None else cell.to_text(), data.config.defaults()
-    run = Run.create(folder, values, text, data.vocabulary, resume=resume, defaults=defaults)
-    if not task.model.trained and run.load(EMBEDDING) is None:  # fixed: once, not in every checkpoint
-        run.save(EMBEDDING, {"embedding": task.model.embedding}, {})
-    return run
-
-
 def _facts(data: Prepared) -> dict[str, Any]:
-    """What a resumed run must find again."""
+    """Return what a resumed training must find again."""
     digest = hashlib.sha256()
     for texts, labels in data.splits.values():
         digest.update(np.concatenate([*texts, labels]).tobytes())
@@ -170,11 +140,11 @@ def _facts(data: Prepared) -> dict[str, Any]:
 
 
 def read_summary(folder: str | Path) -> Summary:
-    """Of a finished training."""
+    """Read the result of a finished training from its run folder."""
     path = Path(folder) / RESULT
     try:
         return Summary(**json.loads(path.read_text(encoding="utf-8")))
     except OSError:
-        raise RunError(f"{folder} holds no finished training: there is no {RESULT} in it") from None
+        raise RunError(f"{folder} contains no finished training: it has no {RESULT}") from None
     except (ValueError, TypeError) as error:
         raise RunError(f"{path} is damaged: {error}") from None

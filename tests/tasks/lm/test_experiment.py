@@ -13,11 +13,13 @@ import torch
 
 import rrnn
 from rrnn.errors import DataError, RRNNError, RunError
+from rrnn.tasks import checkpoints
+from rrnn.tasks.configs import RENAMED
+from rrnn.tasks.experiment import pick_device
 from rrnn.tasks.lm.config import LMConfig, preset
-from rrnn.tasks.lm.train import pick_device, prepare, train
+from rrnn.tasks.lm.experiment import prepare, train
 from rrnn.tasks.lm.trained import TrainedLanguageModel
-from rrnn.tasks.load import LOADERS
-from rrnn.tasks.runs import Run
+from rrnn.tasks.runs import LOADERS, Run
 from rrnn.tasks.training import Progress
 
 
@@ -46,7 +48,7 @@ def test_what_a_run_holds(folder: Path) -> None:
     assert wanted <= names and {"result.json", "loss.svg"} <= names
     assert not [name for name in names if name.endswith((".part", ".pt", ".pkl"))]
     config = json.loads((folder / "config.json").read_text())
-    assert config["task"] == "lm" and config["lr"] == 0.5 and config["hidden"] == 8
+    assert config["task"] == "lm" and config["lr"] == 0.5 and config["hidden_size"] == 8
     assert config["facts"]["tokens"].keys() == {"train", "dev", "test"}
     text = (folder / "cell.cell").read_text()
     assert text == rrnn.get_cell("F+o").to_text()  # with the output gate
@@ -165,10 +167,10 @@ def test_kept_units_take_the_place_of_dropouts() -> None:
 
 
 def test_a_budget_decides_the_size(corpus: Path) -> None:
-    config = tiny_lm.tiny_config(corpus, hidden=None, params=20_000)
+    config = tiny_lm.tiny_config(corpus, hidden_size=None, params=20_000)
     work = prepare(config)
-    assert work.config.hidden is not None and work.config.hidden % 16 == 0
-    larger = prepare(config.replace(hidden=work.config.hidden + 16))
+    assert work.config.hidden_size is not None and work.config.hidden_size % 16 == 0
+    larger = prepare(config.replace(hidden_size=work.config.hidden_size + 16))
     assert work.parameters <= 20_000 < larger.parameters
     assert prepare(work.config).config == work.config  # as when it is resumed
 
@@ -187,8 +189,8 @@ def test_other_data_are_noticed(corpus: Path, tmp_path: Path) -> None:
     ("changes", "error", "message"),
     [
         ({"cell": "nonsense"}, RRNNError, "no cell is called 'nonsense'"),
-        ({"hidden": None, "params": 100}, RunError, "100 parameters is too small"),
-        ({"batch": 10**6}, DataError, "too few for a batch"),
+        ({"hidden_size": None, "params": 100}, RunError, "100 parameters is too small"),
+        ({"batch_size": 10**6}, DataError, "too few for a batch"),
         ({"device": "tpu9"}, RunError, "device is cpu, cuda or auto; got 'tpu9'"),
     ],
 )
@@ -209,26 +211,26 @@ def test_a_loss_that_explodes_stops(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_devices() -> None:
-    assert pick_device("cpu") == "cpu"
+    assert pick_device("cpu") == torch.device("cpu")
     if not torch.cuda.is_available():
-        assert pick_device("auto") == "cpu"
-        with pytest.raises(RunError, match="there are 1, and torch finds 0 here"):
+        assert pick_device("auto") == torch.device("cpu")
+        with pytest.raises(RunError, match="of which there are 1, but torch finds no GPU"):
             pick_device("cuda")
 
 
 def test_loading_what_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="holds no run"):
         rrnn.load(tmp_path)
-    Run.create(tmp_path / "new", {"task": "lm", "hidden": 8}).close()
+    Run.create(tmp_path / "new", {"task": "lm", "hidden_size": 8}).close()
     with pytest.raises(RunError, match="no checkpoint yet"):
         rrnn.load(tmp_path / "new")
     Run.create(tmp_path / "foreign", {"task": "chess"}).close()
-    with pytest.raises(RunError, match=r"of the task 'chess', and rrnn .* knows"):
+    with pytest.raises(RunError, match=r"of the task 'chess'; rrnn .* can load"):
         rrnn.load(tmp_path / "foreign")
 
 
 def test_a_damaged_best_says_so(folder: Path, tmp_path: Path) -> None:
-    with Run.create(tmp_path / "run", {"task": "lm", "hidden": 8}) as run:
+    with Run.create(tmp_path / "run", {"task": "lm", "hidden_size": 8}) as run:
         run.save("best", {}, {"epoch": 1})
         run.save("best", {}, {"epoch": 2})
     (tmp_path / "run" / "best.safetensors").write_bytes(b"damaged")
@@ -246,6 +248,24 @@ def test_loaders_are_there(task: str) -> None:
 
 def test_a_config_of_a_run_is_a_config(folder: Path) -> None:
     values = json.loads((folder / "config.json").read_text())
-    assert LMConfig.from_run(values).hidden == 8
+    assert LMConfig.from_run(values).hidden_size == 8
     with pytest.raises(RunError, match="a JSON object; got list"):
         LMConfig.from_run([1])
+
+
+def test_a_run_of_version_0_1_is_resumed(corpus: Path, tmp_path: Path) -> None:
+    folder, old = tmp_path / "run", {new: old for old, new in RENAMED["lm"].items()}
+    train(tiny_lm.tiny_config(corpus, epochs=2), folder, progress=Progress())
+    config = {
+        old.get(key, key): value for key, value in json.loads((folder / "config.json").read_text()).items()
+    }
+    assert "hidden" in config and "hidden_size" not in config
+    (folder / "config.json").write_text(json.dumps(config))
+    for name in ("best", "last"):
+        path = checkpoints.path_of(folder, name)
+        tensors, meta, _ = checkpoints.decode(path.read_bytes(), name)
+        path.write_bytes(checkpoints.encode(tensors, {**meta, "config": config}))
+    resumed = train(tiny_lm.tiny_config(corpus, epochs=3), folder, resume=True, progress=Progress())
+    whole = train(tiny_lm.tiny_config(corpus, epochs=3), progress=Progress())
+    assert [r["train_loss"] for r in resumed.history] == [r["train_loss"] for r in whole.history]
+    assert rrnn.load(folder).config.hidden_size == 8

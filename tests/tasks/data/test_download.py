@@ -17,7 +17,7 @@ import pytest
 from webserver import WebServer, serving
 
 from rrnn.errors import DataError
-from rrnn.tasks.data import download, sources
+from rrnn.tasks.data import download
 from rrnn.tasks.data.catalogue import SOURCES, Address, File, Source
 
 TEXT = b"some text\n" * 50_000
@@ -55,10 +55,10 @@ def everything(folder: Path) -> list[str]:
 def test_a_good_download(web: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = toy(web, monkeypatch)
     with pytest.raises(DataError, match="rrnn data get toy"):
-        sources.find("toy")
+        download.find("toy")
     seen: list[tuple[int, int | None]] = []
-    assert sources.get("toy", report=lambda url, done, total: seen.append((done, total))) == folder
-    assert sources.find("toy") == folder and (folder / "a.txt").read_bytes() == TEXT
+    assert download.get("toy", report=lambda url, done, total: seen.append((done, total))) == folder
+    assert download.find("toy") == folder and (folder / "a.txt").read_bytes() == TEXT
     assert everything(tmp_path) == [
         "cache",
         "cache/data",
@@ -66,32 +66,32 @@ def test_a_good_download(web: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_pa
     ]
     assert seen[-2] == (len(TEXT), len(TEXT)) and len(seen) > 3
     asked = len(web.asked)
-    assert sources.get("toy") == folder and len(web.asked) == asked  # at hand: nothing is fetched
-    assert sources.check(folder, SOURCES["toy"].files) == {"a.txt": True, "b.txt": True}
+    assert download.get("toy") == folder and len(web.asked) == asked  # at hand: nothing is fetched
+    assert download.check(folder, SOURCES["toy"].files) == {"a.txt": True, "b.txt": True}
     (folder / "a.txt").write_bytes(b"changed")
-    assert sources.check(folder, SOURCES["toy"].files) == {"a.txt": False, "b.txt": True}
+    assert download.check(folder, SOURCES["toy"].files) == {"a.txt": False, "b.txt": True}
 
 
 def test_another_folder(web: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     toy(web, monkeypatch)
     (tmp_path / "here" / "toy").mkdir(parents=True)
     (tmp_path / "here" / "toy" / "mine.txt").write_text("mine")
-    assert sources.get("toy", tmp_path / "here") == tmp_path / "here" / "toy"
+    assert download.get("toy", tmp_path / "here") == tmp_path / "here" / "toy"
     assert everything(tmp_path / "here") == ["toy", "toy/a.txt", "toy/b.txt", "toy/mine.txt"]
     monkeypatch.setenv("RRNN_DATA", str(tmp_path / "here"))
-    assert sources.find("toy") == tmp_path / "here" / "toy"
+    assert download.find("toy") == tmp_path / "here" / "toy"
 
 
 def test_rrnn_data_comes_first(web: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = toy(web, monkeypatch)
-    sources.get("toy")
+    download.get("toy")
     monkeypatch.setenv("RRNN_DATA", str(tmp_path / "mine"))
-    assert sources.find("toy") == folder  # nothing there yet
+    assert download.find("toy") == folder  # nothing there yet
     (tmp_path / "mine" / "toy").mkdir(parents=True)
     (tmp_path / "mine" / "toy" / "a.txt").write_text("")
-    assert sources.find("toy") == folder  # one file of two
+    assert download.find("toy") == folder  # one file of two
     (tmp_path / "mine" / "toy" / "b.txt").write_text("")
-    assert sources.find("toy") == tmp_path / "mine" / "toy"
+    assert download.find("toy") == tmp_path / "mine" / "toy"
 
 
 def test_failures_leave_nothing_and_say_what_to_do(
@@ -102,33 +102,33 @@ def test_failures_leave_nothing_and_say_what_to_do(
 
     def fails(message: str) -> None:
         with pytest.raises(DataError, match=message) as caught:
-            sources.get("toy")
-        assert f"put into {folder}:" in str(caught.value) and f"b.txt, from {web.url}/b.txt" in str(
+            download.get("toy")
+        assert f"put these files into {folder}:" in str(
             caught.value
-        )
+        ) and f"b.txt, from {web.url}/b.txt" in str(caught.value)
         left = [name for name in everything(tmp_path) if name != "cache"]
         assert left == before
 
     del web.pages["b.txt"]  # the second file: the first, which is good, must go, too
-    fails("b.txt could not be downloaded, and nothing was kept(.|\n)*404 Not Found")
+    fails("b.txt could not be downloaded; nothing was changed(.|\n)*404 Not Found")
     web.pages["b.txt"] = OTHER + b"more"
-    fails("has SHA-256 [0-9a-f]{64}, but [0-9a-f]{64} is right")
+    fails("has SHA-256 [0-9a-f]{64}, but [0-9a-f]{64} was expected")
     web.pages["b.txt"] = OTHER
     web.cut.add("a.txt")
-    fails("broke off after 250000 of 500000 bytes")
+    fails("interrupted after 250000 of 500000 bytes")
     web.cut.clear()
     web.stalled.add("a.txt")
     monkeypatch.setattr(download, "_TIMEOUT", 0.2)
-    fails("broke off.*timed out")
+    fails("interrupted.*timed out")
     web.stalled.clear()
-    assert sources.get("toy") == folder
+    assert download.get("toy") == folder
 
 
 def test_no_network(web: WebServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     nowhere = Address("http://127.0.0.1:9/a.txt")
     toy(web, monkeypatch, File("a.txt", addresses=(nowhere,)))
     with pytest.raises(DataError, match="no connection"):
-        sources.get("toy")
+        download.get("toy")
 
 
 def zipped(members: dict[str, bytes]) -> bytes:
@@ -158,7 +158,7 @@ def test_archives(pack: object, web: WebServer, monkeypatch: pytest.MonkeyPatch,
         for name in ("a.txt", "b.txt")
     )
     folder = toy(web, monkeypatch, *both)
-    sources.get("toy")
+    download.get("toy")
     assert everything(folder) == [
         "a.txt",
         "b.txt",
@@ -171,7 +171,7 @@ def test_archives(pack: object, web: WebServer, monkeypatch: pytest.MonkeyPatch,
     ("page", "digest", "message"),
     [
         (zipped({"a.txt": TEXT})[:-30], None, "damaged"),
-        (zipped({"other.txt": TEXT}), None, "the archive has no a.txt"),
+        (zipped({"other.txt": TEXT}), None, "the archive does not contain a.txt"),
         (zipped({"a.txt": OTHER}), None, "has SHA-256"),
         (zipped({"a.txt": TEXT}), "0" * 64, "but 0000"),
         (tarred({"a.txt": TEXT})[:-300], None, "damaged"),
@@ -186,7 +186,7 @@ def test_bad_archives(
         web, monkeypatch, File("a.txt", sha256(TEXT), None, (Address(f"{web.url}/all", "a.txt", digest),))
     )
     with pytest.raises(DataError, match=message):
-        sources.get("toy")
+        download.get("toy")
     assert not folder.parent.exists()
 
 
@@ -194,7 +194,7 @@ def test_the_next_address_is_tried(web: WebServer, monkeypatch: pytest.MonkeyPat
     gone, good = Address(f"{web.url}/gone.zip", "a.txt"), Address(f"{web.url}/a.txt")
     files = (File("a.txt", sha256(TEXT), None, (gone, good)), File("b.txt", None, None, (gone, good)))
     folder = toy(web, monkeypatch, *files)
-    sources.get("toy")
+    download.get("toy")
     assert (folder / "a.txt").read_bytes() == TEXT
     assert web.asked == ["gone.zip", "a.txt", "a.txt"]  # the missing archive is asked for once
 
@@ -204,8 +204,8 @@ def test_a_folder_that_cannot_be_written(
 ) -> None:
     toy(web, monkeypatch)
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be written to"):
-        sources.get("toy", tmp_path / "file")
+    with pytest.raises(DataError, match="cannot write to"):
+        download.get("toy", tmp_path / "file")
 
 
 GET = """
@@ -227,17 +227,17 @@ def test_a_killed_download(
     with subprocess.Popen([sys.executable, "-c", GET, f"{web.url}/a.txt"]) as process:
         assert web.half_sent.wait(20)
         with pytest.raises(DataError, match="another process is downloading toy"):
-            sources.get("toy")
+            download.get("toy")
         process.send_signal(number)
         assert process.wait(20) == {signal.SIGTERM: 143, signal.SIGINT: 130}.get(number, -signal.SIGKILL)
     web.stalled.clear()
-    with pytest.raises(DataError, match="not at hand"):  # half a download is never taken for a data set
-        sources.find("toy")
+    with pytest.raises(DataError, match="is not downloaded"):  # half a download is never predicted a data set
+        download.find("toy")
     left = (
         [".toy.part"] if number == signal.SIGKILL else []
     )  # nobody can clean up after kill -9, but the next can
     assert [path.name for path in folder.parent.glob("*")] == left
-    sources.get("toy")
+    download.get("toy")
     assert [path.name for path in folder.parent.glob("*")] == ["toy"]
     assert (folder / "a.txt").read_bytes() == TEXT
 
@@ -259,6 +259,6 @@ def test_the_catalogue() -> None:
 @pytest.mark.skipif("RRNN_DATA" not in os.environ, reason="needs RRNN_DATA")
 @pytest.mark.parametrize("name", ["ptb", "sst", "subj", "cr", "amazon", "glove"])
 def test_files_at_hand_have_the_known_checksums(name: str) -> None:
-    folder = sources.find(name)
-    files = sources.files_at(SOURCES[name], folder)
-    assert files and set(sources.check(folder, files).values()) == {True}
+    folder = download.find(name)
+    files = download.files_at(SOURCES[name], folder)
+    assert files and set(download.check(folder, files).values()) == {True}

@@ -19,9 +19,9 @@ import json, re, subprocess, tempfile
 from triton import knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from rrnn.tasks import update_kernels
-from rrnn.tasks.classify.kernels import gather
-from rrnn.tasks.lm import kernels
+
+from rrnn.tasks.step_kernels import gather
+from rrnn.tasks import step_kernels as kernels
 
 def built(kernel, types, constants, **options):
     signature, known = {}, {}
@@ -54,13 +54,13 @@ print(json.dumps({
         kernels.column_sums, {"matrix": "*bf16", "rows": "i32", "width": "i32"},
         {"ROWS": 64, "COLUMNS": 32, "UNROLL": 8}, num_warps=8, maxnreg=80),
     "squares": built(
-        update_kernels.squares, {"grads": ("*fp32", "*bf16"), "sizes": sizes}, {"BLOCK": 4096},
+        kernels.squares, {"grads": ("*fp32", "*bf16"), "sizes": sizes}, {"BLOCK": 4096},
         num_warps=8, maxnreg=80),
     "update": built(
-        update_kernels.update, segments | numbers | {"sizes": sizes},
+        kernels.update, segments | numbers | {"sizes": sizes},
         {"PARTIALS": 512, "AVERAGES": 1, "EVERY": 5, "ADAM": False, "BLOCK": 1024}, num_warps=4, maxnreg=80),
     "adam": built(  # a classifier's: without copies
-        update_kernels.update, segments | numbers | {"sizes": sizes, "grads": pair, "lows": ("constexpr",) * 2},
+        kernels.update, segments | numbers | {"sizes": sizes, "grads": pair, "lows": ("constexpr",) * 2},
         {"PARTIALS": 512, "AVERAGES": 1, "EVERY": 1, "ADAM": True, "BLOCK": 1024, (2, 0): None, (2, 1): None},
         num_warps=4, maxnreg=80),
     "gather": built(gather, texts | {"steps": "i32", "batch": "i32"}, {"BLOCK": 512}),

@@ -16,15 +16,17 @@ from torch import Tensor
 
 from rrnn.backends import use_backend
 from rrnn.nn import dropout
+from rrnn.tasks.graphs import SideStream
 from rrnn.tasks.lm.config import LMConfig
-from rrnn.tasks.lm.graph import Beside
 from rrnn.tasks.lm.model import model_of
 from rrnn.tasks.lm.trainer import LanguageTask
-from rrnn.tasks.parallel import ALONE, Group
+from rrnn.tasks.training import ALONE, Group
 
 
 def task_of(group: Group = ALONE, **options: Any) -> LanguageTask:
-    config = LMConfig(hidden=4, layers=1, batch=2, bptt=3, embedding_dropout=0.3, **options).resolved(4)
+    config = LMConfig(
+        hidden_size=4, layers=1, batch_size=2, bptt=3, embedding_dropout=0.3, **options
+    ).resolved(4)
     torch.manual_seed(0)
     ids = torch.tensor([(i * i + i // 7) % 9 + 1 for i in range(20)])
     return LanguageTask(model_of(config, 10), {"train": ids, "dev": ids}, config, group=group)
@@ -72,7 +74,7 @@ def test_a_seed_a_step_another_epoch_other_seeds(seeds: list[int]) -> None:
 
 @needs_interpreter
 def test_processes_have_seeds_of_their_own(seeds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LanguageTask, "_joined", lambda self, gradients: gradients)
+    monkeypatch.setattr(LanguageTask, "_averaged_over_group", lambda self, gradients: gradients)
     ours, theirs = (seeds_of(task_of(Group(rank, 2)), seeds, range(1)) for rank in (0, 1))
     assert ours != theirs
 
@@ -94,7 +96,7 @@ def test_a_checkpoint_keeps_the_seed(seeds: list[int]) -> None:
 # ---- a second stream -------------------------------------------------------------------------------------------------
 
 
-class Late(Beside):
+class Late(SideStream):
     """All that is run beside is done when it joins, and not a moment earlier."""
 
     def __init__(self) -> None:
@@ -120,7 +122,7 @@ class Late(Beside):
 
 def test_a_step_waits_for_what_runs_beside_it() -> None:
     task, late = task_of(), task_of()
-    late.beside = beside = Late()
+    late.side = beside = Late()
     for each in (task, late):
         for index in range(each.begin_epoch(1)):
             each.step(index)
@@ -141,7 +143,7 @@ def test_tensors_are_held_until_the_stream_is_waited_for(monkeypatch: pytest.Mon
     own, second = Stream(), Stream()
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: own)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-    beside = Beside(torch.device("cpu"))
+    beside = SideStream(torch.device("cpu"))
     beside._stream = second  # pyright: ignore[reportAttributeAccessIssue]
     given = torch.ones(3)
     made = beside.run(lambda t: t + 1, given)
