@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 import torch
-from calls import GRADIENT_SEMIRINGS, cell, random_cell
+from cell_calls import GRADIENT_SEMIRINGS, cell, random_cell
 from torch import Tensor
 
 from rrnn.automata import Cell, linear, log_sigmoid, one, parameter, score, sigmoid, tanh

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
-from calls import CORE, RANDOM_CELLS, cell
+from cell_calls import CORE, RANDOM_CELLS, cell
 from torch import Tensor, nn
 
 from rrnn.automata import Cell, input, linear, log_sigmoid, one, parameter, score, sigmoid, tanh

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from calls import ALL_CELLS, Call, make_call
+from cell_calls import ALL_CELLS, Call, make_call
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 

@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 import torch
 import torch.nn.functional as F
-from calls import Call, make_call
+from cell_calls import Call, make_call
 from kernel_cases import program_of
 from torch import Tensor
 

@@ -1,6 +1,6 @@
 """A language model that trains in a second, with everything on that resuming must bring back.
 
-As a program, `python tiny_lm.py FOLDER`, it trains in FOLDER/0, FOLDER/N, …: see `killed.kill_at_moments`.
+As a program, `python tiny_lm.py FOLDER`, it trains in FOLDER/0, FOLDER/N, …: see `kill_and_resume.kill_at_moments`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from killed import kill_at_moments
+from kill_and_resume import kill_at_moments
 
 from rrnn.tasks import checkpoints
 from rrnn.tasks.lm import train as lm_train

@@ -1,6 +1,6 @@
 """The smallest task that has all that resuming must bring back: momentum, noise, a carried state, an average.
 
-As a program, `python toy_task.py FOLDER`, it trains in FOLDER/0, FOLDER/1, …: see `killed.kill_at_moments`.
+As a program, `python toy_task.py FOLDER`, it trains in FOLDER/0, FOLDER/1, …: see `kill_and_resume.kill_at_moments`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from killed import kill_at_moments
+from kill_and_resume import kill_at_moments
 from torch import Tensor
 
 from rrnn.tasks import checkpoints

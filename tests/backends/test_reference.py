@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from calls import ALL_CELLS, Call, make_call
+from cell_calls import ALL_CELLS, Call, make_call
 from torch import Tensor
 
 from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from pages import PAGES, ROOT, Block, check_shell, read_blocks, rrnn_arguments, run_page, same
+from documented_code import PAGES, ROOT, Block, check_shell, read_blocks, rrnn_arguments, run_page, same
 
 from rrnn.cli import main
 from rrnn.semirings import SEMIRINGS

@@ -9,7 +9,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from layer_cases import CASES, inputs, make_layer, randomised
-from strategies import cells
+from runnable_cell_strategies import cells
 from torch import Tensor
 
 from rrnn.errors import AutomatonError

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from calls import cell
+from cell_calls import cell
 from dropout_twin import defined_mask
 from kernel_cases import needs_interpreter
 from torch import Tensor, nn

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from calls import ALL_CELLS, cell
+from cell_calls import ALL_CELLS, cell
 from torch import Tensor
 
 from rrnn import theory, zoo

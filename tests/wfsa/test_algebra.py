@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from machines import all_strings, close, random_machine, scores
+from random_machines import all_strings, close, random_machine, scores
 
 from rrnn.automata import Cell
 from rrnn.errors import AutomatonError, SemiringError

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given
-from machines import all_strings, close, random_machine, score, scores
+from random_machines import all_strings, close, random_machine, score, scores
 from wfsa_strategies import machines, strings
 
 from rrnn.errors import AutomatonError, SemiringError, ShapeError

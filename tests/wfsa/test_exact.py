@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from machines import all_strings, random_machine, scores
-from rational_machines import Rational
+from exact_machines import Rational
+from random_machines import all_strings, random_machine, scores
 
 from rrnn.errors import AutomatonError
 from rrnn.wfsa import EPSILON, WFSA

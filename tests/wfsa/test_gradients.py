@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from machines import all_strings, random_machine
+from random_machines import all_strings, random_machine
 from torch import Tensor
 from wfsa_strategies import DIFFERENTIABLE
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import random_machine
+from random_machines import random_machine
 from wfsa_strategies import machines_and_strings
 
 from rrnn.errors import AutomatonError

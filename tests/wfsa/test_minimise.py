@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from machines import all_strings, random_machine, score, scores
-from rational_machines import Rational
+from exact_machines import Rational
+from random_machines import all_strings, random_machine, score, scores
 
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.wfsa import EPSILON, WFSA

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from rational_machines import Rational
+from exact_machines import Rational
 
 from rrnn.wfsa import WFSA
 from rrnn.wfsa.algebra import scale, trim, union

@@ -13,7 +13,7 @@ import random
 from typing import Any
 
 import pytest
-from machines import all_strings, random_machine, scores
+from random_machines import all_strings, random_machine, scores
 
 from rrnn.wfsa import WFSA
 from rrnn.wfsa.algebra import closure, concatenation, intersection, remove_epsilon, reverse, scale, union

@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 from hypothesis import given
-from machines import all_strings, close, random_machine
+from random_machines import all_strings, close, random_machine
 from wfsa_strategies import machines_and_strings
 
 from rrnn.errors import AutomatonError, SemiringError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from machines import all_strings, random_machine, scores
+from random_machines import all_strings, random_machine, scores
 
 from rrnn.errors import AutomatonError
 from rrnn.wfsa import EPSILON, WFSA, subsets

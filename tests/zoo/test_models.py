@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from layer_cases import inputs, randomised
-from published import PUBLISHED
+from published_equations import PUBLISHED
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from calls import ALL_CELLS, Call, make_call
+from cell_calls import ALL_CELLS, Call, make_call
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import cells
+from runnable_cell_strategies import cells
 from torch import Tensor
 
 from rrnn.automata import Cell, linear, one, tanh

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from calls import make_call
+from cell_calls import make_call
 from torch import Tensor
 
 from rrnn.backends import fork, use_backend

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from calls import Call, make_call
+from cell_calls import Call, make_call
 from kernel_cases import (
     Case,
     Schedule,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from kernel_cases import OWN, Case, Schedule, check, needs_interpreter, program_of
-from pairwise import pairwise
+from pairwise_sample import pairwise
 
 from rrnn.backends.triton.plan import LARGE
 

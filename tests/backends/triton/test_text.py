@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from calls import cell
+from cell_calls import cell
 
 from rrnn.backends.triton.render import render
 from rrnn.cli import main

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_texts import tiny_config
+from tiny_classifier import tiny_config
 
 from rrnn.errors import RRNNError
 from rrnn.tasks.classify import search as module

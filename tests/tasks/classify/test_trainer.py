@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernel_cases import needs_interpreter
-from tiny_texts import tiny, tiny_config
+from tiny_classifier import tiny, tiny_config
 
 from rrnn.errors import RunError
 from rrnn.tasks import update

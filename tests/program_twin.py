@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from strategies import Numbers
+from runnable_cell_strategies import Numbers
 
 from rrnn.ir import Op, Program
 from rrnn.ir.evaluate import initial_state, run_step
