@@ -44,7 +44,12 @@ CORE = ("B", "B-max-plus", "C", "F", "ngram4", "SRU")
 """Those cells of the zoo that everything is tried with; tests/zoo tries every model, but not with everything."""
 RANDOM_CELLS = tuple(f"{semiring}-{seed}" for semiring in GRADIENT_SEMIRINGS for seed in (1, 2, 3))
 ALL_CELLS = (*CORE, "F+o", "B-max-plus+o", *RANDOM_CELLS)
-"""Names that `cell` knows: adding one here puts it through every test of ops, backends and layers."""
+"""Names that `cell` knows: adding one here puts it through the tests of every op and backend."""
+MECHANICS_CELLS = ("B-max-plus", "F", "complex-1")
+"""The cells that stand for all others where a test is about what all cells share: padding, layouts, pieces of a
+sequence, saved states. The first has one state, whose zero is infinite. The second has two, learned parameters and an
+ε-arc. The third has four states of two components each, two outputs, and reads the layer's input. Equations and
+gradients are tested on every cell."""
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
-from cell_calls import CORE, RANDOM_CELLS, cell
+from cell_calls import CORE, MECHANICS_CELLS, RANDOM_CELLS, cell
 from torch import Tensor, nn
 
 from rrnn.automata import Cell, input, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
@@ -47,7 +47,11 @@ CASES: dict[str, Callable[[], Cells]] = {
     "memoryless": memoryless,
     "mixed": lambda: [(cell("B"), 3), (cell("SRU"), 2), (windowed(), 1), (cell("B-max-plus"), 2)],
 }
-"""Name → cells of a layer. A line here puts a cell through every test of layers."""
+"""Name → cells of a layer. A line here compares a layer of these cells with the definition."""
+MECHANICS_LAYERS = (*MECHANICS_CELLS, "mixed", "odd", "memoryless")
+"""The layers that stand for all others where a test is about what layers share: padding, layouts, streaming, copies.
+Beside the cells chosen for this, there are cells side by side with windows, an initial state that is learned, and a
+layer without a state."""
 
 
 def make_layer(name: str, input_size: int = 4, hidden_size: int = 3, **options: Any) -> RationalRNN:

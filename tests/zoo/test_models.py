@@ -1,4 +1,4 @@
-"""What holds for every model of the zoo: it computes its published equations, however a sequence is fed to it."""
+"""Every model of the zoo computes its published equations, however a sequence is fed to it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ from rrnn import zoo
 from rrnn.backends import use_backend
 
 LENGTHS = [3, 6, 0, 5]
+CELL_MODELS = (
+    "B-max-plus",
+    "F",
+    "QRNN3-ifo",
+)  # they share one layer: an infinite zero, several states, a window
+LAYER_MODELS = tuple(name for name, model in zoo.MODELS.items() if not model.is_cell)
 HOLES = torch.tensor([[0, 1], [1, 0], [0, 0], [1, 1], [1, 0], [0, 1]], dtype=torch.bool)
 
 
@@ -60,6 +66,9 @@ class TestEveryModel:
                 torch.testing.assert_close(out, expected)
                 close(gradients(layer, out, *seen), gradients(layer, expected, *seen))
 
+
+@pytest.mark.parametrize("name", CELL_MODELS + LAYER_MODELS)
+class TestHowSequencesAreFed:
     def test_pieces_and_steps(self, name: str) -> None:
         layer = make(name)
         x = sample(name, 6, 2)
