@@ -51,7 +51,7 @@ test: $(STAMP)
 quick: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(PYTEST) -q -m "not gpu and not slow" --durations 10 --durations-min 2
+	$(PYTEST) -q -m "not gpu and not slow" --hypothesis-profile quick --durations 10 --durations-min 2
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

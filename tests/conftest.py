@@ -25,9 +25,11 @@ except ModuleNotFoundError:  # `pytest -m gpu` runs where little more than torch
 
 if settings is not None:
     # Deadlines measure the machine, not the code. CI draws the same examples each time and keeps no database, so
-    # that a failure there is a failure here; `pytest --hypothesis-profile=thorough` looks much further.
+    # that a failure there is a failure here. `make quick` draws fewer examples, and
+    # `pytest --hypothesis-profile=thorough` many more.
     settings.register_profile("dev", deadline=None, max_examples=40)
     settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True, database=None)
+    settings.register_profile("quick", deadline=None, max_examples=10)
     settings.register_profile("thorough", deadline=None, max_examples=1000)
     settings.load_profile("ci" if os.environ.get("CI") else "dev")
 

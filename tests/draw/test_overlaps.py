@@ -38,6 +38,7 @@ def test_random_cells(seed: int, states: int, density: float) -> None:
     assert collisions(scene(diagram_of(random_cell(seed, states, density)))) == []
 
 
+@pytest.mark.slow
 def test_all_arcs_of_six_states() -> None:
     assert collisions(scene(diagram_of(random_cell(0, 6, 1.0)))) == []
 

@@ -151,6 +151,7 @@ for dtype, each, shared, more in [("bf16", True, True, more) for more in odd] + 
 """
 
 
+@pytest.mark.slow
 def test_compiles_for_a_gpu_without_threads_waiting() -> None:
     """The interpreter forgives what the compiler does not. A barrier would mean that random numbers change threads."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
@@ -162,6 +163,7 @@ def test_compiles_for_a_gpu_without_threads_waiting() -> None:
 # ---- what it drops ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.02, 0.3, 0.5, 0.9])
 def test_rate_and_scale(p: float) -> None:
     size = (64, 32, 100)
@@ -314,6 +316,7 @@ def test_recomputed_with_the_same_masks(name: str) -> None:
     torch.testing.assert_close(found[0], found[1])
 
 
+@pytest.mark.slow
 def test_compiles_in_training() -> None:
     rnn = rnn_of("B", input_dropout=0.2, dropout=0.3, recurrent_dropout=0.4)
     x = torch.randn(5, 2, 6, requires_grad=True)

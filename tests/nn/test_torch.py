@@ -20,6 +20,7 @@ from rrnn.nn.state import transform
 SOME = ("F", "B-max-plus", "odd", "mixed")  # real, max-plus, learned λ and windows, everything at once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOME)
 def test_compile_without_graph_breaks(name: str) -> None:
     torch._dynamo.reset()
@@ -77,6 +78,7 @@ class Masked(nn.Module):
         return self.layer(x, state, mask=mask)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["F", "mixed"])
 def test_export_with_dynamic_time_and_batch_reloads_elsewhere(name: str, tmp_path: Path) -> None:
     layer = make_layer(name, dtype=torch.float32)
@@ -212,6 +214,7 @@ def test_written_for_lstm() -> None:
     assert out.shape == (5, 2, 3) and len(hidden) == 2
 
 
+@pytest.mark.slow
 def test_data_parallel_training(tmp_path: Path) -> None:
     """Two processes, this one and another, give the gradients of one on the joint batch."""
     tests = Path(__file__).parent.parent

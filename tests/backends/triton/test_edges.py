@@ -59,6 +59,7 @@ def test_a_chunk_that_is_all_padding() -> None:
     compare(run_triton(case, a), expected(a))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["B", "F+o", "B-max-plus"])
 def test_chained_chunks_of_several_groups(name: str) -> None:
     check(tiny(name, (2 * GROUP + 3, 1, 2), Schedule(1, 1, 1, chained=True), "padded"))

@@ -59,6 +59,7 @@ def cases(factors: dict[str, Any]) -> list[Case]:
     return [Case(**row) for row in pairwise(factors)]
 
 
+@pytest.mark.slow
 @needs_interpreter
 @pytest.mark.parametrize("case", cases(TINY), ids=str)
 def test_interpreted(case: Case) -> None:
