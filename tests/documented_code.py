@@ -1,12 +1,12 @@
-"""What the documentation's pages hold as code, and how to try it.
+"""Read the code blocks of the documentation, and run or check them.
 
-- ```python``` runs, block after block, in one namespace and an empty folder. A ```text``` block right behind it is what
-  it prints.
-- ```console``` holds commands (`$ rrnn …`), which run, and what they print; a line `…` stands for any lines. One that
-  prints `error: …` is expected to fail.
-- ```sh``` holds commands that would take long or need something: they are held against the command's own parser.
-- `<!-- file: NAME -->` before a block: the file NAME, there before anything runs.
-- ```text```, ```json``` and blocks without a language are only shown.
+- ```python``` blocks run one after another in one namespace and an empty folder. A ```text``` block right after one is
+  what it prints.
+- ```console``` blocks hold commands (`$ rrnn …`), which run, and what they print; a line `…` stands for any lines. A
+  command that prints `error: …` is expected to fail.
+- ```sh``` blocks hold commands that take long or need data or a GPU: the command's own parser checks their arguments.
+- `<!-- file: NAME -->` before a block writes it to the file NAME before anything runs.
+- Other ```text``` blocks, ```json``` blocks and blocks without a language are not checked.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*?) -->\n\n?)?```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$", re.M | re.S
 )
 _NUMBER = re.compile(r"[-+−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-_ELSEWHERE = {"|", ">", ">>", "<", "&&", "&"}  # where a shell goes on without rrnn
+_ELSEWHERE = {"|", ">", ">>", "<", "&&", "&"}  # ends the arguments of a command
 
 
 @dataclass
 class Block:
-    """A fenced block; `prints` is the text that stands right behind it."""
+    """A fenced block; `prints` is the text block that follows it directly."""
 
     language: str
     body: str
@@ -48,7 +48,7 @@ class Block:
         return self.mark.removeprefix("file: ") if self.mark.startswith("file: ") else None
 
     def commands(self) -> Iterator[tuple[str, str]]:
-        """(command line, what it prints) of a console's block."""
+        """Yield each command line of a console block and what it prints."""
         for part in re.split(r"^\$ ", self.body, flags=re.M)[1:]:
             line, _, output = part.replace("\\\n", " ").partition("\n")
             yield line, output
@@ -71,7 +71,7 @@ def read_blocks(text: str) -> list[Block]:
 
 
 def rrnn_arguments(line: str) -> list[str] | None:
-    """The arguments of `rrnn` in a line of shell; None where it has none."""
+    """Return the arguments of `rrnn` in a shell command; None if the command does not call it."""
     words = shlex.split(line, comments=True)
     if "rrnn" not in words:
         return None
@@ -80,7 +80,7 @@ def rrnn_arguments(line: str) -> list[str] | None:
 
 
 def parse_command(args: list[str]) -> Any:
-    """The options of a command, by its own parser, which exits where it does not understand."""
+    """Parse the options of a command with its own parser, which exits if it does not understand them."""
     import tyro
 
     if args in (["--help"], ["--version"]):
@@ -95,7 +95,7 @@ def parse_command(args: list[str]) -> Any:
 
 
 def check_shell(line: str) -> None:
-    """Commands of rrnn are understood, `make` has the target, files that python runs are there."""
+    """Check that rrnn parses the command, that `make` has the target, and that the scripts it runs exist."""
     if args := rrnn_arguments(line):
         parse_command(args)
         return
@@ -112,7 +112,7 @@ def check_shell(line: str) -> None:
 
 
 def run_page(path: Path) -> None:
-    """Everything on a page, in its order, in the working directory."""
+    """Run everything on a page, in order, in the working directory."""
     blocks = read_blocks(path.read_text(encoding="utf-8"))
     for block in blocks:
         if block.file:
@@ -128,7 +128,9 @@ def run_page(path: Path) -> None:
 
 
 def _python(block: Block, names: dict[str, Any], path: str, where: str) -> None:
-    code = compile("\n" * block.line + block.body, path, "exec")  # a traceback names the page's line
+    code = compile(
+        "\n" * block.line + block.body, path, "exec"
+    )  # so that a traceback shows the line of the page
     printed, _ = _printed(exec, code, names)
     assert block.prints is None or same(printed, block.prints), f"{where} prints\n{printed}"
 
@@ -159,7 +161,7 @@ def _printed(function: Any, *args: Any) -> tuple[str, Any]:
 
 
 def same(printed: str, shown: str) -> bool:
-    """Equal up to one unit in the last digit shown of each number; a line `…` stands for any number of lines."""
+    """Return whether two texts agree, numbers up to one unit in the last digit shown; a line `…` matches any lines."""
     got = [line.rstrip() for line in printed.strip("\n").splitlines()]
     want = [line.rstrip() for line in shown.strip("\n").splitlines()]
     if "…" in want:
@@ -180,4 +182,6 @@ def _near(got: str, want: str) -> bool:
     a, b = Decimal(got.replace("−", "-")), Decimal(want.replace("−", "-"))
     exponent = b.as_tuple().exponent
     unit = Decimal(1).scaleb(exponent) if "." in want and isinstance(exponent, int) else Decimal(0)
-    return abs(a - b) <= max(unit, abs(b) * Decimal("1e-14"))  # a logarithm's last digits are the C library's
+    return abs(a - b) <= max(
+        unit, abs(b) * Decimal("1e-14")
+    )  # the last digits of a logarithm depend on the C library

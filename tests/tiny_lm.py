@@ -1,4 +1,4 @@
-"""A language model that trains in a second, with everything on that resuming must bring back.
+"""Train a language model in a second, with every option on whose state resuming must restore.
 
 As a program, `python tiny_lm.py FOLDER`, it trains in FOLDER/0, FOLDER/N, …: see `kill_and_resume.kill_at_moments`.
 """
@@ -23,7 +23,7 @@ from rrnn.tasks.training import Progress
 
 
 def write_corpus(path: Path, lines: int = 60) -> Path:
-    """Sentences of a grammar a model can learn: subjects, verbs that agree, objects."""
+    """Write sentences of a grammar that a model can learn: subjects, verbs that agree, objects."""
     draw = random.Random(5)
     people, things = ["anna", "ben", "carl"], ["tea", "milk", "bread", "rice"]
     text = [
@@ -35,7 +35,7 @@ def write_corpus(path: Path, lines: int = 60) -> Path:
 
 
 def tiny_config(data: Path, **changes: Any) -> LMConfig:
-    """Dropout, averages, a moving beginning, a falling rate; a checkpoint after every step."""
+    """Return a configuration with dropout, averages, shifted windows, a falling rate and a checkpoint at every step."""
     values: dict[str, Any] = {
         "data": str(data),
         "hidden": 8,
@@ -50,7 +50,7 @@ def tiny_config(data: Path, **changes: Any) -> LMConfig:
 
 
 def train_tiny(folder: Path, data: Path, **changes: Any) -> Result:
-    """One sitting."""
+    """Train once, or resume what was begun in `folder`."""
     return train(tiny_config(data, **changes), folder, resume=True, progress=Progress())
 
 
@@ -59,7 +59,7 @@ PLACES += [(LanguageTask, "step"), (LanguageTask, "evaluate")]
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    # What takes long to import comes once, before the forks: matplotlib never, what torch's gradients want now.
+    # Import once, before the forks, what takes long: not matplotlib, but what torch's gradients need.
     lm_train.plot_losses = lambda records, folder: ""
     import_module("torch.fx.experimental.symbolic_shapes")
 
