@@ -84,6 +84,7 @@ def test_exactly_as_many_trials_as_wanted(tmp_path: Path) -> None:
     assert all(trial.state.name in ("COMPLETE", "PRUNED") for trial in trials)
 
 
+@pytest.mark.slow
 def test_a_killed_workers_trial_is_done_anew(tmp_path: Path) -> None:
     where = plan(tmp_path, trials=4)
 

@@ -42,6 +42,7 @@ def test_two_processes_search_and_seeds_follow(tmp_path: Path, monkeypatch: pyte
     assert row.seeds == (0,) and row.paper is None
 
 
+@pytest.mark.slow
 def test_a_search_without_processes_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAPER", SMALL)
     base = tiny_config(data="synthetic:ends-within-3", layers=1, epochs=1)

@@ -61,6 +61,7 @@ def seeds_of(task: LanguageTask, seeds: list[int], steps: range, epoch: int = 1)
     return found
 
 
+@pytest.mark.slow
 @needs_interpreter
 def test_a_seed_a_step_another_epoch_other_seeds(seeds: list[int]) -> None:
     task = task_of()
@@ -77,6 +78,7 @@ def test_processes_have_seeds_of_their_own(seeds: list[int], monkeypatch: pytest
     assert ours != theirs
 
 
+@pytest.mark.slow
 @needs_interpreter
 def test_a_checkpoint_keeps_the_seed(seeds: list[int]) -> None:
     task, other = task_of(), task_of()
