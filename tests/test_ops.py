@@ -254,6 +254,7 @@ def test_opcheck(name: str, every: int) -> None:
         torch.library.opcheck(torch.ops.rrnn.backward.default, args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compile_without_graph_breaks(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Inductor keeps what it compiled on disk, where a change of the op would not be seen.
@@ -287,6 +288,7 @@ class Module(torch.nn.Module):
         return tuple(rational(x, list(self.params), states, self.programs, inp=inp))
 
 
+@pytest.mark.slow
 def test_export_with_dynamic_time_and_batch_reloads_elsewhere(tmp_path: Path) -> None:
     call = make_call(*MIX, steps=5, batch=2, dtype=torch.float32)
     module = Module(call)

@@ -139,6 +139,7 @@ def test_layers_against_the_definition(ring: Semiring, backend: str) -> None:
     assert wanted.std() > 0.05
 
 
+@pytest.mark.slow
 @needs_interpreter
 @pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")
 @pytest.mark.parametrize("chunk", [0, 3])

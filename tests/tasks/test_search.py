@@ -38,6 +38,7 @@ def test_the_ends_of_ranges() -> None:
     assert Real(1e-4, 1e-2, log=True).at(0.5) == pytest.approx(1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storage", ["journal", "sqlite:///{}/study.db"])
 def test_failures_are_recorded_and_do_not_stop_the_study(tmp_path: Path, storage: str) -> None:
     where = Plan(
