@@ -18,8 +18,8 @@ STAMP := $(VENV)/.installed
 help:
 	@echo "make demo    set up, then all of it in under three minutes: automata, models, explanations, a report"
 	@echo "make test    set up, then check format, lint, types and all tests (about 8 minutes on two cores)"
-	@echo "make quick   the same without types and tests marked slow: browser, wheel, demo, documentation,"
-	@echo "             benchmark scripts, killed and resumed processes (90 seconds on two cores)"
+	@echo "make quick   set up, then check format, lint and the tests that are not slow (90 seconds on two cores);"
+	@echo "             leaves out types, browser, wheel, demo, documentation, benchmark scripts, killed processes"
 	@echo "make docs    the documentation as a site: site/index.html"
 	@echo "make setup   only the environment in $(VENV)"
 	@echo "make format  rewrite the sources in the project's style"
