@@ -88,6 +88,7 @@ def test_gradients_of_any_strides() -> None:
     assert x.grad is not None and torch.equal(x.grad, dropped(torch.ones(6, 3, 17), 0.4, 0.3))
 
 
+@pytest.mark.slow
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(6, 3, 17)
     whole, apart = dropped(x, 0.4, 0.3), dropped(LAYOUTS["sequences apart"](x), 0.4, 0.3)
@@ -177,6 +178,7 @@ def test_rate_and_scale(p: float) -> None:
     torch.testing.assert_close(both, each * dropped(torch.ones(size), 0.0, 0.25))
 
 
+@pytest.mark.slow
 def test_masks_are_independent() -> None:
     """Between steps, sequences, units, masks of a pass, and seeds."""
     ones = torch.ones(64, 32, 100)
@@ -265,6 +267,7 @@ def test_one_launch_a_layer_and_direction_of_time(name: str, launches: list) -> 
     assert not launches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locked", [False, True])
 @pytest.mark.parametrize("name", ["B", "lstm"])
 def test_launches_of_a_language_model(name: str, locked: bool, launches: list) -> None:
@@ -303,6 +306,7 @@ def test_a_skip_connection_sees_no_mask_of_the_projections() -> None:
             torch.testing.assert_close(rnn(x)[0], zero(0 * x)[0] + x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["B", "lstm"])
 def test_recomputed_with_the_same_masks(name: str) -> None:
     """Activation checkpoints run the layers again, with the generator as it was."""

@@ -19,6 +19,7 @@ def least(machine: WFSA) -> int:
     return max(Rational((1, machine.remove_epsilon())).rank(), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["none", "acyclic"])
 def test_random_machines(epsilon: str) -> None:
     shrunk = 0

@@ -131,6 +131,7 @@ def check_exact_scores(small: WFSA, machine: WFSA, tolerance: float) -> None:
     assert all(abs(d) <= Fraction(tolerance) * p for d, p in zip(differences, paths, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_minimising(kind: str) -> None:
     """Scores stay. The size is exactly the rank of a machine that is well conditioned, and nearly always of others."""

@@ -29,6 +29,7 @@ def nth_from_the_end(n: int) -> WFSA:
     return WFSA("boolean", alphabet="ab", arcs=arcs, initial={0: 1}, final={n: 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["none", "acyclic", "cyclic"])
 def test_random_machines(epsilon: str) -> None:
     for seed in range(100):

@@ -53,7 +53,8 @@ def close(a: Any, b: Any) -> None:
 
 @pytest.mark.parametrize("name", PUBLISHED)
 class TestEveryModel:
-    @pytest.mark.parametrize("backend", ["reference", "auto"])
+    # On a CPU the second backend compiles a kernel for each model.
+    @pytest.mark.parametrize("backend", ["reference", pytest.param("auto", marks=pytest.mark.slow)])
     def test_published_equations(self, name: str, backend: str) -> None:
         """Outputs and all gradients, with inputs as wide as the layer and wider."""
         for input_size in (4, 3) if backend == "reference" else (4,):

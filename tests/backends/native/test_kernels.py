@@ -21,7 +21,6 @@ from rrnn.ir import Op, lower
 from rrnn.ops import initial_state, rational
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 4e-6, torch.bfloat16: 3e-2}
-SOME_CELLS = ("B", "B-max-plus", "F", "SRU", "log-1", "min-plus-2")
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +112,7 @@ def test_states_saved_more_and_less_often(name: str, masked: bool, every: int) -
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
-@pytest.mark.parametrize("name", SOME_CELLS)
+@pytest.mark.parametrize("name", [*MECHANICS_CELLS, "log-1"])
 def test_other_dtypes(name: str, masked: bool, dtype: torch.dtype) -> None:
     call = make_call(name, steps=9, batch=2, units=45, dtype=dtype, seed=6)
     check(replace(call, mask=mask_of(9, 2) if masked else None), every=4)

@@ -29,6 +29,7 @@ def test_golden(name: str, capsys: pytest.CaptureFixture[str], golden: Callable[
     golden(f"triton/{name}.py.txt", capsys.readouterr().out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_every_cell_is_rendered(name: str) -> None:
     program = lower(get_cell(name)).program

@@ -134,6 +134,7 @@ def test_averages_are_evaluated_and_the_weights_are_trained(kernels: bool) -> No
     assert task.evaluate("dev") == plain.evaluate("dev")
 
 
+@pytest.mark.slow
 @needs_interpreter
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("cell", ["F", "LSTM"])
