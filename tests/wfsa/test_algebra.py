@@ -220,6 +220,7 @@ def with_leaves(a: WFSA) -> tuple[WFSA, list[torch.Tensor]]:
     return rebuilt, leaves
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["real", "log", "max-plus", "max-times"])
 @pytest.mark.parametrize("operation", [*BINARY, *UNARY])
 def test_gradients_pass_through(name: str, operation: str) -> None:

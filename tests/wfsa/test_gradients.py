@@ -39,7 +39,7 @@ def loose(machine: WFSA) -> list[Tensor]:
     return [w.clone().requires_grad_() for w in moved]
 
 
-@pytest.mark.parametrize("layout", ["matrices", "arcs"])
+@pytest.mark.parametrize("layout", ["matrices", pytest.param("arcs", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("epsilon", ["none", "acyclic", "cyclic"])
 @pytest.mark.parametrize("semiring", DIFFERENTIABLE)
 def test_gradcheck(semiring: str, epsilon: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +70,7 @@ def test_double_backward_over_the_reals() -> None:
     assert torch.autograd.gradgradcheck(lambda *w: scores(machine, *w), weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("semiring", ["max-plus", "min-plus"])
 def test_the_gradient_of_a_best_score_is_its_path(semiring: str) -> None:
     """Integer weights, so that there are ties: score and best_path must break them in the same way."""

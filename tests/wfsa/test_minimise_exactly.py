@@ -21,6 +21,8 @@ from rrnn.wfsa.algebra import scale, trim, union
 from rrnn.wfsa.linear import Dense, to_dense
 from rrnn.wfsa.minimise import equivalent, minimise
 
+pytestmark = pytest.mark.slow
+
 Weight = Callable[[], float]
 EACH = 300  # machines of each of ten kinds
 
@@ -131,7 +133,6 @@ def check_exact_scores(small: WFSA, machine: WFSA, tolerance: float) -> None:
     assert all(abs(d) <= Fraction(tolerance) * p for d, p in zip(differences, paths, strict=True))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_minimising(kind: str) -> None:
     """Scores stay. The size is exactly the rank of a machine that is well conditioned, and nearly always of others."""

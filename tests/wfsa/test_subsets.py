@@ -68,6 +68,7 @@ def test_minimising_merges_what_brzozowski_merges() -> None:
         assert twice.same_as(minimise(machine))
 
 
+@pytest.mark.slow
 def test_first_differences() -> None:
     equal = 0
     for seed in range(300):

@@ -112,7 +112,7 @@ def test_states_saved_more_and_less_often(name: str, masked: bool, every: int) -
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
-@pytest.mark.parametrize("name", [*MECHANICS_CELLS, "log-1"])
+@pytest.mark.parametrize("name", [*MECHANICS_CELLS, pytest.param("log-1", marks=pytest.mark.slow)])
 def test_other_dtypes(name: str, masked: bool, dtype: torch.dtype) -> None:
     call = make_call(name, steps=9, batch=2, units=45, dtype=dtype, seed=6)
     check(replace(call, mask=mask_of(9, 2) if masked else None), every=4)
@@ -167,6 +167,7 @@ def test_long_sequences_of_saturated_gates() -> None:
 # ---- random cells --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(st.data())
 def test_random_cells(data: st.DataObject) -> None:

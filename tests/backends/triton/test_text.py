@@ -38,6 +38,7 @@ def test_every_cell_is_rendered(name: str) -> None:
     assert render(program, 4, 2) == render(program, 4, 2) != render(program, 2, 2)
 
 
+@pytest.mark.slow
 def test_rendering_needs_no_triton() -> None:
     code = (
         "import sys; sys.modules['triton'] = None\n"

@@ -25,7 +25,9 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update, "PARTIALS", 2)  # the interpreter runs one after another
 
 
-WAYS = pytest.mark.parametrize("kernels", [False, pytest.param(True, marks=needs_interpreter)])
+WAYS = pytest.mark.parametrize(
+    "kernels", [False, pytest.param(True, marks=[needs_interpreter, pytest.mark.slow])]
+)
 
 
 @WAYS
