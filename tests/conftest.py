@@ -29,7 +29,7 @@ if settings is not None:
     # `pytest --hypothesis-profile=thorough` many more.
     settings.register_profile("dev", deadline=None, max_examples=40)
     settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True, database=None)
-    settings.register_profile("quick", deadline=None, max_examples=10)
+    settings.register_profile("quick", deadline=None, max_examples=5)
     settings.register_profile("thorough", deadline=None, max_examples=1000)
     settings.load_profile("ci" if os.environ.get("CI") else "dev")
 

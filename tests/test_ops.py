@@ -238,6 +238,7 @@ def test_vmap_over_weights_and_inputs() -> None:
 # ---- torch.library, torch.compile, torch.export --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [0, 2])
 @pytest.mark.parametrize("name", ["F", "SRU", "B-max-plus"])
 def test_opcheck(name: str, every: int) -> None:

@@ -191,6 +191,7 @@ def test_streaming_and_padding(ring: Semiring) -> None:
     assert not padded[3:, 1].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled(ring: Semiring, backend: str) -> None:
     layer, x = layer_of(ring), inputs().requires_grad_()

@@ -98,6 +98,7 @@ def check(found: UnitPhrases, expected: dict[int, Listed], top: int) -> None:
             assert tuple(zip(phrase.tokens, phrase.kinds, strict=True)) == words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_they_are_the_strongest_of_all(name: str) -> None:
     layer = make(name)

@@ -252,6 +252,7 @@ def rnn_of(name: str, **options: float) -> nn.Module:
     return RationalRNN(cell(name), 6, 6, 2, **options)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["B", "lstm"])
 def test_one_launch_a_layer_and_direction_of_time(name: str, launches: list) -> None:
     rnn = rnn_of(name, input_dropout=0.1, dropout=0.2, recurrent_dropout=0.3)

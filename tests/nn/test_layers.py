@@ -19,7 +19,8 @@ FULL = {"num_layers": 2, "skip": "highway", "norm": "layer"}
 LENGTHS = [3, 6, 0, 5]
 
 
-@pytest.fixture(autouse=True, params=["reference", "auto"])
+# On a CPU the second backend compiles a kernel for each layer.
+@pytest.fixture(autouse=True, params=["reference", pytest.param("auto", marks=pytest.mark.slow)])
 def backend(request: pytest.FixtureRequest) -> object:
     with use_backend(request.param):
         yield

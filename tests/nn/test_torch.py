@@ -53,6 +53,7 @@ def test_compile_steps() -> None:
             torch.testing.assert_close(out, expected[t])
 
 
+@pytest.mark.slow
 def test_compile_any_length_once() -> None:
     """A kernel serves all lengths: with dynamic shapes nothing is compiled anew."""
     torch._dynamo.reset()

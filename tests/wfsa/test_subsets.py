@@ -44,6 +44,7 @@ def test_random_machines(epsilon: str) -> None:
         assert equivalent(machine, small)
 
 
+@pytest.mark.slow
 def test_one_language_has_one_minimal_machine() -> None:
     for seed in range(60):
         machine = random_machine(seed, "boolean", states=4, density=0.3)

@@ -20,6 +20,7 @@ from rrnn.backends.native.lines import OPS
 from rrnn.ir import Op, lower
 from rrnn.ops import initial_state, rational
 
+SLOW_CELLS = [pytest.param(name, marks=pytest.mark.slow) for name in ("complex-1", "log-1", "min-plus-2")]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 4e-6, torch.bfloat16: 3e-2}
 
 
@@ -112,7 +113,7 @@ def test_states_saved_more_and_less_often(name: str, masked: bool, every: int) -
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
-@pytest.mark.parametrize("name", [*MECHANICS_CELLS, pytest.param("log-1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["B-max-plus", "F", *SLOW_CELLS])
 def test_other_dtypes(name: str, masked: bool, dtype: torch.dtype) -> None:
     call = make_call(name, steps=9, batch=2, units=45, dtype=dtype, seed=6)
     check(replace(call, mask=mask_of(9, 2) if masked else None), every=4)
@@ -134,7 +135,7 @@ def test_empty_sizes(shape: tuple[int, int, int]) -> None:
     assert_near(ours[1], true[1], 1e-6)
 
 
-@pytest.mark.parametrize("name", ["B-max-plus", "C", "log-1", "min-plus-2"])
+@pytest.mark.parametrize("name", ["B-max-plus", "C", *SLOW_CELLS])
 def test_from_the_cells_own_initial_state(name: str) -> None:
     """Where zero is infinite, states start infinite."""
     check(make_call(name, steps=6, units=20, dtype=torch.float32, random_state=False))

@@ -53,6 +53,7 @@ def test_a_search_without_processes_goes_on(tmp_path: Path, monkeypatch: pytest.
         search_classifier(base.replace(cell="B"), tmp_path, trials=3)
 
 
+@pytest.mark.slow
 def test_seeds_of_another_setting_are_not_taken_for_the_bests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
