@@ -1,9 +1,10 @@
-"""Result files, read; tables, written as Markdown. For tables.py and goals.py beside it."""
+"""Read the result files and write Markdown tables: shared by tables.py and the modules beside it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import textwrap
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,25 @@ BOTH = "forward_backward"
 
 Row = dict[str, Any]
 
+TABLES: dict[str, Callable[[], str]] = {}
+"""What stands between `<!-- table: NAME -->` and `<!-- end -->` on the pages, by NAME."""
+
+
+def named(function: Callable[[], str]) -> Callable[[], str]:
+    """Register a function as the table of its name, with - for _."""
+    TABLES[function.__name__.replace("_", "-")] = function
+    return function
+
 
 @cache
 def results(name: str) -> dict[str, Any] | None:
-    """A result file; None where it was never measured."""
+    """Return a result file, or None if it does not exist."""
     path = RESULTS / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def rows(file: str, **wanted: Any) -> list[Row]:
-    """The rows of a file whose values are these; a tuple stands for any of its values."""
+    """Return the rows of a file with the given values; a tuple stands for any of its members."""
     data = results(file)
     assert data is not None, f"docs/results/{file}.json is missing"
     return [
@@ -33,12 +43,13 @@ def rows(file: str, **wanted: Any) -> list[Row]:
 
 
 def row(file: str, **wanted: Any) -> Row:
+    """Return the one row of a file with the given values."""
     (found,) = rows(file, **wanted)
     return found
 
 
 def table(head: str, body: Iterable[Iterable[object]]) -> str:
-    """Markdown; columns of numbers are those whose title ends with `:`."""
+    """Write a Markdown table. Columns whose title ends with `:` are aligned to the right."""
     titles = [title.strip() for title in head.split("|")]
     lines = [[title.rstrip(":") for title in titles], ["---:" if t.endswith(":") else "---" for t in titles]]
     lines += [[str(value) for value in line] for line in body]
@@ -62,6 +73,30 @@ def unique(values: Iterable[Any]) -> list[Any]:
 
 
 def plain(model: str) -> str:
-    """A model's name as the zoo has it: the paper's tables say RRNN(F) and RRNN(B) m+."""
+    """Return a model's name in the zoo; the paper's tables call them RRNN(F) and RRNN(B) m+."""
     name = model.replace("RRNN(", "").replace(")", "").strip()
     return f"{name.removesuffix('m+').strip()}-max-plus" if name.endswith("m+") else name
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def signed(value: float) -> str:
+    return f"{round(value, 1) + 0:+.1f}"  # no -0.0
+
+
+def span(values: Iterable[float], digits: int = 1) -> str:
+    """Write the least and the greatest value, or the one where both look the same."""
+    ordered = sorted(values)
+    least, greatest = number(ordered[0], digits), number(ordered[-1], digits)
+    return least if least == greatest else f"{least} to {greatest}"
+
+
+def paragraph(text: str) -> str:
+    """Wrap a paragraph or an item of a list, however its source is broken into lines."""
+    words = " ".join(text.split())
+    return (
+        textwrap.fill(words, 120, subsequent_indent="  " * words.startswith("- "), break_on_hyphens=False)
+        + "\n"
+    )

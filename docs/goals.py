@@ -1,11 +1,11 @@
-"""What was to be reached, and what was. Goals were set from first sketches, before any of this code was measured."""
+"""Tables of the goals and what was measured. Goals were set from first sketches, before any of this code existed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from figures import BOTH, dtype, plain, results, row, rows, size, table
+from figures import BOTH, dtype, named, plain, results, row, rows, size, table
 
 
 class Goal(NamedTuple):
@@ -14,7 +14,7 @@ class Goal(NamedTuple):
     measured: float
     unit: str
     at_most: bool = False
-    """A time or a perplexity; otherwise more is better."""
+    """True for a time or a perplexity, where less is better."""
     digits: int = 1
 
     @property
@@ -63,17 +63,23 @@ PTB = {
 ACCURACY = {"sst": 84.0, "subj": 93.0, "cr": 82.0}  # of F
 
 
+@named
 def goals() -> str:
     return table("what | goal: | measured: | met", (goal.cells() for goal in _all()))
 
 
+@named
 def missed() -> str:
     every = _all()
     left = [goal for goal in every if not goal.met]
-    words = (
-        f"Of {len(every)} goals that were measured, {len(every) - len(left)} were met. These were not:\n\n"
-    )
+    words = f"{len(every) - len(left)} of {len(every)} goals were met. These {len(left)} were missed:\n\n"
     return words + table("missed | goal: | measured:", (goal.cells()[:3] for goal in left))
+
+
+def count() -> tuple[int, int]:
+    """Return the number of missed goals, and of all."""
+    every = _all()
+    return sum(not goal.met for goal in every), len(every)
 
 
 def _all() -> list[Goal]:

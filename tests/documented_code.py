@@ -1,12 +1,12 @@
-"""Read the code blocks of the documentation, and run or check them.
+"""Read the code blocks of the documentation's pages, and run them.
 
-- ```python``` blocks run one after another in one namespace and an empty folder. A ```text``` block right after one is
-  what it prints.
+- ```python``` blocks run in the page's order, in one namespace and an empty folder. A ```text``` block directly after
+  one is what it prints.
 - ```console``` blocks hold commands (`$ rrnn …`), which run, and what they print; a line `…` stands for any lines. A
   command that prints `error: …` is expected to fail.
-- ```sh``` blocks hold commands that take long or need data or a GPU: the command's own parser checks their arguments.
+- ```sh``` blocks hold commands that take long, or need data or a GPU: the command's own parser checks them.
 - `<!-- file: NAME -->` before a block writes it to the file NAME before anything runs.
-- Other ```text``` blocks, ```json``` blocks and blocks without a language are not checked.
+- ```text```, ```json```, ```bibtex``` and blocks without a language are only shown.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _BLOCK = re.compile(
     r"^(?:<!-- (?P<mark>[^\n]*?) -->\n\n?)?```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$", re.M | re.S
 )
 _NUMBER = re.compile(r"[-+−]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
-_ELSEWHERE = {"|", ">", ">>", "<", "&&", "&"}  # ends the arguments of a command
+_ELSEWHERE = {"|", ">", ">>", "<", "&&", "&"}  # where a shell goes on without rrnn
 
 
 @dataclass
 class Block:
-    """A fenced block; `prints` is the text block that follows it directly."""
+    """A fenced block; `prints` is the text block directly after it."""
 
     language: str
     body: str
@@ -48,7 +48,7 @@ class Block:
         return self.mark.removeprefix("file: ") if self.mark.startswith("file: ") else None
 
     def commands(self) -> Iterator[tuple[str, str]]:
-        """Yield each command line of a console block and what it prints."""
+        """Yield the command lines of a console block with what each prints."""
         for part in re.split(r"^\$ ", self.body, flags=re.M)[1:]:
             line, _, output = part.replace("\\\n", " ").partition("\n")
             yield line, output
@@ -71,7 +71,7 @@ def read_blocks(text: str) -> list[Block]:
 
 
 def rrnn_arguments(line: str) -> list[str] | None:
-    """Return the arguments of `rrnn` in a shell command; None if the command does not call it."""
+    """Return the arguments of `rrnn` in a line of shell, or None if the line does not call it."""
     words = shlex.split(line, comments=True)
     if "rrnn" not in words:
         return None
@@ -80,7 +80,7 @@ def rrnn_arguments(line: str) -> list[str] | None:
 
 
 def parse_command(args: list[str]) -> Any:
-    """Parse the options of a command with its own parser, which exits if it does not understand them."""
+    """Parse the options of a command by its own parser, which exits on an error."""
     import tyro
 
     if args in (["--help"], ["--version"]):
@@ -95,7 +95,7 @@ def parse_command(args: list[str]) -> Any:
 
 
 def check_shell(line: str) -> None:
-    """Check that rrnn parses the command, that `make` has the target, and that the scripts it runs exist."""
+    """Check that rrnn understands its commands, `make` has the target, and files that python runs exist."""
     if args := rrnn_arguments(line):
         parse_command(args)
         return
@@ -112,7 +112,7 @@ def check_shell(line: str) -> None:
 
 
 def run_page(path: Path) -> None:
-    """Run everything on a page, in order, in the working directory."""
+    """Run every block of a page, in its order, in the working directory."""
     blocks = read_blocks(path.read_text(encoding="utf-8"))
     for block in blocks:
         if block.file:
@@ -128,9 +128,7 @@ def run_page(path: Path) -> None:
 
 
 def _python(block: Block, names: dict[str, Any], path: str, where: str) -> None:
-    code = compile(
-        "\n" * block.line + block.body, path, "exec"
-    )  # so that a traceback shows the line of the page
+    code = compile("\n" * block.line + block.body, path, "exec")  # a traceback names the page's line
     printed, _ = _printed(exec, code, names)
     assert block.prints is None or same(printed, block.prints), f"{where} prints\n{printed}"
 
@@ -150,7 +148,7 @@ def _shell(block: Block, names: dict[str, Any], path: str, where: str) -> None:
         check_shell(line)
 
 
-SHOWN = ("text", "json", "")
+SHOWN = ("text", "json", "bibtex", "")
 TRY = {"python": _python, "console": _console, "sh": _shell}
 
 
@@ -161,7 +159,7 @@ def _printed(function: Any, *args: Any) -> tuple[str, Any]:
 
 
 def same(printed: str, shown: str) -> bool:
-    """Return whether two texts agree, numbers up to one unit in the last digit shown; a line `…` matches any lines."""
+    """Compare up to one unit in the last digit shown of each number; a line `…` stands for any number of lines."""
     got = [line.rstrip() for line in printed.strip("\n").splitlines()]
     want = [line.rstrip() for line in shown.strip("\n").splitlines()]
     if "…" in want:
@@ -182,6 +180,4 @@ def _near(got: str, want: str) -> bool:
     a, b = Decimal(got.replace("−", "-")), Decimal(want.replace("−", "-"))
     exponent = b.as_tuple().exponent
     unit = Decimal(1).scaleb(exponent) if "." in want and isinstance(exponent, int) else Decimal(0)
-    return abs(a - b) <= max(
-        unit, abs(b) * Decimal("1e-14")
-    )  # the last digits of a logarithm depend on the C library
+    return abs(a - b) <= max(unit, abs(b) * Decimal("1e-14"))  # a logarithm's last digits are the C library's

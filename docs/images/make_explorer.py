@@ -1,6 +1,6 @@
-"""The screenshots of docs/explorer.md: `python docs/images/make_explorer.py RUNS`.
+"""Take the screenshots of docs/explorer.md: `python docs/images/make_explorer.py RUNS`.
 
-The newest run in the folder RUNS has to know film reviews, as that of
+The newest run in the folder RUNS must be a classifier of film reviews, such as that of
 `rrnn classify train --data sst --vectors glove --layers 1 --readout linear`. Needs Chromium, Playwright and Pillow.
 """
 

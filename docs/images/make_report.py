@@ -1,4 +1,4 @@
-"""The screenshots of docs/report.md: `make demo && python docs/images/make_report.py demo-output/report.html`.
+"""Take the screenshots of docs/report.md: `make demo && python docs/images/make_report.py demo-output/report.html`.
 
 Needs Chromium, Playwright and Pillow.
 """

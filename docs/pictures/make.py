@@ -1,4 +1,4 @@
-"""Draws the pictures of this folder again: `python docs/pictures/make.py`. A test keeps them up to date."""
+"""Draw the pictures of this folder: `python docs/pictures/make.py`. A test fails when one of them is out of date."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from pathlib import Path
 import rrnn
 from rrnn.automata import from_text
 from rrnn.draw.paper import FIGURES
+from rrnn.zoo import CELLS
+
+SAME_SHAPE = ("SoPa4-real", "SoPa4-max-times")  # the automaton of SoPa4 over another semiring
 
 
 def pictures() -> dict[str, str]:
-    """File name → SVG."""
-    drawn: dict[str, str] = {}
-    for name in ("B", "B-max-plus", "C", "F", "SRU", "ngram4"):
-        drawn[f"{name}.svg"] = rrnn.to_svg(rrnn.get_cell(name))
+    """Return the SVG of every picture by its path below this folder."""
+    drawn: dict[str, str] = {"F.svg": rrnn.to_svg(rrnn.get_cell("F"))}
+    for name in CELLS:  # docs/zoo.md prints the equations beside these, so they need no legend
+        if name not in SAME_SHAPE:
+            drawn[f"zoo/{name}.svg"] = rrnn.to_svg(rrnn.get_cell(name), legend=False)
     drawn["pair.svg"] = rrnn.to_svg(tutorial_cell())
+    drawn["twice.svg"] = rrnn.to_svg(concatenated_cell())
     for name, figure in FIGURES.items():
         drawn[f"paper-{name}.svg"] = rrnn.to_svg(figure())
     wfsa = weather()
@@ -26,13 +31,19 @@ def pictures() -> dict[str, str]:
 
 
 def tutorial_cell() -> rrnn.Cell:
-    """The cell that docs/tutorials/design.md designs."""
+    """Return the cell that docs/tutorials/design.md designs."""
     page = (Path(__file__).parents[1] / "tutorials" / "design.md").read_text(encoding="utf-8")
     return from_text(page.split("<!-- file: pair.cell -->\n```text\n")[1].split("```")[0])
 
 
+def concatenated_cell() -> rrnn.Cell:
+    """Return the concatenation in docs/tutorials/compose.md."""
+    first = rrnn.Cell("first").initial("a").loop("a", rrnn.one).arc("a", "b", rrnn.linear("w")).final("b")
+    return rrnn.concatenate(first, rrnn.relabel(first, prefix="then_"), name="twice")
+
+
 def weather() -> rrnn.WFSA:
-    """Two kinds of weather, seen through what people do: the best path tells the weather."""
+    """Return a hidden Markov model of the weather: its best path is the most likely weather, given what people did."""
     move = {("rain", "rain"): 0.7, ("rain", "sun"): 0.3, ("sun", "rain"): 0.4, ("sun", "sun"): 0.6}
     act = {
         "rain": {"walk": 0.1, "shop": 0.4, "clean": 0.5},
@@ -52,6 +63,7 @@ def weather() -> rrnn.WFSA:
 def main() -> None:
     for name, svg in pictures().items():
         path = Path(__file__).parent / name
+        path.parent.mkdir(exist_ok=True)
         path.write_text(svg, encoding="utf-8", newline="\n")
         print(path)
 

@@ -62,5 +62,5 @@ def test_the_reference_has_every_public_name(name: str) -> None:
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_outside_the_site(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", text):
+    for target in re.findall(r"(?:\]\(|src=\")(?!https?:|#)([^)#\"]+)", text):
         assert (ROOT / target).exists(), target

@@ -1,4 +1,4 @@
-"""The tables of figures on the pages are those that the result files give."""
+"""The tables and charts on the pages are those that the result files give."""
 
 from __future__ import annotations
 
@@ -25,13 +25,20 @@ def test_up_to_date() -> None:
 def test_every_table_is_on_a_page() -> None:
     places = RESULTS, RESULTS.with_name("reproduce.md"), ROOT / "README.md"
     pages = "".join(place.read_text(encoding="utf-8") for place in places)
-    names = re.findall(r"^@named\ndef (\w+)", SCRIPT.read_text(encoding="utf-8"), re.M)
+    sources = "".join(path.read_text(encoding="utf-8") for path in SCRIPT.parent.glob("*.py"))
+    names = re.findall(r"^@named\ndef (\w+)", sources, re.M)
     assert names
     for name in names:
         assert f"<!-- table: {name.replace('_', '-')} -->" in pages
 
 
-def test_a_figure_that_drifted_is_found_and_mended(tmp_path: Path) -> None:
+def test_every_chart_is_on_a_page() -> None:
+    page = RESULTS.read_text(encoding="utf-8")
+    for name in ("speed", "perplexity", "accuracy"):
+        assert f"(results/{name}.svg)" in page
+
+
+def test_a_figure_that_drifted_is_found_and_corrected(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     text = RESULTS.read_text(encoding="utf-8")
     page.write_text(text.replace("| **missed** |", "| yes |", 1), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""docs/zoo.md shows every model, and prints the equations that cells have."""
+"""docs/zoo.md lists every model, and shows the picture and the equations of every cell."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "zoo.md").read_text(encoding="utf-8
 
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name: str) -> None:
-    (row,) = re.findall(rf"^\| `{re.escape(name)}` \|.*$", PAGE, flags=re.MULTILINE)
+    (row,) = re.findall(rf"^\| \[?`{re.escape(name)}`[^|]* \|.*$", PAGE, flags=re.MULTILINE)
     _, _, paper, _, automaton, options, recurrence, _ = (part.strip() for part in row.split("|"))
     model = MODELS[name]
     assert paper == model.paper and recurrence == ("rational" if model.rational else "open")
@@ -26,5 +26,6 @@ def test_models(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in CELLS if n not in ("SoPa4-real", "SoPa4-max-times")])
-def test_equations(name: str) -> None:
-    assert f"### {name}\n\n```\n{equations(get_cell(name))}```\n" in PAGE
+def test_picture_and_equations(name: str) -> None:
+    picture = f"![The automaton of {name}](pictures/zoo/{name}.svg)"
+    assert f"{picture}\n\n```\n{equations(get_cell(name))}```\n" in PAGE

@@ -1,0 +1,267 @@
+"""Tables of speed: kernels, layers and training steps, on a GPU and on a CPU."""
+
+from __future__ import annotations
+
+from figures import BOTH, Row, dtype, named, paragraph, row, rows, size, span, table, unique, us
+
+SHOWN = ("RRNN(B)", "RRNN(F)", "RRNN(F+o)")
+"""The layers in summaries and in the chart."""
+
+# ---- in short ------------------------------------------------------------------------------------------------------
+
+
+def gpu_ratio(name: str, kind: str, key: str = "ratio") -> float:
+    """Return the time of cuDNN's LSTM over that of a layer of equal hidden size on an H200."""
+    return row("layers-h200", name=name, shape=[512, 32, 1024], dtype=kind)[key]
+
+
+def cpu_ratio(name: str, rival: str, shape: tuple[int, ...] = (35, 32, 650)) -> float:
+    """Return the time of torch's layer over that of ours on two CPU cores."""
+    return row("layers-cpu", name=f"{name}, 2 threads", shape=[*shape], baseline=rival)["ratio"]
+
+
+@named
+def speed_summary() -> str:
+    """Say in words what the chart of speed shows."""
+    gpu = [gpu_ratio(n, "float32") for n in SHOWN] + [gpu_ratio(n, "bfloat16", "graph_ratio") for n in SHOWN]
+    hidden, equal = ([cpu_ratio(n, rival) for n in SHOWN] for rival in ("nn.LSTM", EQUAL))
+    long = [cpu_ratio(n, EQUAL, (512, 16, 512)) for n in SHOWN]
+    models = [r["ratio"] for r in rows("lm-h200", cell="F")]
+    return paragraph(f"""
+        At equal hidden size our layers are {span(gpu, 0)} times as fast as cuDNN's LSTM on an H200, and {span(hidden)}
+        times as fast as `nn.LSTM` on two CPU cores. At equal parameters, language models with F train {span(models)}
+        times as fast as with cuDNN's LSTM on the H200. On the CPU the two are then about level: our layers have
+        {span(equal, 2)} of the speed of `nn.LSTM` at 35 time steps and {span(long, 2)} at 512.
+    """)
+
+
+EQUAL = "nn.LSTM, equal parameters"
+
+
+@named
+def short_layers() -> str:
+    body = (
+        (
+            n,
+            f"{gpu_ratio(n, 'float32'):.1f}×",
+            f"{gpu_ratio(n, 'bfloat16'):.1f}×",
+            f"{gpu_ratio(n, 'bfloat16', 'graph_ratio'):.1f}×",
+            f"{cpu_ratio(n, 'nn.LSTM'):.2f}×",
+            f"{cpu_ratio(n, EQUAL):.2f}×",
+        )
+        for n in SHOWN
+    )
+    head = "layer | H200, fp32: | H200, bf16: | bf16, both in CUDA graphs: | CPU: | CPU, equal parameters:"
+    return table(head, body)
+
+
+# ---- kernels on a GPU ----------------------------------------------------------------------------------------------
+
+
+def best_peer(shape: list[int], kind: str, layout: str) -> Row:
+    """Return the fastest of the other implementations on the same tensors, forward and backward."""
+    measured = rows("kernels-h200", shape=shape, dtype=kind, layout=layout, **{"pass": BOTH})
+    return min(measured, key=lambda peer: peer["ms"])
+
+
+@named
+def gpu_unfused() -> str:
+    body = []
+    for ours in rows("kernels-h200", name="B unfused", backend="triton", **{"pass": BOTH}):
+        peer = best_peer(ours["shape"], ours["dtype"], "from (T,B,D)")
+        own = best_peer(ours["shape"], ours["dtype"], "own")
+        body.append(
+            (
+                size(ours["shape"]),
+                dtype(ours["dtype"]),
+                us(ours["ms"]),
+                f"{ours['percent_of_copy']:.0f} %",
+                f"{peer['backend']}, {us(peer['ms'])} µs",
+                f"{peer['ms'] / ours['ms']:.1f}×",
+                f"{own['backend']}, {us(own['ms'])} µs",
+                f"{own['ms'] / ours['ms']:.1f}×",
+            )
+        )
+    ours, theirs = "T×B×D | | µs: | of copy:", "theirs / ours:"
+    head = f"{ours} | the others, from T×B×D | {theirs} | the others, in their own layout | {theirs}"
+    return table(head, body)
+
+
+@named
+def gpu_fused() -> str:
+    def share(cell: str, shape: list[int], kind: str) -> str:
+        halves = [
+            row("kernels-h200", name=cell, shape=shape, dtype=kind, backend="triton", **{"pass": half})
+            for half in ("forward", "backward")
+        ]
+        return " / ".join(f"{half['percent_of_copy']:.0f}" for half in halves)
+
+    ours = [r for r in rows("kernels-h200", backend="triton", **{"pass": BOTH}) if r["name"] != "B unfused"]
+    shapes = unique(r["shape"] for r in ours)
+    kinds = unique(r["dtype"] for r in ours)
+    head = " | ".join(["cell | ", *(f"{size(shape)}:" for shape in shapes)])
+    cells = unique(r["name"] for r in ours)
+    return table(
+        head,
+        ((cell, dtype(kind), *(share(cell, s, kind) for s in shapes)) for cell in cells for kind in kinds),
+    )
+
+
+@named
+def complex_b() -> str:
+    """Compare B over the complex numbers with the loop that one would write with torch's complex tensors."""
+    body = []
+    for file in ("complex-h200", "complex-cpu"):
+        for r in rows(file, **{"pass": BOTH}):
+            machine = (
+                "H200" if file.endswith("h200") else f"CPU, {r['threads']} thread{'s' * (r['threads'] > 1)}"
+            )
+            ours = (size(r["shape"]), f"{r['ms']:.3g}", f"{r['percent_of_copy']:.0f} %")
+            body.append((machine, *ours, f"{r['eager_ms']:.3g}", f"{r['ratio']:.0f}×"))
+    return table("machine | T×B×D | ms: | of copy: | eager, ms: | eager / ours:", body)
+
+
+@named
+def versions() -> str:
+    """Compare the present kernels with those before semirings became data, old and new in turns."""
+    body = []
+    for file, machine in (("versions-h200", "H200"), ("versions-cpu", "CPU, 1 thread")):
+        for kind, words in (("kernel", "kernels"), ("first call", "first call")):
+            ratios = sorted(r["ratio"] for r in rows(file, kind=kind))
+            middle = ratios[len(ratios) // 2]
+            body.append(
+                (machine, words, len(ratios), f"{ratios[0]:.3f}", f"{middle:.3f}", f"{ratios[-1]:.3f}")
+            )
+    return table("machine | what | cases: | least new / old: | median: | greatest:", body)
+
+
+@named
+def gpu_counters() -> str:
+    body = []
+    for r in rows("counters-h200"):
+        if r["us"] < 20:  # fills and joins
+            continue
+        moved = f"{r['read_bytes'] / 1e6:.0f} + {r['written_bytes'] / 1e6:.0f}"
+        shares = (f"{r[key]:.0f} %" for key in ("memory_percent", "l2_percent", "issue_percent"))
+        what = f"{r['name'].removesuffix('+o').replace('B unfused', 'bare B')}, {r['kernel']}"
+        body.append((what, size(r["shape"]), dtype(r["dtype"]), us(r["us"] / 1e3), moved, *shares, _waits(r)))
+    head = "kernel | T×B×D | | µs: | MB in + out: | memory: | L2: | issue: | waits for"
+    return table(head, body)
+
+
+def _waits(counted: Row) -> str:
+    """What a warp mostly waits for."""
+    stalls = {key.removeprefix("stall_"): n for key, n in counted.items() if key.startswith("stall_")}
+    most = max(stalls, key=lambda name: stalls[name])
+    return {"long_scoreboard": "loads", "wait": "arithmetic"}.get(most, most)
+
+
+@named
+def gpu_layers() -> str:
+    body = []
+    for ours in rows("layers-h200"):
+        graph = f"{ours['ms']:.2f}" if "ms" in ours else ""
+        ratio, in_graph = (f"{ours[key]:.1f}×" if key in ours else "" for key in ("ratio", "graph_ratio"))
+        name = {"LSTM": "cuDNN LSTM", "GRU": "cuDNN GRU"}.get(ours["name"], ours["name"])
+        body.append(
+            (
+                name,
+                size(ours["shape"]),
+                dtype(ours["dtype"]),
+                f"{ours['plain_ms']:.2f}",
+                ratio,
+                graph,
+                in_graph,
+            )
+        )
+    return table(
+        "layer | T×B×D | | ms: | cuDNN LSTM / this: | ms in a CUDA graph: | cuDNN LSTM / this:", body
+    )
+
+
+# ---- kernels and layers on a CPU -----------------------------------------------------------------------------------
+
+
+def cpu_cells(file: str, suffix: str = ", 2 threads") -> list[str]:
+    return unique(r["name"].removesuffix(suffix) for r in rows(file, threads=2) if r["name"].endswith(suffix))
+
+
+@named
+def cpu_kernels() -> str:
+    measured = rows("kernels-cpu", threads=(1, 2), baseline="eager")
+    shapes = unique(r["shape"] for r in measured)
+
+    def ratios(cell: str, shape: list[int], half: str) -> str:
+        return " / ".join(
+            f"{row('kernels-cpu', name=f'{cell}, {n} threads', shape=shape, **{'pass': half})['ratio']:.1f}"
+            for n in (1, 2)
+        )
+
+    head = " | ".join(["cell | ", *(f"{size(shape)}:" for shape in shapes)])
+    halves = {"forward": "forward", BOTH: "forward and backward"}
+    cells = cpu_cells("kernels-cpu")
+    return table(
+        head,
+        ((c, text, *(ratios(c, s, half) for s in shapes)) for c in cells for half, text in halves.items()),
+    )
+
+
+@named
+def cpu_layers() -> str:
+    body = []
+    for name in cpu_cells("layers-cpu"):
+        for shape in unique(r["shape"] for r in rows("layers-cpu", name=f"{name}, 2 threads")):
+            against = {r["baseline"]: r for r in rows("layers-cpu", name=f"{name}, 2 threads", shape=shape)}
+            if "nn.LSTM" in against:
+                ratios = (against[f"nn.{rival}"]["ratio"] for rival in RIVALS)
+                ms = against["nn.LSTM"]["ms"]
+                body.append((name, size(shape), f"{ms:.0f}", *(f"{ratio:.2f}×" for ratio in ratios)))
+    head = "layer | T×B×D | ms: | LSTM: | GRU: | LSTM, equal parameters: | GRU, equal parameters:"
+    return table(head, body)
+
+
+RIVALS = ("LSTM", "GRU", "LSTM, equal parameters", "GRU, equal parameters")
+
+
+# ---- training ------------------------------------------------------------------------------------------------------
+
+
+@named
+def search_speed() -> str:
+    found = rows("classify-h200")
+    body = (
+        (
+            r["cell"],
+            r["data"],
+            r["trainings"],
+            f"{r['epochs']:,}",
+            f"{r['seconds']:.0f}",
+            f"{r['ms_per_epoch']:.0f}",
+        )
+        for r in found
+    )
+    return table("cell | data | settings: | epochs: | s: | ms an epoch:", body)
+
+
+@named
+def lm_speed() -> str:
+    body = []
+    for r in rows("lm-h200"):
+        ratio = f"{r['ratio']:.1f}×" if "ratio" in r else ""
+        params = f"{r['parameters'] / 1e6:.1f}M"
+        speed = f"{r['tokens_per_s'] / 1e6:.2f}M"
+        body.append(
+            (r["name"], r["dtype"], r["layers"], params, f"{r['seconds_per_epoch']:.2f}", speed, ratio)
+        )
+    head = "model | | layers: | parameters: | s an epoch: | tokens/s: | times the LSTM's tokens/s:"
+    return table(head, body)
+
+
+@named
+def lm_cpu() -> str:
+    found = [r for r in rows("lm-cpu") if r["threads"] == 2]
+    whole = next(r["ms"] for r in found if r["part"] == "whole step")
+    body = (
+        (r["part"], f"{r['ms']:.0f}", f"{100 * r['ms'] / whole:.0f} %", f"{r['ratio']:.2f}×") for r in found
+    )
+    return table("part of a step | ms: | share: | the LSTM's time over it:", body)
