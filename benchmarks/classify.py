@@ -29,7 +29,7 @@ from rrnn.tasks.classify.predict import predict_file
 from rrnn.tasks.classify.prepare import Prepared, prepare, read_dataset
 from rrnn.tasks.classify.ranges import settings
 from rrnn.tasks.classify.train import Summary, train
-from rrnn.tasks.search_workers import side_by_side
+from rrnn.tasks.workers import side_by_side
 
 
 @lru_cache(maxsize=1)

@@ -28,7 +28,7 @@ from rrnn.errors import RRNNError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.ranges import with_setting
 from rrnn.tasks.classify.train import train
-from rrnn.tasks.search_workers import side_by_side
+from rrnn.tasks.workers import side_by_side
 
 
 @dataclass(frozen=True)

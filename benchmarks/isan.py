@@ -18,7 +18,7 @@ from results import Row, best_of, print_table, write
 from torch import Tensor
 
 from rrnn.backends import use_backend
-from rrnn.zoo.isan import ISAN
+from rrnn.zoo.mixing import ISAN
 
 
 def eager(layer: ISAN, x: Tensor) -> Tensor:

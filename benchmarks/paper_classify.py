@@ -48,8 +48,8 @@ from rrnn.tasks.classify.search import FREE
 from rrnn.tasks.classify.table import PAPER
 from rrnn.tasks.classify.train import pick_device, train
 from rrnn.tasks.classify.trained import cell_of
-from rrnn.tasks.search_space import Setting, draw_setting
-from rrnn.tasks.search_workers import side_by_side
+from rrnn.tasks.search import Setting, draw_setting
+from rrnn.tasks.workers import side_by_side
 
 PUBLISHED_SPLIT = ("sst", "sst-fine", "amazon")
 MOST_THREADS = 32

@@ -1,4 +1,4 @@
-"""What searches in tests maximise: in a module of their own, so that worker processes can import them."""
+"""Objectives of searches in tests. They are a module of their own, so that worker processes can import them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rrnn.tasks.search_space import Real, Setting, Space, Whole
+from rrnn.tasks.search import Real, Setting, Space, Whole
 
 SPACE: Space = {"x": Real(0.0, 1.0), "n": Whole(2, 8, step=2), "rate": Real(1e-4, 1e-2, log=True)}
 
@@ -17,7 +17,7 @@ def plain(setting: Setting) -> tuple[float, dict[str, Any]]:
 
 
 def moody(setting: Setting) -> tuple[float, dict[str, Any]]:
-    """Fails for n = 2, is not a number for n = 4."""
+    """Raise an error for n = 2, and return NaN for n = 4."""
     if setting["n"] == 2:
         raise ValueError("two is too few")
     return float("nan") if setting["n"] == 4 else setting["x"], {}
@@ -28,7 +28,7 @@ def failing(setting: Setting) -> tuple[float, dict[str, Any]]:
 
 
 class Hanging:
-    """The first to come hangs, after it has said so; others do their work."""
+    """Write the process id of the first call to `folder`/pid and hang in it; later calls return at once."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -41,3 +41,12 @@ class Hanging:
         (self.folder / "pid").write_text(str(os.getpid()))
         time.sleep(600)
         raise AssertionError("not reached")
+
+
+def pid_in(path: Path) -> int:
+    """Wait for a file with a process id, for a minute, and return the id."""
+    for _ in range(1200):
+        if path.exists() and (text := path.read_text()):
+            return int(text)
+        time.sleep(0.05)
+    raise AssertionError("no worker came")

@@ -45,13 +45,13 @@ from rrnn.backends.cells import epilogue
 from rrnn.cli import main
 from rrnn.cli.derive import summary
 from rrnn.errors import CellError, FormatError, SemiringError
-from rrnn.explorer.design import design
-from rrnn.explorer.score import score as explore
+from rrnn.explorer.design_tab import design
+from rrnn.explorer.score_tab import score as explore
 from rrnn.ir import lower
 from rrnn.ir.scan_text import scan_text
 from rrnn.semirings import SEMIRINGS
 from rrnn.theory import verify_cell
-from rrnn.theory.layers import scores
+from rrnn.theory.unit_automata import scores
 from rrnn.wfsa.io import load, save
 
 

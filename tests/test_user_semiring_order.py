@@ -19,7 +19,7 @@ from rrnn.ir import lower
 from rrnn.ops import initial_state
 from rrnn.semirings import SEMIRINGS
 from rrnn.theory import verify_cell
-from rrnn.theory.layers import scores
+from rrnn.theory.unit_automata import scores
 
 
 def times(s: Any, a: Any, b: Any) -> Any:
@@ -123,6 +123,6 @@ def test_what_needs_another_order_says_so(ring: Semiring) -> None:
     with pytest.raises(SemiringError, match="reverse needs a commutative"):
         machine.reverse()
     with pytest.raises(
-        AutomatonError, match=r"divided among its tokens by real numbers.*Give the semiring from_real"
+        AutomatonError, match=r"decompose divides weights by real numbers.*from_real and to_real"
     ):
         interpret.decompose(interpret.read(layer, x, [list("abc")]))

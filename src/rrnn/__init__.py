@@ -38,10 +38,10 @@ _EXPORTS: dict[str, str] = {
     "input": "automata",
     "instantiate": "wfsa",
     "interpolate": "automata",
-    "ISAN": "zoo.isan",
+    "ISAN": "zoo.mixing",
     "latex": "ir.equations",
     "linear": "automata",
-    "LinearElman": "zoo.elman",
+    "LinearElman": "zoo.mixing",
     "load": "tasks.load",
     "log": "automata",
     "log_sigmoid": "automata",
@@ -145,8 +145,8 @@ if TYPE_CHECKING:
     from rrnn.wfsa import ngram_chain as ngram_chain
     from rrnn.zoo import get_cell as get_cell
     from rrnn.zoo import read_cell as read_cell
-    from rrnn.zoo.elman import LinearElman as LinearElman
-    from rrnn.zoo.isan import ISAN as ISAN
+    from rrnn.zoo.mixing import ISAN as ISAN
+    from rrnn.zoo.mixing import LinearElman as LinearElman
 
 # All but `input` and `complex`: `from rrnn import *` should not hide the built-in ones.
 __all__ = ["__version__", *(name for name in _EXPORTS if name not in ("input", "complex"))]  # pyright: ignore[reportUnsupportedDunderAll]

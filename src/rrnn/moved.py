@@ -17,12 +17,54 @@ from types import ModuleType
 from typing import Any
 
 # A module that is gone, and the modules that hold its names now, separated by spaces.
-MODULES: dict[str, str] = {}
+MODULES: dict[str, str] = {
+    # search
+    "rrnn.tasks.search_run": "rrnn.tasks.search",
+    "rrnn.tasks.search_space": "rrnn.tasks.search",
+    "rrnn.tasks.search_workers": "rrnn.tasks.workers",
+    # explorer
+    "rrnn.explorer.design": "rrnn.explorer.design_tab",
+    "rrnn.explorer.explain": "rrnn.explorer.explain_tab",
+    "rrnn.explorer.guard": "rrnn.explorer.security",
+    "rrnn.explorer.jobs": "rrnn.explorer.worker_main",
+    "rrnn.explorer.runs": "rrnn.explorer.classifier_runs",
+    "rrnn.explorer.score": "rrnn.explorer.score_tab",
+    "rrnn.explorer.start": "rrnn.explorer.worker_main",
+    # interpret
+    "rrnn.interpret.masses": "rrnn.interpret.decompose",
+    "rrnn.interpret.ranks": "rrnn.interpret.trellises",
+    "rrnn.interpret.tables": "rrnn.interpret.trellises",
+    "rrnn.interpret.values": "rrnn.interpret.reading",
+    # theory
+    "rrnn.theory.describe": "rrnn.theory.verify",
+    "rrnn.theory.histories": "rrnn.theory.unit_automata",
+    "rrnn.theory.layers": "rrnn.theory.unit_automata",
+    # zoo
+    "rrnn.zoo.elman": "rrnn.zoo.mixing",
+    "rrnn.zoo.isan": "rrnn.zoo.mixing",
+    "rrnn.zoo.modules": "rrnn.zoo.controls rrnn.zoo.recurrent",
+    "rrnn.zoo.modules.controls": "rrnn.zoo.controls",
+    "rrnn.zoo.modules.looped": "rrnn.zoo.controls",
+    "rrnn.zoo.modules.recurrent": "rrnn.zoo.recurrent",
+    "rrnn.zoo.modules.scrn": "rrnn.zoo.controls",
+    "rrnn.zoo.modules.torch_rnns": "rrnn.zoo.recurrent",
+    "rrnn.zoo.ngram": "rrnn.zoo.rrnn",
+    "rrnn.zoo.qrnn": "rrnn.zoo.gated",
+    "rrnn.zoo.patterns": "rrnn.zoo.chains",
+    "rrnn.zoo.rcnn": "rrnn.zoo.chains",
+    "rrnn.zoo.recent": "rrnn.zoo.gated",
+    "rrnn.zoo.scrn": "rrnn.zoo.gated",
+    "rrnn.zoo.sru": "rrnn.zoo.gated",
+    "rrnn.zoo.strongly_typed": "rrnn.zoo.gated",
+    "rrnn.zoo.table": "rrnn.zoo.models",
+}
 
 # A name that moved or was renamed, with its module: the same for the new one.
 NAMES: dict[str, str] = {
     # interpret
     "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
+    "rrnn.interpret.Step": "rrnn.interpret.PathStep",
+    "rrnn.interpret.paths.Step": "rrnn.interpret.paths.PathStep",
 }
 
 

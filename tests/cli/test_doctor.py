@@ -43,5 +43,5 @@ def test_data(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: p
     monkeypatch.setenv("RRNN_DATA", str(tmp_path))
     assert run(capsys).endswith(f"RRNN_DATA is {tmp_path}\n")
     monkeypatch.setenv("RRNN_DATA", str(tmp_path / "nowhere"))
-    assert "nowhere, but that is no folder" in run(capsys)
+    assert "nowhere, but there is no such folder" in run(capsys)
     assert json.loads(run(capsys, "--json"))["data"] == str(tmp_path / "nowhere")

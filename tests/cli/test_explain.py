@@ -36,7 +36,9 @@ def test_the_terminal(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> N
         and "lost without the word (exact)" in out
         and "(first-order)" in out
     )
-    assert out.count("\n  unit ") == 4 and out.count("    finds  ") == 4 and "of Σ|paths|" in out
+    assert (
+        out.count("\n  unit ") == 4 and out.count("    finds  ") == 4 and "of the total path weight)" in out
+    )
 
 
 def test_colours(
@@ -75,10 +77,10 @@ def test_html(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
         ((), "there is no text to explain"),
         (("",), "there is no word in this text"),
         (("good", "--label", "maybe"), "the labels of this model are"),
-        (("good", "--units", "0"), "--units is how many to show, at least 1; got 0"),
+        (("good", "--units", "0"), "--units must be at least 1; got 0"),
         (
             ("good", "--html", "page.html", "--json"),
-            "--html writes a page instead of printing, --json prints",
+            "--html writes a page and --json prints: leave out one of them",
         ),
         (("good", "--html", "/nowhere/at/all.html"), "/nowhere/at/all.html: No such file or directory"),
     ],

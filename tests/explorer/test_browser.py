@@ -249,7 +249,7 @@ def test_explain(visit: Callable[..., Any]) -> None:
     expect(page.locator("#words-note")).to_contain_text("Green speaks for")
     assert words.all_text_contents() != lost
     expect(page.locator("#units .note").first).to_contain_text("(first-order)")
-    expect(page.locator("#units")).to_contain_text("of Σ|paths|")
+    expect(page.locator("#units")).to_contain_text("of the total path weight")
 
     # the first path is lit; another one is, when it is pressed
     paths = page.locator("#units .paths button")

@@ -10,8 +10,17 @@ import pytest
 from documented_code import parse_command
 
 from rrnn.cli.explore import Explore
-from rrnn.explorer import design, explain, guard, machines, pictures, runs, score, worker
-from rrnn.explorer.jobs import MEMORY
+from rrnn.explorer import (
+    classifier_runs,
+    design_tab,
+    explain_tab,
+    machines,
+    pictures,
+    score_tab,
+    security,
+    worker,
+)
+from rrnn.explorer.worker_main import MEMORY
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "explorer.md").read_text(encoding="utf-8")
@@ -33,14 +42,14 @@ def test_limits_are_those_of_the_code() -> None:
         f"or {MEMORY // 2**30} GB",
         f"up to {worker.WAITING} requests may be under way",
         f"{pictures.MAX_STATES} states and {pictures.MAX_ARROWS} arrows, and get {pictures.SECONDS:.0f} s",
-        f"at most {guard.MAX_BODY // 1024} KiB, all of it sent within {guard.MAX_SECONDS:.0f} s",
-        f"{design.MAX_TEXT:,} characters, {design.MAX_STATES} states and {design.MAX_ARCS} arcs",
+        f"at most {security.MAX_BODY // 1024} KiB, all of it sent within {security.MAX_SECONDS:.0f} s",
+        f"{design_tab.MAX_TEXT:,} characters, {design_tab.MAX_STATES} states and {design_tab.MAX_ARCS} arcs",
         f"WFSAs {machines.MAX_TEXT:,} characters, {machines.MAX_STATES} states, {machines.MAX_ARCS:,} arcs and "
         f"{2 * machines.MAX_ALPHABET} symbols, the paper's automata {machines.MAX_ALPHABET}",
         f"strings {machines.MAX_STRING} symbols",
-        f"sentences {explain.MAX_TEXT:,} characters and {explain.MAX_WORDS} words",
-        f"the newest {runs.MAX_RUNS}",
-        f"best paths, up to {score.PATHS}",
+        f"sentences {explain_tab.MAX_TEXT:,} characters and {explain_tab.MAX_WORDS} words",
+        f"the newest {classifier_runs.MAX_RUNS}",
+        f"best paths, up to {score_tab.PATHS}",
     ):
         assert text in " ".join(PAGE.split()), text
 

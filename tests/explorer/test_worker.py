@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from rrnn.errors import AutomatonError, FormatError
-from rrnn.explorer import jobs, worker
-from rrnn.explorer.jobs import answer, message_of
+from rrnn.explorer import worker, worker_main
 from rrnn.explorer.pictures import _at_most
 from rrnn.explorer.worker import JobError, Worker
+from rrnn.explorer.worker_main import answer, message_of
 
 STAND_IN = """
 import json, os, sys, time
@@ -100,7 +100,7 @@ def test_who_has_left_gets_nothing() -> None:
         return True
 
     async def use(there: Worker) -> None:
-        with pytest.raises(JobError, match="nobody"):
+        with pytest.raises(JobError, match="no longer waits"):
             await there.run("design", gone, text="sleep")
         assert (await there.run("design", text="x"))[0] == "x"
 
@@ -141,8 +141,8 @@ def test_a_failed_start_is_tried_again(
 @pytest.mark.slow
 def test_a_worker_whose_server_is_gone_ends_itself() -> None:
     """Nobody is there to end it: its pipes stay open, and its job takes far longer than it may."""
-    line = json.dumps({"job": "start", "arguments": {}, "limit": 0.1 - jobs.GRACE})
-    code = "import time; from rrnn.explorer import jobs; jobs.JOBS['start'] = lambda: time.sleep(60); jobs.main()"
+    line = json.dumps({"job": "start", "arguments": {}, "limit": 0.1 - worker_main.GRACE})
+    code = "import time; from rrnn.explorer import worker_main as w; w.JOBS['start'] = lambda: time.sleep(60); w.main()"
     command = [sys.executable, "-c", code]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
@@ -163,11 +163,13 @@ def test_an_answer_for_a_fault_has_no_trace(
     def fail() -> None:
         raise KeyError("secret")
 
-    monkeypatch.setitem(jobs.JOBS, "start", fail)
+    monkeypatch.setitem(worker_main.JOBS, "start", fail)
     found = json.loads(answer(json.dumps({"job": "start", "arguments": {}})))
     assert found["status"] == 500 and "secret" not in found["error"]
     assert "secret" in capsys.readouterr().err  # the terminal has it
-    monkeypatch.setitem(jobs.JOBS, "start", lambda: float("nan"))  # what JSON cannot carry is a fault, too
+    monkeypatch.setitem(
+        worker_main.JOBS, "start", lambda: float("nan")
+    )  # what JSON cannot carry is a fault, too
     assert json.loads(answer(json.dumps({"job": "start", "arguments": {}})))["status"] == 500
 
 
@@ -176,7 +178,7 @@ def test_too_large_is_the_users_mistake(monkeypatch: pytest.MonkeyPatch, error: 
     def fail() -> None:
         raise error
 
-    monkeypatch.setitem(jobs.JOBS, "start", fail)
+    monkeypatch.setitem(worker_main.JOBS, "start", fail)
     assert json.loads(answer(json.dumps({"job": "start", "arguments": {}})))["status"] == 422
 
 

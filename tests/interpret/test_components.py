@@ -98,13 +98,14 @@ def test_without_a_token() -> None:
 def test_what_needs_single_numbers_says_so() -> None:
     with pytest.raises(SemiringError, match="single numbers, positive or negative; over complex"):
         interpret.phrases(reading())
-    with pytest.raises(AutomatonError, match="add up over the reals"):
+    with pytest.raises(AutomatonError, match="need scores that add up"):
         interpret.logit_contributions(reading(), lambda h: h[-1])
     mixed = RationalRNN(
         [(pole(), 2), (Cell("plain").initial("q0").loop("q0", linear("u")).final("q0"), 1)], 2
     )
     with pytest.raises(
-        AutomatonError, match=r"equally many numbers; .* over complex, real. Look at them in turn"
+        AutomatonError,
+        match=r"over complex, real, whose weights have different numbers of components.*one cell's units at a time",
     ):
         scores(read(mixed, inputs(3, 2, dtype=torch.float32)))
 

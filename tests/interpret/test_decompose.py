@@ -103,7 +103,7 @@ def test_the_paper_s_b_is_one_term_a_token() -> None:
     layer, x = make_layer("B"), inputs(4, 4)
     reading = read(layer, x, list("abcd"))
     found, (part,) = decompose(reading), reading.parts
-    names = {(m.source, m.target): w[:, 0] for _, _, m, w in part.graph}
+    names = {(m.source, m.target): part.weights[:, i, 0] for i, m in enumerate(part.moves.moves)}
     u, f = names["q0", "q1"], names["q1", "q1"]
     for j in range(4):
         torch.testing.assert_close(found.by_token[j, 0], u[j] * f[j + 1 :].prod(0))
@@ -138,14 +138,16 @@ def test_json(name: str) -> None:
 
 def test_a_best_path_is_no_sum() -> None:
     layer, x = make_layer("mixed"), inputs(3, 4)
-    with pytest.raises(AutomatonError, match=r"over max-plus a score is the weight of one path.*of_units"):
+    with pytest.raises(
+        AutomatonError, match=r"over max-plus a score is the weight of .* best path.*of_units"
+    ):
         decompose(read(layer, x))
     assert decompose(read(layer, x).of_units([0, 1, 2])).units == (0, 1, 2)
 
 
 def test_terms_are_of_a_unit_and_a_sentence_that_are_there() -> None:
     found = decompose(read(make_layer("F"), inputs(3, 2, 4)).of_units([0, 2]))
-    with pytest.raises(ShapeError, match=r"one of the 2 units that were read, from 0 to 2; got unit = 1"):
+    with pytest.raises(ShapeError, match=r"one of the 2 units that were read, from 0 to 2; got 1"):
         found.terms(unit=1)
-    with pytest.raises(ShapeError, match=r"numbered from 0 to 1; got sentence = 3"):
+    with pytest.raises(ShapeError, match=r"sentence must be a number from 0 to 1; got 3"):
         found.terms(unit=0, sentence=3)

@@ -89,5 +89,5 @@ def test_json() -> None:
 
 def test_deeper_layers_read_no_tokens() -> None:
     reading = read(make_layer("F", num_layers=2), inputs(3, 4), layer=1)
-    with pytest.raises(AutomatonError, match="layer 1 reads states that depend on it at many positions"):
+    with pytest.raises(AutomatonError, match="layer 1 reads states that depend on a token at many positions"):
         leave_one_out(reading)

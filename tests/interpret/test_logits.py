@@ -125,9 +125,9 @@ def test_layers_of_single_precision_and_outputs_that_read_more() -> None:
 
 def test_mistakes() -> None:
     x, out = inputs(5, 3, 4), head(linear(), "last")
-    with pytest.raises(AutomatonError, match="B_max_plus's scores over max-plus do not"):
+    with pytest.raises(AutomatonError, match="those of B_max_plus over max-plus do not"):
         logit_contributions(read(make_layer("B-max-plus"), x), out)
-    with pytest.raises(AutomatonError, match="a skip connection or a norm behind its cells"):
+    with pytest.raises(AutomatonError, match="a skip connection or a norm after the cells"):
         logit_contributions(read(make_layer("F", skip="residual"), x), out)
     with pytest.raises(ShapeError, match="depends on all units"):
         logit_contributions(read(make_layer("F"), x).of_units([1]), out)

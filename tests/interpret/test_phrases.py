@@ -16,7 +16,8 @@ from layer_cases import CASES, inputs, make_layer, randomised
 from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
 from rrnn.errors import AutomatonError
 from rrnn.interpret import Reading, TokenPath, UnitPhrases, phrases, read
-from rrnn.interpret.ranks import rank
+from rrnn.interpret.reading import CellReading
+from rrnn.interpret.trellises import rank
 from rrnn.nn import RationalRNN
 from rrnn.zoo import layer as zoo_layer
 
@@ -170,6 +171,11 @@ def test_a_frequent_phrase_does_not_hide_the_others() -> None:
         ]
 
 
+def first_entering(part: CellReading) -> torch.Tensor:
+    """The weights (T, B, D) of the first move that enters."""
+    return part.weights[:, next(m for m, move in enumerate(part.moves.moves) if move.enters)]
+
+
 def test_windows_see_what_stands_before() -> None:
     """A unigram weighs otherwise after another word: the strongest occurrence counts."""
     layer = make("windowed")
@@ -178,7 +184,7 @@ def test_windows_see_what_stands_before() -> None:
             words = SENTENCES[phrase.sentence]
             reading = read(layer, vectors(words[: phrase.position + 1]), words[: phrase.position + 1])
             (part,) = reading.parts
-            u = next(w for _, _, m, w in part.graph if m.enters)
+            u = first_entering(part)
             assert phrase.weight == pytest.approx(u[-1, 0, found.unit].item())
 
 
@@ -189,7 +195,7 @@ def test_a_wording_that_weighs_otherwise_elsewhere_is_listed_where_it_is_stronge
     singly = phrases([reading_of(layer, [words]) for words in sentences], 99)
     for found, same_found in zip(whole, singly, strict=True):
         u = [read(layer, vectors(words), words).parts[0] for words in sentences]
-        weights = [next(w for _, _, m, w in part.graph if m.enters)[1, 0, found.unit].item() for part in u]
+        weights = [first_entering(part)[1, 0, found.unit].item() for part in u]
         for some, those in ((found.positive, same_found.positive), (found.negative, same_found.negative)):
             assert [(p.text, p.weight, p.sentence) for p in some] == [
                 (p.text, pytest.approx(p.weight), p.sentence) for p in those
@@ -230,7 +236,7 @@ def test_json_and_nothing_to_find() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(AutomatonError, match="how many phrases to list"):
+    with pytest.raises(AutomatonError, match="the number of phrases to list, must be"):
         phrases(reading_of(make("F"), SENTENCES), 0)
-    with pytest.raises(AutomatonError, match="phrases are of words, which the first layer reads"):
+    with pytest.raises(AutomatonError, match="phrases consist of words, which the first layer reads"):
         phrases(read(make("F", num_layers=2), VECTORS, layer=1))

@@ -22,12 +22,12 @@ from rrnn.backends import use_backend
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret import read, scores
 from rrnn.interpret.moves import moves_of
-from rrnn.interpret.values import Weights
+from rrnn.interpret.reading import Weights
 from rrnn.nn import RationalRNN
 from rrnn.semirings import SEMIRINGS, get_semiring
 from rrnn.theory import scores as layer_scores
 from rrnn.theory import to_wfsa
-from rrnn.theory.layers import score_program
+from rrnn.theory.unit_automata import score_program
 
 WORDS = list("abcde")
 
@@ -171,7 +171,7 @@ def test_too_many_ways_over_epsilon() -> None:
         for j in range(i + 1, 20):
             dense = dense.epsilon(f"q{i}", f"q{j}", sigmoid(parameter("r")))
     dense = dense.arc("q19", "q20", linear("u")).final("q20")
-    with pytest.raises(AutomatonError, match="over 20,000 ways to take ε-arcs"):
+    with pytest.raises(AutomatonError, match="more than 20,000 ways to take ε-arcs"):
         moves_of(dense)
 
 
@@ -186,18 +186,22 @@ X = inputs(5, 4)
         (lambda: read(make_layer("F"), X[:, :2]), ShapeError, "vectors of a sentence, (time, 4), or a batch"),
         (lambda: read(make_layer("F"), X, "abcde"), ShapeError, "got a string. Split it into words"),
         (lambda: read(make_layer("F"), X.unsqueeze(1), ["a"]), ShapeError, "got a string"),
-        (lambda: read(make_layer("F"), X, WORDS[:3]), ShapeError, "the words of 1 sentences of 5; got [3]"),
+        (
+            lambda: read(make_layer("F"), X, WORDS[:3]),
+            ShapeError,
+            "expected 1 sentences of 5 words, one for each vector; got sentences of [3]",
+        ),
         (
             lambda: read(make_layer("F"), X[:, None], [WORDS] * 2),
             ShapeError,
-            "words of 1 sentences of up to 5",
+            "expected 1 sentences of up to 5 words",
         ),
-        (lambda: read(make_layer("F"), X, WORDS, lengths=[4]), ShapeError, "lengths= says [4], but"),
-        (lambda: read(make_layer("F"), X, layer=1), ShapeError, "layers are numbered from 0 to 0; got 1"),
+        (lambda: read(make_layer("F"), X, WORDS, lengths=[4]), ShapeError, "lengths is [4], but"),
+        (lambda: read(make_layer("F"), X, layer=1), ShapeError, "layer must be a number from 0 to 0; got 1"),
         (lambda: read(make_layer("F"), X, backward=True), ShapeError, "has no backward direction"),
-        (lambda: read(make_layer("F"), X).of_units([3]), ShapeError, "numbered from 0 to 2; got 3"),
-        (lambda: read(make_layer("F"), X).of_units([]), ShapeError, "numbered from 0 to 2; got none"),
-        (lambda: read(make_layer("F"), X).of_units(1), ShapeError, "got 1: write of_units([1])"),  # type: ignore[arg-type]
+        (lambda: read(make_layer("F"), X).of_units([3]), ShapeError, "numbers from 0 to 2; got 3"),
+        (lambda: read(make_layer("F"), X).of_units([]), ShapeError, "numbers from 0 to 2; got none"),
+        (lambda: read(make_layer("F"), X).of_units(1), ShapeError, "got 1. Write of_units([1])"),  # type: ignore[arg-type]
     ],
 )
 def test_mistakes_are_named(call: Any, error: type[Exception], message: str) -> None:

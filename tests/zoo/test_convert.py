@@ -86,13 +86,13 @@ def test_what_cannot_be_read() -> None:
     wrong = [[(4, 8), (4,), (3, 8), (4,)], [(4, 8), (4,), (2, 8), (6,)], [(4, 8), (5,)], [(4, 8), (1,)]]
     for shapes in wrong:  # of a layer's input, a bias, a first bias, a bias too short for any unit
         names = [f"rnn_lst.{i}.{name}" for i in range(len(shapes) // 2) for name in ("weight", "bias")]
-        with pytest.raises(FormatError, match="SRU's weight is"):
+        with pytest.raises(FormatError, match="SRU's weight must be"):
             from_sru({name: inputs(*shape) for name, shape in zip(names, shapes, strict=True)})
     with pytest.raises(
-        FormatError, match=r"a weight is a matrix and a bias a vector; got \(12,\) and \(6,\)"
+        FormatError, match=r"the weight must be a matrix and the bias a vector; got \(12,\) and \(6,\)"
     ):
         from_sru({"rnn_lst.0.weight": inputs(12), "rnn_lst.0.bias": inputs(6)})
     with pytest.raises(FormatError, match="Check window="):
         from_qrnn({"layers.0.linear.weight": inputs(9, 5), "layers.0.linear.bias": inputs(8)}, window=2)
-    with pytest.raises(FormatError, match="one window for each of the 1 layers"):
+    with pytest.raises(FormatError, match="one for each of the 1 layers"):
         from_qrnn({"layers.0.linear.weight": inputs(9, 4), "layers.0.linear.bias": inputs(9)}, window=[2, 1])

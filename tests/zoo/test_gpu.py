@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rrnn.zoo.isan import ISAN
+from rrnn.zoo.mixing import ISAN
 
 pytestmark = pytest.mark.gpu
 

@@ -14,12 +14,11 @@ from rrnn.draw import to_svg
 from rrnn.errors import CellError, FormatError
 from rrnn.ir.equations import equations, latex
 from rrnn.ir.scan_text import scan_text
-from rrnn.zoo import CELLS, MODELS, b_max_plus, get_cell, get_model, layer, ngram, read_cell, sru
-from rrnn.zoo.patterns import cnn, sopa
-from rrnn.zoo.qrnn import qrnn
-from rrnn.zoo.rcnn import rcnn
-from rrnn.zoo.recent import hgrn
-from rrnn.zoo.scrn import scrn
+from rrnn.theory import verify_model
+from rrnn.zoo import CELLS, MODELS, Model, b_max_plus, get_cell, get_model, layer, ngram, read_cell, sru
+from rrnn.zoo.chains import cnn, rcnn, sopa
+from rrnn.zoo.gated import hgrn, qrnn, scrn
+from rrnn.zoo.rrnn import b_automaton
 
 GATED = ["B+o", "B-max-plus+o", "C+o", "F+o", "ngram4+o", "ngram2+o"]
 NAMES = [*CELLS, *GATED, "ngram1", "ngram64"]
@@ -70,7 +69,7 @@ def test_short_chains_are_b_and_c() -> None:
         ("ngram٣", "no cell is called"),
         (
             "SRU+o",
-            "SRU has no variant with an output gate; B, B-max-plus, B-max-plus-gated, B-max-plus-coupled, C, F, ngramN",
+            "SRU has no variant with an output gate; these have one: B, B-max-plus, B-max-plus-gated, ",
         ),
         ("+o", "no cell is called"),
         ("", "no cell is called ''"),
@@ -86,7 +85,7 @@ def test_unknown_names(name: str, message: str) -> None:
 
 
 def test_names_are_text() -> None:
-    with pytest.raises(CellError, match="a cell is named by a str; got int"):
+    with pytest.raises(CellError, match="a cell's name must be a str or a Path; got int"):
         get_cell(3)  # type: ignore[arg-type]
     with pytest.raises(CellError, match="n from 1 to 64; got '4'"):
         ngram("4")  # type: ignore[arg-type]
@@ -146,20 +145,23 @@ def test_numbers_and_options(name: str, given: dict[str, object], same: Cell) ->
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: get_cell("LSTM"), "LSTM is no cell: The paper hypothesises"),
-        (lambda: get_cell("RCNN3-state"), "RCNN3-state is no cell"),
-        (lambda: layer("LSTM", 4, 4, skip="residual"), "LSTM, which is no cell, has options of its own"),
-        (lambda: get_cell("HGRN", gamma="x"), "gamma is a number from 0 to 1; got 'x'"),
-        (lambda: get_cell("HGRN", gamma=3.0), "gamma is a number from 0 to 1; got 3.0"),
-        (lambda: get_cell("SCRN-context", alpha="q"), "alpha is a number from 0 to 1; got 'q'"),
+        (lambda: get_cell("LSTM"), "LSTM is not a cell: The paper hypothesises"),
+        (lambda: get_cell("RCNN3-state"), "RCNN3-state is not a cell"),
+        (lambda: layer("LSTM", 4, 4, skip="residual"), "LSTM is not a cell and has its own options"),
+        (lambda: get_cell("HGRN", gamma="x"), "gamma must be a number from 0 to 1; got 'x'"),
+        (lambda: get_cell("HGRN", gamma=3.0), "gamma must be a number from 0 to 1; got 3.0"),
+        (lambda: get_cell("SCRN-context", alpha="q"), "alpha must be a number from 0 to 1; got 'q'"),
         (lambda: get_cell("RCNN3-state"), "may not be rational"),
         (lambda: get_cell("B", n=3), "B has the options gate; got 'n'"),
         (lambda: get_cell("T-RNN", n=3), "T-RNN has no options; got 'n'"),
-        (lambda: get_cell("QRNN", pooling="of"), "pooling is 'f', 'fo' or 'ifo'; got 'of'"),
+        (lambda: get_cell("QRNN", pooling="of"), "pooling must be 'f', 'fo' or 'ifo'; got 'of'"),
         (lambda: get_cell("QRNN0"), "window must be a whole number from 1"),
-        (lambda: get_cell("SoPa", semiring="boolean"), "SoPa's semiring has a gradient and one component"),
+        (
+            lambda: get_cell("SoPa", semiring="boolean"),
+            "SoPa's semiring must have a gradient and one component",
+        ),
         (lambda: get_cell("SoPa0"), "length from 1 to 64; got 0"),
-        (lambda: get_cell("CNN65"), "1 to 64 words wide; got 65"),
+        (lambda: get_cell("CNN65"), "n from 1 to 64; got 65"),
         (lambda: get_cell("RCNN0"), "n from 1 to 64; got 0"),
         (lambda: get_cell("RCNN2", decay="none"), "'input' or 'constant'; got 'none'"),
         (lambda: get_cell("SRU", activation="selu"), "'tanh', 'relu' or 'identity'; got 'selu'"),
@@ -173,6 +175,17 @@ def test_numbers_and_options(name: str, given: dict[str, object], same: Cell) ->
 def test_mistakes_are_named(call: Callable[[], object], message: str) -> None:
     with pytest.raises(CellError, match=message):
         call()
+
+
+def test_a_model_needs_its_automaton_and_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mine(power: int = 1) -> Cell:
+        """Build a leaky integrator."""
+        return b_automaton("mine", linear("u"), 0.5**power)
+
+    monkeypatch.setitem(MODELS, "mine2", Model(mine, "nobody 2030", size="power"))
+    assert get_cell("Mine3") == mine(3) and get_model("mine").paper == "nobody 2030"
+    assert layer("mine2", 4, 3).cells == ((mine(), 3),)
+    assert verify_model("mine").verdict == "rational"
 
 
 def test_what_is_known_of_models() -> None:

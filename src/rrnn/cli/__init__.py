@@ -1,8 +1,8 @@
-"""The `rrnn` command: one table, name → function.
+"""The `rrnn` command: one table that maps the name of each command to a function.
 
-A command is a function of one argument, a dataclass whose fields are the command's arguments and options
-(tyro turns them into a parser, their docstrings into help). It prints to stdout and returns an exit code,
-or None for success. Its module is imported only when the command runs, so that `rrnn --help` stays quick.
+A command is a function of one argument, a dataclass whose fields are the command's arguments and options (tyro turns
+them into a parser, and their docstrings into help texts). It prints to stdout and returns an exit code, or None for
+success. Its module is imported only when the command runs, so that `rrnn --help` stays fast.
 """
 
 from __future__ import annotations
@@ -17,51 +17,57 @@ from typing import Any, get_type_hints
 from rrnn import __version__
 from rrnn.errors import RRNNError
 
-# name → ("module:function", one line of help). A name of two words is a command in a group: "lm train".
+# name → ("module:function", one line of help). A name of two words is a command of a group: "lm train".
 COMMANDS: dict[str, tuple[str, str]] = {
-    "classify eval": ("rrnn.cli.classify:eval", "the accuracy of a trained text classifier"),
-    "classify predict": ("rrnn.cli.classify:predict", "classify texts, however many, with probabilities"),
+    "classify eval": ("rrnn.cli.classify:eval", "measure the accuracy of a trained text classifier"),
+    "classify predict": ("rrnn.cli.classify:predict", "classify any number of texts, with probabilities"),
     "classify search": (
         "rrnn.cli.classify:search",
-        "search for the best setting, train it with several seeds",
+        "search for the best settings and train them with several seeds",
     ),
-    "classify table": ("rrnn.cli.classify:table", "set runs beside the paper's table of accuracies"),
+    "classify table": ("rrnn.cli.classify:table", "compare runs with the paper's table of accuracies"),
     "classify train": ("rrnn.cli.classify:train", "train a text classifier"),
-    "data get": ("rrnn.cli.data:get", "download data sets, checked against their checksums"),
-    "data list": ("rrnn.cli.data:list_", "list the data sets, where they lie and where they come from"),
+    "data get": ("rrnn.cli.data:get", "download data sets and verify their checksums"),
+    "data list": ("rrnn.cli.data:list_", "list the data sets, their folders and their sources"),
     "data path": ("rrnn.cli.data:path", "print the folder of a data set"),
-    "derive": ("rrnn.cli.derive:derive", "derive the recurrence of a cell: equations, LaTeX, IR, scan"),
-    "doctor": ("rrnn.cli.doctor:doctor", "say which backends work here, and why not the others"),
+    "derive": (
+        "rrnn.cli.derive:derive",
+        "print the recurrence of a cell: equations, LaTeX, IR, generated code",
+    ),
+    "doctor": ("rrnn.cli.doctor:doctor", "show which backends work on this machine, and why others do not"),
     "draw": ("rrnn.cli.draw:draw", "draw a cell or a WFSA as SVG and dot"),
-    "explain": ("rrnn.cli.explain:explain", "explain a text classifier's predictions: words, units, paths"),
+    "explain": (
+        "rrnn.cli.explain:explain",
+        "explain the predictions of a text classifier by words, units and paths",
+    ),
     "explore": (
         "rrnn.cli.explore:explore",
-        "open the local page: design cells, score strings, see predictions",
+        "open a local page to design cells, score strings and explain predictions",
     ),
-    "lm eval": ("rrnn.cli.lm:evaluate", "the perplexity of a text under a trained language model"),
-    "lm generate": ("rrnn.cli.lm:generate", "draw a text from a trained language model"),
-    "lm table": ("rrnn.cli.lm:table", "the paper's table of language models beside our runs"),
+    "lm eval": ("rrnn.cli.lm:evaluate", "measure the perplexity of a trained language model on a text"),
+    "lm generate": ("rrnn.cli.lm:generate", "sample text from a trained language model"),
+    "lm table": ("rrnn.cli.lm:table", "compare runs with the paper's table of perplexities"),
     "lm train": ("rrnn.cli.lm:train", "train a language model with any cell"),
     "report": ("rrnn.cli.report:report", "write an HTML report on runs: results, curves, automata, examples"),
-    "score": ("rrnn.cli.score:score", "score a file of strings under a WFSA, one score a line"),
-    "verify": ("rrnn.cli.verify:verify", "check that layers score as their automata do"),
+    "score": ("rrnn.cli.score:score", "score a file of strings with a WFSA, one score per line"),
+    "verify": ("rrnn.cli.verify:verify", "check that the scores of layers agree with their automata"),
 }
 
 USAGE_ERROR = 2
-INTERRUPTED = 130  # 128 + SIGINT, what a shell reports
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
 class UsageError(RRNNError):
-    """A command line that names no command."""
+    """A command line that does not name a command."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code, which is 2 for a user's mistake."""
+    """Run one command line and return its exit code, which is 2 for an error of the user."""
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
-        if sys.stdout is not None:  # as under `>&-`
-            sys.stdout.flush()  # here, so that a closed pipe is met while we can still answer it
+        if sys.stdout is not None:  # it is None if stdout is closed: `>&-`
+            sys.stdout.flush()  # here, where a closed pipe can still be handled
         return code
     except RRNNError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -69,10 +75,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _sink_output()  # the reader (`| head`) has what it wanted
+        _sink_output()  # the reader (`| head`) has read enough
         return BROKEN_PIPE
     except OSError as error:
-        if error.filename is None:  # not about a file the user named
+        if error.filename is None:  # not an error of a file that the user named
             if error.errno != errno.ENOSPC:
                 raise
             _sink_output()
@@ -81,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _sink_output() -> None:
-    """Python flushes stdout once more at exit, and would fail once more."""
+    """Redirect stdout to nowhere, since Python flushes it once more at exit and would fail again."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -113,7 +119,7 @@ def _call(name: str, args: list[str]) -> int:
     (options_type,) = (hint for key, hint in get_type_hints(function).items() if key != "return")
     try:
         options = tyro.cli(options_type, args=args, prog=f"rrnn {name}")
-    except SystemExit as done:  # --help, or a message about a wrong option, already printed
+    except SystemExit as done:  # --help or a message about a wrong option was printed
         return done.code if isinstance(done.code, int) else 0
     return function(options) or 0
 
@@ -130,12 +136,12 @@ def _help(commands: dict[str, tuple[str, str]]) -> str:
         [
             "usage: rrnn COMMAND [OPTIONS]",
             "",
-            "Weighted finite-state automata as recurrent layers, and back.",
+            "Turn weighted finite-state automata into recurrent layers, and layers into automata.",
             "",
             "commands:",
             *lines,
             "",
-            "`rrnn COMMAND --help` lists a command's options, `rrnn --version` prints the version.",
+            "`rrnn COMMAND --help` lists the options of a command; `rrnn --version` prints the version.",
         ]
     )
 

@@ -14,9 +14,10 @@ from rrnn.cli.overrides import given, overrides_of
 from rrnn.errors import RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.ranges import PAPER
+from rrnn.tasks.search import Standing
 
 _Settings: Any = overrides_of(ClassifyConfig, "What decides the training.")
-_Common: Any = overrides_of(ClassifyConfig, "What all trials share.", without=[*PAPER, "seed"])
+_Common: Any = overrides_of(ClassifyConfig, "Options that all trials share.", without=[*PAPER, "seed"])
 _Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
@@ -130,30 +131,30 @@ def predict(options: Predict) -> None:
 
 @dataclass
 class Search:
-    """Search for the best setting in the paper's ranges, then train it with several seeds.
+    """Search the paper's ranges for the best setting, then train it with several seeds.
 
-    Options fix what all trials share; hidden size, dropouts, learning rate, l2 and clipping are drawn. The same command
-    goes on where it stopped, and, with a shared --storage, joins in from other processes or machines.
+    Hidden size, dropouts, learning rate, l2 and clipping are drawn; other options are the same for all trials. The same
+    command continues an interrupted search. With a PostgreSQL server as --storage, it joins in from other machines.
     """
 
     out: Path | None = None
     """The folder for the study, best.json and the runs seed-0, seed-1, … (default: runs/search-DATA-CELL)."""
     trials: int = 20
-    """How many settings."""
+    """The number of settings to try."""
     seeds: int = 5
-    """How many trainings of the best setting; 0 where another machine does them."""
+    """The number of seeds with which the best setting is trained; use 0 on machines that only join in."""
     workers: int = 1
-    """Trainings side by side."""
+    """The number of trainings that run at the same time."""
     threads: bool = False
-    """Workers are threads, which share a GPU by a stream each, instead of processes."""
+    """Run the workers as threads, which share a GPU by a stream each, instead of as processes."""
     storage: str | None = None
-    """Where the study lies: a journal file, or a database's address (sqlite:///study.db). Default: in the folder."""
+    """A journal file, or, for many machines, a database: postgresql://user@host/name (default: OUT/study.journal)."""
     study: str = "classify"
-    """The study's name in the storage."""
+    """The name of the study in the storage."""
     sampler: Literal["random", "tpe"] = "random"
-    """random: settings depend on --search-seed alone. tpe: on the trials so far."""
+    """random draws settings from --search-seed alone; tpe chooses them by the results so far."""
     search_seed: int = 0
-    """Draws the settings."""
+    """The seed from which settings are drawn."""
     common: Annotated[_Common, tyro.conf.arg(name="")] = field(default_factory=_Common)  # pyright: ignore[reportInvalidTypeForm]
 
 
@@ -162,7 +163,6 @@ def search(options: Search) -> None:
 
     config = ClassifyConfig.for_data(**given(options.common))
     folder = options.out or _folder(config, "search")
-    show = _Watch()
     found = search_classifier(
         config,
         folder,
@@ -174,23 +174,23 @@ def search(options: Search) -> None:
         study=options.study,
         sampler=options.sampler,
         search_seed=options.search_seed,
-        watch=show.standing,
+        watch=_ProgressLines(),
         report=lambda r: print(f"seed {r.seed}: {_accuracies(r)} after {r.epochs} epochs", flush=True),
     )
     setting = ", ".join(f"{name} {getattr(found.config, name):.3g}" for name in PAPER)
     print(f"best setting: dev accuracy {found.dev:.2f}; {setting}; {folder}/best.json")
 
 
-class _Watch:
-    """Prints a line when something has changed."""
+class _ProgressLines:
+    """Print a line whenever another trial is finished."""
 
     def __init__(self) -> None:
-        self.last: Any = None
+        self.finished: tuple[int, int] | None = None
 
-    def standing(self, now: Any) -> None:
-        if (now.done, now.failed) == self.last:
+    def __call__(self, now: Standing) -> None:
+        if (now.done, now.failed) == self.finished:
             return
-        self.last = (now.done, now.failed)
+        self.finished = (now.done, now.failed)
         failed = f", {now.failed} failed (the first: {now.first_error})" if now.failed else ""
         best = f"; best dev accuracy {now.best.value:.2f} in trial {now.best.number}" if now.best else ""
         print(f"{now.done + now.failed}/{now.wanted} trials{failed}{best}", flush=True)

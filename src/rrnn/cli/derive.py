@@ -1,4 +1,4 @@
-"""`rrnn derive`: what the compiler makes of an automaton: equations, LaTeX, IR, the form that runs in parallel."""
+"""`rrnn derive`: print what the compiler makes of a cell: equations, LaTeX, IR, its parallel form, generated code."""
 
 from __future__ import annotations
 
@@ -9,29 +9,32 @@ from typing import Annotated
 import tyro
 
 from rrnn.automata import Cell, definitions, expr_text
+from rrnn.cli.overrides import option
 from rrnn.ir import adjoint, lower
 from rrnn.ir.equations import equations, latex, state_symbols
 from rrnn.ir.notation import PLAIN, symbol_of
 from rrnn.ir.scan_text import scan_text
 from rrnn.zoo import get_cell
 
+_Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, option()]
+
 
 @dataclass
 class Derive:
-    """Derive a recurrence from an automaton, and print it as a person would write it."""
+    """Derive the recurrence of an automaton and print its equations."""
 
     cell: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|FILE")]
-    """A cell of the zoo (B, F+o, SRU, QRNN3, …: docs/zoo.md lists them), or a .cell file."""
-    latex: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """A cell of the zoo (B, F+o, SRU, QRNN3, …; docs/zoo.md lists them) or a .cell file."""
+    latex: _Flag = False
     """Print the equations as a LaTeX align environment."""
-    ir: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print the program of one time step, and that of its gradient."""
-    scan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print how chunks of time run in parallel: which numbers a chunk carries, forward and backward."""
-    triton: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print the kernels for a GPU, two steps a turn (a real one takes more)."""
-    c: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print the kernels for the CPU, forward and backward, in C with float32."""
+    ir: _Flag = False
+    """Print the program of one time step and the program of its gradient."""
+    scan: _Flag = False
+    """Print how chunks of time run in parallel, and the numbers that each chunk carries forward and backward."""
+    triton: _Flag = False
+    """Print the GPU kernels in Triton, unrolled by two steps (real ones unroll more)."""
+    c: _Flag = False
+    """Print the CPU kernels in C, forward and backward, for float32."""
 
 
 def derive(options: Derive) -> None:
@@ -42,16 +45,17 @@ def derive(options: Derive) -> None:
     if options.ir:
         parts += _programs(cell)
     if options.scan:
-        parts += [scan_text(cell)]
-    if options.triton:
-        parts += [_triton(cell)]
-    if options.c:
-        parts += _c(cell)
+        parts.append(scan_text(cell))
+    if options.triton or options.c:
+        from rrnn.explorer.design_tab import c_code, triton_code  # imported here: only these need torch
+
+        parts += [triton_code(lower(cell).program)] if options.triton else []
+        parts += [c_code(lower(cell).program)] if options.c else []
     print("\n".join(parts or [summary(cell), equations(cell)]), end="")
 
 
 def summary(cell: Cell) -> str:
-    """The automaton in a few lines: its arcs, where paths start and end, and what is stored."""
+    """Describe an automaton in a few lines: its arcs, where paths start and end, and its stored states."""
     names = {expr: PLAIN.symbol(symbol_of(name)) for expr, name in definitions(cell).items()}
     silent = sum(arc.epsilon for arc in cell.arcs)
     counts = f"{_count(len(cell.states), 'state')}, {_count(len(cell.arcs), 'arc')}"
@@ -72,24 +76,6 @@ def summary(cell: Cell) -> str:
 
 def _count(n: int, what: str) -> str:
     return f"{n} {what}" + ("" if n == 1 else "s")
-
-
-def _triton(cell: Cell) -> str:
-    from rrnn.backends.triton.render import render  # here: it needs torch, which the rest does without
-
-    program = lower(cell).program
-    return render(program, unroll=2, every=2 if program.semiring.has_gradient else 0)
-
-
-def _c(cell: Cell) -> Iterator[str]:
-    import torch
-
-    from rrnn.backends.native.render import render_backward, render_forward
-
-    program = lower(cell).program
-    yield render_forward(program, torch.float32)
-    if program.semiring.has_gradient:
-        yield render_backward(program, torch.float32)
 
 
 def _programs(cell: Cell) -> Iterator[str]:

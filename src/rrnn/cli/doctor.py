@@ -1,4 +1,4 @@
-"""`rrnn doctor`: what this machine has, which backends work here, and why not the others."""
+"""`rrnn doctor`: show the devices of this machine, the backends that work on them, and why others do not."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ import platform
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
 from rrnn import __version__
+from rrnn.cli.overrides import option
 from rrnn.cli.tables import table
 
 
 @dataclass
 class Doctor:
-    """Say which versions and devices are here, which backends work on each device, and why not the others."""
+    """Show versions and devices, which backends work on each device, and why others do not."""
 
-    json: bool = False
-    """Print one JSON object instead."""
+    json: Annotated[bool, option()] = False
+    """Print one JSON object instead of tables."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One backend on one device. `default`: it is the one that runs there when none is asked for."""
+    """One backend on one device. `default`: whether it runs there if the user does not choose a backend."""
 
     device: str
     backend: str
@@ -49,15 +51,17 @@ def doctor(options: Doctor) -> None:
     print("\n" + table(("device", ""), list(devices.items())))
     print("\n" + table(("backend", "device", ""), rows) + "\n")
     if data is None:
-        print("RRNN_DATA is not set. Point it to the folder that holds the data sets, if you use them.")
+        print("RRNN_DATA is not set. Set it to the folder with the data sets if you use your own.")
     else:
         print(
-            f"RRNN_DATA is {data}" if Path(data).is_dir() else f"RRNN_DATA is {data}, but that is no folder."
+            f"RRNN_DATA is {data}"
+            if Path(data).is_dir()
+            else f"RRNN_DATA is {data}, but there is no such folder."
         )
 
 
 def _devices() -> Iterator[tuple[str, str]]:
-    """(device, in words)."""
+    """Yield (device, description)."""
     import torch
 
     yield "cpu", f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"

@@ -1,4 +1,4 @@
-"""`rrnn explain`: why a text classifier said what it said, in the terminal or as a page."""
+"""`rrnn explain`: explain the predictions of a text classifier, in the terminal, as HTML or as JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from rrnn.cli.overrides import option
 from rrnn.cli.tables import table
 
 if TYPE_CHECKING:
@@ -16,30 +17,30 @@ if TYPE_CHECKING:
 
     from rrnn.report.explain import Explanation, Unit
 
-_SHOWN = 12  # words in the table: the strongest
+_SHOWN = 12  # the number of words in the table
 
 
 @dataclass
 class Explain:
     """Explain the predictions of a text classifier.
 
-    Words are coloured by what the automata's paths that enter at them add to the label's margin, and by what the margin
-    loses when they are deleted; then come the units of the first layer that add most, with what they found.
+    Words are coloured by what the label's margin loses when they are deleted, and by what the paths that enter at them
+    add to it. Then come the units of the first layer that add most, with the phrases that they found.
     """
 
     run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """The folder of a run that `rrnn classify train` made."""
-    texts: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="TEXT")]
+    """The folder of a run of `rrnn classify train`."""
+    texts: Annotated[tuple[str, ...], tyro.conf.Positional, option("TEXT …")]
     """The texts to explain, in quotation marks."""
-    label: str | None = None
-    """Explain the margin of this label instead of the likeliest one's."""
+    label: Annotated[str | None, option("LABEL")] = None
+    """Explain the margin of this label instead of the predicted one."""
     units: int = 5
-    """How many units to show."""
+    """The number of units to show."""
     paths: int = 3
-    """How many phrases and paths of each."""
-    html: Path | None = None
-    """Write one HTML file, which needs no network, instead of printing."""
-    json: bool = False
+    """The number of phrases and paths of each unit."""
+    html: Annotated[Path | None, option("FILE.html")] = None
+    """Write a self-contained HTML file instead of printing."""
+    json: Annotated[bool, option()] = False
     """Print one JSON object, {"explanations": [...]}."""
 
 
@@ -49,12 +50,12 @@ def explain(options: Explain) -> None:
     from rrnn.tasks.classify.trained import cell_of, classify_run, load_run
 
     if not options.texts:
-        raise DataError('there is no text to explain: rrnn explain RUN "a text in quotation marks"')
+        raise DataError('there is no text to explain. Write: rrnn explain RUN "a text in quotation marks"')
     for name in ("units", "paths"):
         if getattr(options, name) < 1:
-            raise DataError(f"--{name} is how many to show, at least 1; got {getattr(options, name)}")
+            raise DataError(f"--{name} must be at least 1; got {getattr(options, name)}")
     if options.html is not None and options.json:
-        raise DataError("--html writes a page instead of printing, --json prints: leave out one of them")
+        raise DataError("--html writes a page and --json prints: leave out one of them")
     run = classify_run(options.run)
     model = load_run(run)
     found = [
@@ -102,9 +103,9 @@ def _print(console: Console, e: Explanation) -> None:
     columns["lost without"] = [f"{w.without:+.3f}" for w in strongest]
     _plain(console, table(list(columns), list(zip(*columns.values(), strict=True)), indent="  "))
     if e.unexplained is not None:
-        rest = "" if e.exact else f", plus {e.unexplained:+.3f} that first order leaves"
+        rest = "" if e.exact else f", plus {e.unexplained:+.3f} that first order does not explain"
         console.print(
-            f"  margin {e.margin:+.3f} = {e.base or 0.0:+.3f} with all scores at zero, plus what words add{rest}"
+            f"  margin {e.margin:+.3f} = {e.base or 0.0:+.3f} with all scores at zero, plus what the words add{rest}"
         )
     if e.units:
         console.print("\nthe strongest units of the first layer")
@@ -115,7 +116,7 @@ def _print(console: Console, e: Explanation) -> None:
 
 
 def _coloured(console: Console, e: Explanation, title: str, values: list[float]) -> None:
-    """The words on green where they speak for the label, on red where against, as strong as they do."""
+    """Print the words on green if they speak for the label, on red if against it, in stronger colours the more so."""
     from rich.text import Text
 
     from rrnn.report.explain_html import shade
@@ -134,7 +135,7 @@ def _coloured(console: Console, e: Explanation, title: str, values: list[float])
 
 def _unit(unit: Unit, e: Explanation) -> str:
     back = ", backward" if unit.direction == "backward" else ""
-    covered = "" if unit.covered is None else f"  ({unit.covered:.0%} of Σ|paths|)"
+    covered = "" if unit.covered is None else f"  (covers {unit.covered:.0%} of the total path weight)"
     several = isinstance(unit.score, tuple)
     return "\n".join(
         [
@@ -158,5 +159,5 @@ def _weight(weight: Any) -> str:
 
 
 def _plain(console: Console, text: str) -> None:
-    """A user's words may hold what rich would take for markup."""
+    """Print a text as it is: the user's words may contain what rich would take for markup."""
     console.print(text, markup=False)

@@ -1,4 +1,4 @@
-"""`rrnn explore`: the local page."""
+"""`rrnn explore`: serve the local page and open it in the browser."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from rrnn.errors import RunError
 
 @dataclass
 class Explore:
-    """Open a local page to design cells, watch Forward score strings, and look into trained classifiers."""
+    """Open a local page to design cells, watch Forward score strings, and explain trained classifiers."""
 
     port: int = 8765
-    """Where to listen; 0 takes any free port."""
+    """The port to listen on; 0 takes any free port."""
     host: str = "127.0.0.1"
-    """The address to listen on. Any other than this machine's own lets others in: there are no passwords."""
+    """The address to listen on. There is no password: with another address than 127.0.0.1, everyone who can reach it
+    can use the page."""
     runs: Path = Path("runs")
-    """The folder whose runs can be explained; nothing outside it is read."""
+    """The folder with the runs to explain; no other runs are read."""
     open: bool = True
     """Open the page in the browser."""
 
@@ -28,15 +29,15 @@ def explore(options: Explore) -> None:
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
         raise RunError(
-            f"the page needs starlette and uvicorn; {error.name} is not installed. pip install 'rrnn[explore]'."
+            f"the page needs starlette and uvicorn; {error.name} is not installed. Run: pip install 'rrnn[explore]'"
         ) from None
     from rrnn.explorer import serve
 
     if not 0 <= options.port < 65536:
-        raise RunError(f"a port is a number from 0 to 65535; got {options.port}")
+        raise RunError(f"--port must be a number from 0 to 65535; got {options.port}")
 
     def ready(address: str) -> None:
-        print(f"rrnn explore: {address} (Ctrl-C ends it)", flush=True)
+        print(f"rrnn explore: {address} (press Ctrl-C to stop)", flush=True)
         if options.open:
             import webbrowser
 
@@ -47,6 +48,6 @@ def explore(options: Explore) -> None:
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise RunError(
-            f"cannot listen on {options.host}, port {options.port}: {why}. Say another --port (0 takes any free one) "
-            "or --host."
+            f"cannot listen on {options.host}, port {options.port}: {why}. Choose another --port (0 takes any free "
+            "one) or --host."
         ) from None

@@ -1,19 +1,25 @@
-"""A configuration's fields as options of a command, all of them optional: what is given changes the preset."""
+"""Describe the options of commands, and turn the fields of a configuration into options that override it."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import make_dataclass
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
 
-from rrnn.tasks.configs import Config
+if TYPE_CHECKING:
+    from rrnn.tasks.configs import Config
+
+
+def option(metavar: str | None = None) -> Any:
+    """Return how help shows an option that is empty by default: the name of its value, without "(default: None)"."""
+    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
 
 
 def overrides_of(config: type[Config], title: str, *, without: Sequence[str] = ()) -> Any:
-    """A dataclass for a field of a command's options, `settings: Annotated[…, tyro.conf.arg(name="")]`."""
+    """Return a dataclass of optional fields, for a field `settings: Annotated[…, tyro.conf.arg(name="")]`."""
     hints = get_type_hints(config)
     fields = []
     for field in dataclasses.fields(config):
@@ -30,7 +36,7 @@ def overrides_of(config: type[Config], title: str, *, without: Sequence[str] = (
 
 
 def given(overrides: Any) -> dict[str, Any]:
-    """What the command line changes."""
+    """Return the fields that the command line sets, with their values."""
     values = {field.name: getattr(overrides, field.name) for field in dataclasses.fields(overrides)}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""`rrnn score`: the scores of a file of strings under a WFSA, one a line."""
+"""`rrnn score`: score a file of strings with a WFSA, one score per line."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from rrnn.cli.overrides import option
 from rrnn.wfsa.io import StringsFile, guess_format, load
 from rrnn.wfsa.io.files import natural
 from rrnn.wfsa.io.strings import StringLine, read_symbols_of, symbol_reader
 from rrnn.wfsa.machine import WFSA
 
-# A batch is scored at once: large enough to be quick, small enough that any file fits the memory.
+# Strings are scored in batches: large enough to be fast, small enough to fit into memory for any file.
 _BATCH_STRINGS = 1024
 _BATCH_SYMBOLS = 2**18
-_BATCH_NUMBERS = 2**22  # strings × states: what Forward holds
+_BATCH_NUMBERS = 2**22  # strings × states, the size of Forward's table
 
 Choice = Literal["auto", "yes", "no"]
 _CHOICES: dict[Choice, bool | None] = {"auto": None, "yes": True, "no": False}
@@ -27,28 +28,30 @@ _CHOICES: dict[Choice, bool | None] = {"auto": None, "yes": True, "no": False}
 
 @dataclass
 class Score:
-    """Print the score of every string, one a line, with all digits of float64.
+    """Print the score of every string, one per line, with all digits of float64.
 
-    A real score beyond the range of float64, which were 0.0 or inf, is printed as exp(logarithm) or -exp(logarithm).
+    A real score outside the range of float64, which would be 0.0 or inf, is printed as exp(logarithm) or
+    -exp(logarithm).
     """
 
     model: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="MODEL")]
-    """The WFSA: a PAutomaC model, OpenFst text or rrnn's JSON."""
-    strings: Path
-    """The strings: `length s1 s2 …` a line, with or without a header `N |Σ|`. `-` is the standard input."""
-    format: Literal["pautomac", "openfst", "json"] | None = None
-    """The model's format, where its name does not tell."""
-    semiring: str | None = None
-    """OpenFst: the semiring to read in (min-plus). Others: score in this one; `log` prints log-scores, `signed-log` a
-    sign and a logarithm."""
-    isymbols: Path | None = None
-    """OpenFst: the symbol table. Without it symbols are integers."""
-    costs: Literal["neglog", "plain"] | None = None
-    """OpenFst: are the numbers negative logarithms (neglog) or the weights themselves (plain)?"""
+    """The file of the WFSA: a PAutomaC model, OpenFst text or rrnn's JSON."""
+    strings: Annotated[Path, tyro.conf.arg(metavar="FILE")]
+    """The file of strings, `length s1 s2 …` per line, with or without a header `N |Σ|`. `-` is the standard input."""
+    format: Annotated[Literal["pautomac", "openfst", "json"] | None, option("{pautomac,openfst,json}")] = None
+    """The model's format (default: guessed from the name of the file)."""
+    semiring: Annotated[str | None, option("NAME")] = None
+    """The semiring to score in; for OpenFst, the one to read the file in (default: min-plus). `log` prints log-scores,
+    `signed-log` a sign and a logarithm."""
+    isymbols: Annotated[Path | None, option("FILE")] = None
+    """OpenFst: the symbol table (default: symbols are integers)."""
+    costs: Annotated[Literal["neglog", "plain"] | None, option("{neglog,plain}")] = None
+    """OpenFst: whether numbers are negative logarithms (neglog, the default where the semiring has them) or the weights
+    themselves (plain)."""
     acceptor: Choice = "auto"
-    """OpenFst: do arcs have one label (yes) or an input and an output label (no)?"""
+    """OpenFst: whether arcs have one label (yes) or an input and an output label (no)."""
     header: Choice = "auto"
-    """Does the file of strings start with a header? Say so where its first line `1 k` could be both."""
+    """Whether the file of strings starts with a header, which matters if the first line, `1 k`, could be either."""
 
 
 def score(options: Score) -> None:
@@ -61,7 +64,7 @@ def score(options: Score) -> None:
         acceptor=_CHOICES[options.acceptor],
     )
     strings = StringsFile(options.strings, header=_CHOICES[options.header])
-    # A model may list no arc for a symbol that the header counts in: such strings are legal and score zero.
+    # A model may have no arc for a symbol that the header counts: such strings are legal and score zero.
     declared = (
         strings.alphabet_size if (options.format or guess_format(options.model)) == "pautomac" else None
     )
@@ -99,7 +102,7 @@ def _score(wfsa: WFSA, batch: list[StringLine], file: StringsFile, declared: int
 
 
 def _beyond_floats(wfsa: WFSA, strings: list[tuple[Hashable, ...]], values: list[Any]) -> list[str | None]:
-    """Return exp(…) or -exp(…) for sums of real path weights that are too small or too large for a float, else None."""
+    """Return exp(…) or -exp(…) for real scores that are too small or too large for a float, and None for others."""
     ring = wfsa.semiring
     texts: list[str | None] = [None] * len(values)
     lost = [
@@ -110,14 +113,12 @@ def _beyond_floats(wfsa: WFSA, strings: list[tuple[Hashable, ...]], values: list
     if not lost:
         return texts
     signed = wfsa.with_semiring("signed-log")
-    for i, element in zip(
-        lost, signed.semiring.numbers(signed.score([strings[i] for i in lost])), strict=True
-    ):
+    scores = signed.semiring.numbers(signed.score([strings[i] for i in lost]))
+    for i, element in zip(lost, scores, strict=True):
         sign, log = element
         real = signed.semiring.to_real(element)
-        if sign and (
-            real == 0 or math.isinf(real)
-        ):  # otherwise paths cancel, and a remainder of rounding is no score
+        # A score inside the range of floats is a rounding error here: its paths cancel.
+        if sign and (real == 0 or math.isinf(real)):
             texts[i] = f"{'-' if sign < 0 else ''}exp({log!r})"
         elif math.isnan(values[i]):
             texts[i] = repr(real)
@@ -125,6 +126,6 @@ def _beyond_floats(wfsa: WFSA, strings: list[tuple[Hashable, ...]], values: list
 
 
 def _has_dead_symbol(string: StringLine, reader: Callable[[str], Hashable | None], declared: int) -> bool:
-    """Does the string have a symbol below |Σ| that the model never mentions, and none that is unknown?"""
+    """Return whether the string has symbols that the model never mentions, all of them below |Σ|."""
     values = [natural(token) for token in string.symbols if reader(token) is None]
     return bool(values) and all(value is not None and value < declared for value in values)

@@ -1,4 +1,4 @@
-"""Plain tables: aligned columns that read well on a screen and in a pipe."""
+"""Format plain tables with aligned columns, for the screen and for pipes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """Columns as wide as they need to be, the last one ragged."""
+    """Return a table with columns as wide as their widest cell, without trailing spaces."""
     lines = [header, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""`rrnn verify`: the paper's Table 1, run: layers against the automata of their units, on random weights."""
+"""`rrnn verify`: check the paper's Table 1: compare layers of random weights with the automata of their units."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from rrnn.cli.overrides import option
 from rrnn.cli.tables import table
 
 if TYPE_CHECKING:
@@ -16,25 +17,25 @@ if TYPE_CHECKING:
 
 @dataclass
 class Verify:
-    """Compare the hidden scores of layers with Forward on their automata, and with path enumeration on short strings.
+    """Compare the scores in layers with Forward on their automata, and with path enumeration on short strings.
 
-    Exits with 1 if a model differs from its automaton.
+    The exit code is 1 if a model differs from its automaton.
     """
 
-    models: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
-    """Names of the zoo, or .cell files; all of the zoo without any."""
+    models: Annotated[tuple[str, ...], tyro.conf.Positional, option("[NAME|FILE …]")] = ()
+    """Models of the zoo or .cell files (default: all models of the zoo)."""
     seed: int = 0
-    """Of the random weights, alphabet and strings."""
+    """The seed of the random weights, alphabet and strings."""
     tolerance: float = 1e-10
-    """The largest error that counts as rounding, relative to the score under absolute weights."""
+    """The largest error that counts as rounding, relative to the score with absolute weights."""
     backend: str = "auto"
-    """Which backend runs the layers: auto, reference, native or triton."""
-    json: bool = False
+    """The backend that runs the layers: auto, reference, native or triton."""
+    json: Annotated[bool, option()] = False
     """Print one JSON object, {"rows": [...]}, instead of a table."""
 
 
 def verify(options: Verify) -> int:
-    from rrnn import zoo  # here, so that --help does not wait for torch
+    from rrnn import zoo  # imported here, so that --help does not wait for torch
     from rrnn.backends import use_backend
     from rrnn.theory import verify_model
 

@@ -1,4 +1,4 @@
-"""Equations as MathML: a third table of strings beside plain text and LaTeX, for browsers."""
+"""Write equations as MathML for browsers: a third notation beside plain text and LaTeX."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rrnn.ir.notation import PLAIN as _PLAIN
 
 
 def mathml(lowered: Lowered) -> list[dict[str, str]]:
-    """The recurrence, an equation each: {"left": …, "right": …}, whole <math> elements."""
+    """Return the equations of a recurrence as pairs of <math> elements: {"left": …, "right": …}."""
     return [
         {"left": _math(left), "right": _math(right)} for left, right in Equations(lowered, MATHML).lines()
     ]
@@ -39,6 +39,8 @@ _OPEN, _CLOSE = _mo("(", _FLAT), _mo(")", _FLAT)
 
 
 class MathML(Notation):
+    """The notation of equations in MathML."""
+
     joints = {c: _mo(c) for c in "+−⊙·∨∧≥>⊕⊗"}  # noqa: RUF012
     minus = _mo("−")
 
@@ -90,7 +92,7 @@ class MathML(Notation):
         return self.symbol(matrix) + '<mspace width="0.15em"></mspace>' + stack
 
     def apply(self, function: str, argument: str) -> str:
-        return function + _mo("\u2061") + self.brackets(argument)  # an invisible "of", for those who listen
+        return function + _mo("\u2061") + self.brackets(argument)  # the invisible "of", for screen readers
 
     def brackets(self, text: str) -> str:
         return _OPEN + text + _CLOSE

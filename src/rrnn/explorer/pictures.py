@@ -1,4 +1,4 @@
-"""Pictures that the page can light up: every arc, state and label in a group of its own."""
+"""Draw automata so that the page can highlight each arc, state and label, which are groups of their own."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from rrnn.errors import AutomatonError
 from rrnn.wfsa import WFSA
 
 MAX_STATES, MAX_ARROWS, SECONDS = 30, 90, 3.0
-"""What is drawn while one types. Finding room for labels takes longer the denser an automaton is: 0.1 s for all of the
-zoo, but 8 s for 10 states with 40 arrows."""
+"""The limits of pictures, which are drawn while the user types. Placing labels takes longer the denser an automaton is:
+0.1 s for all of the zoo, but 8 s for 10 states with 40 arrows."""
 
 
 def picture(x: Cell | WFSA) -> dict[str, Any]:
-    """{"svg": …}, with a group for each arc, state and label, in this order, as `write_svg` writes them when all is
-    marked; or {"why": …} where there is none. The page has the style once, from /picture.css: its policy refuses
-    styles that come with a picture."""
+    """Return {"svg": …} with a group for each arc, state and label, in this order, or {"why": …} if it is not drawn.
+
+    The style is left out: the page loads it once from /picture.css, since its policy refuses inline styles.
+    """
     return dict(_drawn(diagram_of(x)))
 
 
 @lru_cache(maxsize=32)
 def _drawn(diagram: Diagram) -> dict[str, Any]:
-    """Kept: another string, or another sentence, does not change the automaton."""
+    """Draw a diagram. Results are cached, since another string or sentence does not change the automaton."""
     try:
         _check_size(diagram)
         with _at_most(SECONDS):
@@ -51,19 +52,19 @@ def _check_size(diagram: Diagram) -> None:
     states, arrows = len(diagram.nodes), len(diagram.edges)
     if states > MAX_STATES or arrows > MAX_ARROWS:
         raise AutomatonError(
-            f"this page draws automata of up to {MAX_STATES} states and {MAX_ARROWS} arrows; this one has {states} and "
-            f"{arrows}. `rrnn draw` draws larger ones."
+            f"the page draws automata of up to {MAX_STATES} states and {MAX_ARROWS} arrows; this one has {states} and "
+            f"{arrows}. Use `rrnn draw` for larger ones."
         )
 
 
 @contextlib.contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Raise if what is inside takes longer. Where there is no such signal (Windows), the job's own limit has to do."""
+    """Raise if the block takes longer. On Windows, which lacks the signal, only the limit of the whole job applies."""
 
     def stop(*_: Any) -> None:
         raise AutomatonError(
-            f"this automaton is too dense to be drawn within {seconds:.0f} s, as this page does. "
-            "`rrnn draw` has no such limit."
+            f"this automaton is too dense to be drawn within {seconds:.0f} s, the limit of the page. "
+            "Use `rrnn draw`, which has no such limit."
         )
 
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():

@@ -1,58 +1,53 @@
-"""The routes: the page's files, and an API of a few jobs. Nothing is computed here."""
+"""The web server: routes for the page's files, and an API that passes jobs on to the worker process."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from rrnn.errors import RunError
-from rrnn.explorer.guard import Guard
-from rrnn.explorer.runs import list_runs, run_folder
+from rrnn.explorer.classifier_runs import list_runs, run_folder
+from rrnn.explorer.security import SecurityMiddleware, json_body
 from rrnn.explorer.worker import JobError, Worker
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
-    from starlette.responses import Response
 
 STATIC = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def create_app(runs: Path, host: str = "127.0.0.1") -> Any:
-    """The ASGI application; `host` is the address that it will listen on."""
-    from starlette.applications import Starlette
-    from starlette.middleware import Middleware
-    from starlette.routing import Route
-
-    pages = _Pages(runs)
+def create_app(runs: Path, host: str = "127.0.0.1") -> Starlette:
+    """Return the ASGI application over a folder of runs; `host` is the address on which it will listen."""
+    api = _API(runs)
     routes = [Route("/" if file.name == "index.html" else f"/{file.name}", _file(file)) for file in _files()]
     routes += [
-        Route("/picture.css", pages.style),
-        Route("/api/start", pages.start),
-        Route("/api/runs", pages.runs_there),
-        *(
-            Route(f"/api/{name}", pages.job(name, arguments), methods=["POST"])
-            for name, arguments in {
-                "design": pages.design,
-                "score": pages.score,
-                "explain": pages.explain,
-            }.items()
-        ),
+        Route("/picture.css", api.style),
+        Route("/api/start", api.start),
+        Route("/api/runs", api.runs),
+        Route("/api/design", api.job("design", api.design), methods=["POST"]),
+        Route("/api/score", api.job("score", api.score), methods=["POST"]),
+        Route("/api/explain", api.job("explain", api.explain), methods=["POST"]),
     ]
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, host=host)],
-        exception_handlers={404: _not_found, 405: _not_found, JobError: _failed, RunError: _failed},
-        lifespan=pages.lifespan,
+        middleware=[Middleware(SecurityMiddleware, host=host)],
+        exception_handlers={HTTPException: _refused, JobError: _failed, RunError: _failed},
+        lifespan=api.lifespan,
     )
 
 
-class _Pages:
-    """What the API's answers share: the worker and the folder of runs."""
+class _API:
+    """The routes that need the worker process or the folder of runs."""
 
     def __init__(self, runs: Path) -> None:
         self.folder = runs
@@ -60,7 +55,7 @@ class _Pages:
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Any) -> AsyncIterator[None]:
         self.worker = Worker()
-        # At once: torch is imported while the browser opens the page.
+        # Start the worker at once, so that it imports torch while the browser opens the page.
         self._start = asyncio.ensure_future(self.worker.run("start"))
         try:
             yield
@@ -71,21 +66,19 @@ class _Pages:
             await self.worker.close()
 
     async def style(self, request: Request) -> Response:
-        from starlette.responses import Response
-
         return Response((await self._started())["style"], media_type="text/css")
 
     async def start(self, request: Request) -> Response:
-        return _json((await self._started())["page"])
+        return JSONResponse((await self._started())["page"])
 
     async def _started(self) -> Any:
-        """What the page needs once; asked for again where that failed."""
+        """Return the result of the job "start", which the page needs once; run it again if it failed."""
         if self._start.done() and (self._start.cancelled() or self._start.exception()):
             self._start = asyncio.ensure_future(self.worker.run("start"))
-        return await asyncio.shield(self._start)  # a request that is given up must not end it for the others
+        return await asyncio.shield(self._start)  # a cancelled request must not cancel it for the others
 
-    async def runs_there(self, request: Request) -> Response:
-        return _json({"runs": await asyncio.to_thread(list_runs, self.folder)})
+    async def runs(self, request: Request) -> Response:
+        return JSONResponse({"runs": await asyncio.to_thread(list_runs, self.folder)})
 
     async def design(self, asked: dict[str, Any]) -> dict[str, Any]:
         return {"text": _field(asked, "text", str)}
@@ -102,17 +95,17 @@ class _Pages:
     def job(
         self, name: str, arguments: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """A route that reads a JSON object, runs a job of these arguments, and answers with its result."""
+        """Return a route that reads a JSON object, runs a job with the arguments in it, and returns the result."""
 
         async def answer(request: Request) -> Response:
-            given = await arguments(parse(await request.body()))
-            return _json(await self.worker.run(name, request.is_disconnected, **given))
+            given = await arguments(parse(await json_body(request)))
+            return JSONResponse(await self.worker.run(name, request.is_disconnected, **given))
 
         return answer
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """The JSON object of a request; anything else is a `JobError`."""
+    """Return the JSON object in a request's body; raise `JobError` for anything else."""
 
     def constant(token: str) -> Any:
         raise ValueError(f"{token} is not JSON")
@@ -121,63 +114,53 @@ def parse(body: bytes) -> dict[str, Any]:
         value = json.loads(body.decode("utf-8"), parse_constant=constant)
         json.dumps(value, ensure_ascii=False).encode("utf-8")  # a lone surrogate could not be sent back
     except (ValueError, RecursionError) as error:
-        raise JobError(f"a request's body is a JSON object in UTF-8: {str(error)[:100]}", 400) from None
+        raise JobError(f"a request's body must be a JSON object in UTF-8: {str(error)[:100]}", 400) from None
     if not isinstance(value, dict):
-        raise JobError("a request's body is a JSON object; got something else", 400)
+        raise JobError(f"a request's body must be a JSON object; got {type(value).__name__}", 400)
     return value
 
 
 def _field(asked: dict[str, Any], name: str, kind: type) -> Any:
     value = asked.get(name)
     if not isinstance(value, kind):
-        raise JobError(f"a request needs {name!r}, a {'string' if kind is str else 'object'}", 400)
+        raise JobError(f"a request needs the field {name!r}, a {'string' if kind is str else 'object'}", 400)
     return value
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    from starlette.responses import JSONResponse
-
-    return JSONResponse(value, status)
-
-
 def _files() -> list[Path]:
-    """The page's files, by name: no path of a request ever reaches the file system."""
+    """Return the page's files. Each gets a route by name: no path in a request ever reaches the file system."""
     return sorted(file for file in STATIC.iterdir() if file.suffix in _TYPES)
 
 
 def _file(file: Path) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
-        from starlette.responses import Response
-
         return Response(file.read_bytes(), media_type=_TYPES[file.suffix])
 
     return answer
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 404)
-    wrong = "this address does not take that method" if status == 405 else "there is nothing at this address"
-    return _json({"error": wrong}, status)
+async def _refused(request: Request, error: Exception) -> Response:
+    """Respond to an unknown address or method, or to a request that `security` refused."""
+    assert isinstance(error, HTTPException)
+    own = {404: "there is nothing at this address", 405: "this address does not allow this method"}
+    return JSONResponse({"error": own.get(error.status_code, error.detail)}, error.status_code)
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """A job without a result, or a run that is not there."""
+    """Respond to a job that failed, or to the name of a run that does not exist."""
     status, line = (error.status, error.line) if isinstance(error, JobError) else (404, None)
-    return _json({"error": str(error), "line": line}, status)
+    return JSONResponse({"error": str(error), "line": line}, status)
 
 
 def serve(runs: Path, host: str, port: int, ready: Callable[[str], None]) -> None:
-    """Run the page until interrupted; `ready` is told its address once it answers."""
-    import socket
-
+    """Serve the page until interrupted; call `ready` with its address as soon as it accepts connections."""
     import uvicorn
 
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(
-            (host, port)
-        )  # here, so that a port in use is a plain OSError, and port 0 gets a number
+        # Bind here, so that a port in use raises a plain OSError, and port 0 becomes a number.
+        listener.bind((host, port))
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listener.getsockname()[1]}/"
         config = uvicorn.Config(create_app(runs, host), log_level="warning", access_log=False)

@@ -1,7 +1,7 @@
-"""One process that computes, so that no text can keep the page busy or bring it down.
+"""Run jobs in one worker process, so that no input can block or crash the server.
 
-Jobs go in and answers come out as lines of JSON. A job that takes longer than its limit ends the process, and so does
-one that needs too much memory; the next job starts a new one.
+Jobs and results are lines of JSON on the process's standard input and output. A job that exceeds its limit of time or
+memory ends the process; the next job starts a new one. `worker_main` is the program of the process.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 LIMITS = {"start": 60.0, "design": 10.0, "score": 10.0, "explain": 60.0}
-"""Seconds that a job may take, after the process is up. Explaining may have to load a model first."""
+"""The seconds that a job may take once the process is up. Explaining may have to load a model first."""
 START_LIMIT = 120.0
+"""The seconds in which the process must be up."""
 WAITING = 8
-"""Jobs that may wait for their turn; more are turned away."""
+"""The number of jobs that may wait for their turn; more are refused."""
 MAX_ANSWER = 64 * 1024 * 1024
+"""The largest result of a job in bytes."""
 
 
 class JobError(Exception):
-    """A job that gave no result: the HTTP status, why, and the line of the text that is to blame."""
+    """A job without a result: the reason, the HTTP status, and the line of the user's text that caused it, if any."""
 
     def __init__(self, message: str, status: int = 422, line: int | None = None) -> None:
         super().__init__(message)
@@ -29,33 +31,40 @@ class JobError(Exception):
 
 
 class Worker:
-    """`await worker.run("design", text=…)`: one job at a time, in order."""
+    """The worker process: `await worker.run("design", text=…)` runs one job at a time, in order."""
 
-    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "rrnn.explorer.jobs")) -> None:
+    def __init__(self, command: Sequence[str] = (sys.executable, "-m", "rrnn.explorer.worker_main")) -> None:
         self._command = command
         self._process: asyncio.subprocess.Process | None = None
         self._turn = asyncio.Lock()
         self._waiting = 0
 
     async def run(self, job: str, gone: Callable[[], Awaitable[bool]] | None = None, **arguments: Any) -> Any:
-        """The result of a job. Who is `gone` when its turn comes (as every key that is typed asks anew) gets none."""
+        """Run a job and return its result.
+
+        Every key that the user types makes a new request, so `gone` tells whether the client has left: then the
+        job is skipped when its turn comes.
+        """
         if self._waiting >= WAITING:
-            raise JobError(f"at most {WAITING} requests wait at a time. Try again in a moment.", 429)
+            raise JobError(
+                f"the server handles at most {WAITING} requests at a time. Try again in a moment.", 429
+            )
         self._waiting += 1
         try:
             async with self._turn:
                 if gone is not None and await gone():
-                    raise JobError("nobody waits for this any more", 499)
+                    raise JobError("the client no longer waits for this result", 499)
                 return await self._run(job, arguments)
         finally:
             self._waiting -= 1
 
     async def close(self) -> None:
+        """End the process."""
         process, self._process = self._process, None
         if process is not None:
             if process.returncode is None:
                 process.kill()
-            # communicate, not wait: it also closes the pipes, whose transports would warn when collected
+            # Not `wait`: `communicate` also closes the pipes, whose transports would warn when collected.
             await process.communicate()
 
     async def _run(self, job: str, arguments: dict[str, Any]) -> Any:
@@ -70,23 +79,23 @@ class Worker:
         except TimeoutError:
             await self.close()
             raise JobError(
-                f"this took longer than {limit:.0f} s and was stopped. Try something smaller."
+                f"this took longer than {limit:.0f} s and was stopped. Try a smaller input."
             ) from None
-        except (ConnectionError, ValueError):  # it died; or the answer is longer than a line may be
+        except (ConnectionError, ValueError):  # the process died, or the result is too long
             answer = b""
-        except asyncio.CancelledError:  # half-way: the next job must not read this one's answer
+        except asyncio.CancelledError:  # the next job must not read this one's result
             await self.close()
             raise
         if not answer.endswith(b"\n"):
             await self.close()
-            raise JobError("this needs more memory or time than the page allows. Try something smaller.")
+            raise JobError("this needs more memory or time than the page allows. Try a smaller input.")
         found = json.loads(answer)
         if "error" in found:
             raise JobError(found["error"], found["status"], found["line"])
         return found["result"]
 
     async def _started(self) -> asyncio.subprocess.Process:
-        """The process, ready for a job."""
+        """Return the process, ready for a job; start it if necessary."""
         if self._process is not None and self._process.returncode is None:
             return self._process
         await self.close()
@@ -95,8 +104,8 @@ class Worker:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=MAX_ANSWER,
-            start_new_session=True,  # Ctrl-C is for the server, which ends this
+            start_new_session=True,  # Ctrl-C must reach only the server, which ends this process
         )
         assert process.stdout is not None
-        await asyncio.wait_for(process.stdout.readline(), START_LIMIT)  # it says when it is ready
+        await asyncio.wait_for(process.stdout.readline(), START_LIMIT)  # the line "ready"
         return process

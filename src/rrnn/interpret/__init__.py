@@ -1,23 +1,25 @@
-"""Looking inside: what a layer of automata found in a sentence. Everything starts with `read`."""
+"""Explain what a layer of automata found in a sentence: paths, tokens, phrases, contributions to a prediction.
+
+Everything starts with `read`, which lays a layer's automata over sentences; the other functions take its result.
+"""
 
 from rrnn import moved
-from rrnn.interpret.decompose import Decomposition, Term, decompose
+from rrnn.interpret.decompose import ArcMasses, Decomposition, Term, arc_masses, decompose
 from rrnn.interpret.deletion import LeaveOneOut, leave_one_out
 from rrnn.interpret.logits import LogitContributions, logit_contributions
-from rrnn.interpret.masses import ArcMasses, arc_masses
-from rrnn.interpret.paths import Step, TokenPath, UnitPaths, best_paths, k_best
+from rrnn.interpret.paths import PathStep, TokenPath, UnitPaths, best_paths, k_best
 from rrnn.interpret.phrases import Phrase, UnitPhrases, phrases
 from rrnn.interpret.reading import Reading, read
-from rrnn.interpret.tables import scores
+from rrnn.interpret.trellises import scores
 
 __all__ = [
     "ArcMasses",
     "Decomposition",
     "LeaveOneOut",
     "LogitContributions",
+    "PathStep",
     "Phrase",
     "Reading",
-    "Step",
     "Term",
     "TokenPath",
     "UnitPaths",

@@ -1,8 +1,8 @@
-"""Leave-one-out: what a unit's score would be without each token, for all tokens at once.
+"""Leave-one-out: compute what a unit's score would be without each token, for all tokens at once.
 
-Paths of the shortened sentence are beginnings before the token, met by ends after it: from the two tables, all
-positions cost about as much as one score. A window sees the tokens before, so that the K − 1 steps after a removed
-token weigh otherwise; these are computed anew, for all positions together.
+A path of the shortened sentence is a beginning before the token joined with an ending after it. With the forward and
+backward tables, all positions together cost about as much as one score. A window sees earlier tokens, so the weights of
+the K − 1 steps after a deleted token change; these are recomputed, for all positions together.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from torch import Tensor
 
 from rrnn.errors import AutomatonError
 from rrnn.interpret.paths import finite
-from rrnn.interpret.reading import Part, Reading, weigh
-from rrnn.interpret.tables import backward, forward, meet, side_by_side, trellis
+from rrnn.interpret.reading import CellReading, Reading, weigh
+from rrnn.interpret.trellises import backward, forward, meet, side_by_side, trellis
 
 
 @dataclass(frozen=True, eq=False)
 class LeaveOneOut:
-    """T positions, B sentences, D units in the order of `units`."""
+    """The result of `leave_one_out`, for T positions, B sentences and D units in the order of `units`."""
 
     tokens: tuple[tuple[str, ...], ...]
     units: tuple[int, ...]
     score: Tensor
     """(B, D)"""
     without: Tensor
-    """(T, B, D): the score of the sentence without the token at this position; behind the end, the score."""
+    """(T, B, D): the score of the sentence without the token at this position; after its end, the score itself."""
 
     @property
     def effect(self) -> Tensor:
-        """(T, B, D): by how much the token raises the score."""
-        same = self.score == self.without  # both may be infinite
+        """(T, B, D): how much the token adds to the score."""
+        same = self.score == self.without  # also where both are infinite
         return torch.where(same, 0.0, self.score - self.without)
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -54,11 +54,11 @@ class LeaveOneOut:
 
 
 def leave_one_out(reading: Reading) -> LeaveOneOut:
-    """Every unit's score with each token deleted in turn: exact, and O(T) for all of them."""
+    """Compute every unit's score with each token deleted in turn: exactly, and in O(T) for all tokens."""
     if reading.depth:
         raise AutomatonError(
-            f"a token can be deleted from what the first layer reads; layer {reading.depth} reads states that depend "
-            "on it at many positions, so nothing is known of them without it. Run the model on the shorter sentence."
+            f"leave_one_out needs a reading of the first layer; layer {reading.depth} reads states that depend on a "
+            "token at many positions. Run the model on the shortened sentence instead."
         )
     valid = reading.valid
     reach = reading.layer.window - 1
@@ -75,8 +75,8 @@ def leave_one_out(reading: Reading) -> LeaveOneOut:
     return LeaveOneOut(reading.tokens, reading.units, score, without)
 
 
-def _without(reading: Reading, near: Part, alpha: Tensor, beta: Tensor, reach: int) -> Tensor:
-    """(T, B, D): the beginnings before each step, led over the `reach` steps after it, met by the ends."""
+def _without(reading: Reading, near: CellReading, alpha: Tensor, beta: Tensor, reach: int) -> Tensor:
+    """Return (T, B, D): beginnings before each step, advanced over the `reach` steps after it, joined with endings."""
     steps = torch.arange(len(alpha))
     if reach:
         lengths = torch.tensor(reading.lengths, dtype=torch.int64)
@@ -88,8 +88,8 @@ def _without(reading: Reading, near: Part, alpha: Tensor, beta: Tensor, reach: i
     return meet(near, alpha, beta[(steps + 1 + reach).clamp_max(len(alpha))])
 
 
-def _around(reading: Reading, reach: int) -> list[Part]:
-    """The parts on `reach` steps and T·B sentences: what follows each position, after what precedes it."""
+def _around(reading: Reading, reach: int) -> list[CellReading]:
+    """Return readings of `reach` steps and T·B sentences: the tokens after each position, following those before it."""
     x = reading.x
     steps, batch, size = x.shape
     padding = x.new_zeros(reach, batch, size)

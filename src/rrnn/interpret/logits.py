@@ -1,9 +1,10 @@
-"""From units to a class: how much each token and unit adds to a logit, to first order in the units' scores.
+"""Compute how much each token and unit adds to a logit, to first order in the units' scores.
 
-What follows the scores (the cell's output expression, layers above, pooling, an MLP) is linearised where it is: with
-the gradient g of the logit in every score c_t of every unit, Σ_t g_t·c_t is a sum over paths that may end at any step,
-so it is taken apart by token as exactly as one score is. Where all that follows is affine (a linear read-out straight
-on scores) nothing is lost: base + contributions = logit. Elsewhere `unexplained` says how much is.
+Everything between the scores and the logit (the cell's output expression, layers above, pooling, an MLP) is linearised
+at the given input. With the gradient g of the logit with respect to every score c_t of every unit, Σ_t g_t·c_t is a sum
+over paths that may end at any step, so it is decomposed by token as exactly as one score is. If everything after the
+scores is affine (a linear read-out of the scores), nothing is lost: base + contributions = logit. Otherwise
+`unexplained` holds the rest.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.decompose import entry_factors
 from rrnn.interpret.paths import finite
-from rrnn.interpret.reading import Part, Reading, leaves
-from rrnn.interpret.tables import enters, forward, masses, meet, stays, trellis
-from rrnn.interpret.values import Weights
+from rrnn.interpret.reading import CellReading, Reading, Weights, leaves
+from rrnn.interpret.trellises import enters, forward, masses, meet, stays, trellis
 from rrnn.wfsa.trellis import Scaled, Trellis
 
 Head = Callable[[Tensor], Tensor]
@@ -29,7 +29,7 @@ Head = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, eq=False)
 class LogitContributions:
-    """T positions, B sentences, C logits, D units in the order of `units`."""
+    """The result of `logit_contributions`: T positions, B sentences, C logits, D units in the order of `units`."""
 
     tokens: tuple[tuple[str, ...], ...]
     units: tuple[int, ...]
@@ -38,19 +38,19 @@ class LogitContributions:
     base: Tensor
     """(B, C): the logits if every score were 0."""
     by_token: Tensor
-    """(T, B, C): of all units together, each path divided equally among the tokens at which it enters."""
+    """(T, B, C): the sum over all units, each path divided equally among the tokens at which it enters."""
     by_unit: Tensor
     """(B, C, D)"""
     gradient: Tensor
-    """(T, B, C, D): of the logits in each score, by position of the layer when it scored so."""
+    """(T, B, C, D): the gradient of the logits with respect to each score, by position."""
     constant: Tensor
-    """(B, C): of paths that no token enters, which most cells do not have."""
+    """(B, C): the contribution of paths that enter at no token, which most cells do not have."""
     exact: bool
-    """False: contributions are first-order, through what is not linear between scores and logits."""
+    """False if contributions are first-order, since something between scores and logits is not linear."""
 
     @property
     def unexplained(self) -> Tensor:
-        """(B, C): the logit without base and contributions: rounding if they are exact, else what curvature leaves."""
+        """(B, C): the logit minus base and contributions: rounding if they are exact, else the effect of curvature."""
         return self.logits - self.base - self.constant - self.by_token.sum(0)
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -71,11 +71,12 @@ class LogitContributions:
 
 
 def logit_contributions(reading: Reading, head: Head, *, affine: bool = False) -> LogitContributions:
-    """What tokens and units add to each logit, over the reals.
+    """Compute what tokens and units add to each logit, for cells over the reals.
 
-    `head` takes the outputs of the layer that was read, (T, B, H) in the sentences' order and in the layer's dtype, to
-    logits (B, C): layers above, pooling, read-out. `affine` promises that it is affine in them; contributions are then
-    exact if the cells' output is the score itself."""
+    `head` maps the outputs of the layer that was read, (T, B, H) in the sentences' order and in the layer's dtype, to
+    logits (B, C): layers above, pooling, read-out. `affine` promises that it is affine; contributions are then exact if
+    the cells' output is the score itself.
+    """
     _check(reading)
     found = [prefix_scores(part, reading.valid) for part in reading.parts]
     with torch.enable_grad():
@@ -107,8 +108,8 @@ def _gradient(logit: Tensor, scores: Tensor) -> Tensor:
     (found,) = torch.autograd.grad(logit, scores, retain_graph=True, allow_unused=True) if known else (None,)
     if found is None:
         raise AutomatonError(
-            "contributions need the gradient of the logits in the layer's outputs; the head's logits have none. "
-            "Compute them from what the head is given, without detach, no_grad or a way over numpy."
+            "contributions need the gradient of the logits with respect to the layer's outputs; the head's logits have "
+            "none. Compute them from the head's argument, without detach, no_grad or numpy."
         )
     return found
 
@@ -116,29 +117,29 @@ def _gradient(logit: Tensor, scores: Tensor) -> Tensor:
 def _check(reading: Reading) -> None:
     if reading.layer.skip or reading.layer.norm is not None:
         raise AutomatonError(
-            "this layer has a skip connection or a norm behind its cells, which contributions do not follow. Look at "
-            "decompose and leave_one_out, which stop at the scores."
+            "contributions do not support layers with a skip connection or a norm after the cells. Use decompose and "
+            "leave_one_out, which end at the scores."
         )
     if len(reading.units) != reading.layer.hidden_size:
         raise ShapeError(
-            "a logit depends on all units of a layer; this reading has some of them. Read them all."
+            "a logit depends on all units of a layer, but this reading has only some of them. Pass the whole reading."
         )
     for part in reading.parts:
         if not part.ring.adds:
             raise AutomatonError(
-                f"contributions add up over the reals; {part.cell.name}'s scores over {part.ring.name} do not. Look at "
-                "best_paths, and at what leave_one_out says of each token."
+                f"contributions need scores that add up; those of {part.cell.name} over {part.ring.name} do not. Use "
+                "best_paths and leave_one_out."
             )
 
 
-def prefix_scores(part: Part, valid: Tensor | None) -> Tensor:
-    """(T, B, D): the score after each step; 0 behind the end."""
+def prefix_scores(part: CellReading, valid: Tensor | None) -> Tensor:
+    """Return (T, B, D): the score after each step; 0 after the end of a sentence."""
     found = meet(part, forward(part, valid)[1:], trellis(part, valid).last)
     return found if valid is None else found * valid.unsqueeze(-1)
 
 
 def outputs(reading: Reading, scores: Tensor) -> Tensor:
-    """The layer's outputs if its units scored (T, B, D) so, by position; zeros behind the end."""
+    """Return the layer's outputs, by position, if its units had these scores (T, B, D); zeros after the end."""
     layer, found, start = reading.layer, [], 0
     with torch.no_grad():
         known = leaves(layer, reading.x)
@@ -153,7 +154,7 @@ def outputs(reading: Reading, scores: Tensor) -> Tensor:
 
 
 def _split(reading: Reading, gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_t g_t·c_t over all units, by step (T, B), and what no token enters (B). Behind the end g is 0."""
+    """Return Σ_t g_t·c_t over all units: by step (T, B), and of paths that enter at no token (B)."""
     valid, start = reading.valid, 0
     by_token, constant = gradient.new_zeros(gradient.shape[:2]), gradient.new_zeros(gradient.shape[1])
     for part in reading.parts:
@@ -168,7 +169,7 @@ def _split(reading: Reading, gradient: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _worth(steps: Trellis, gradient: Tensor) -> Scaled:
-    """(T + 1, S, B, D): as `backward`, for paths that may end after any step t, where the end counts g_t times."""
+    """Return (T + 1, S, B, D): like `backward`, but paths may end after any step t, with the end weighted by g_t."""
     row = torch.zeros_like(steps.last)
     rows = []
     for t in reversed(range(len(gradient))):

@@ -1,8 +1,8 @@
-"""An automaton as a set of moves: each takes ε-arcs, perhaps none, and then consumes one symbol.
+"""Rewrite an automaton as a set of moves, each of which takes any ε-arcs and then consumes one symbol.
 
-Over moves an automaton has no ε, and a path of n symbols is exactly n moves, a start and an end: all that this package
-computes is written once, on moves, whatever the cell. As in a compiled recurrence, a state holds what has *just
-consumed* a symbol; ε-arcs are taken by what comes next, a move or the end.
+An automaton of moves has no ε-arcs, and a path over n symbols is a start, exactly n moves and an end. This package
+computes everything on moves, so each function is written once for all cells. As in a compiled recurrence, a state holds
+paths that have *just consumed* a symbol; ε-arcs belong to what comes next, a move or the end.
 """
 
 from __future__ import annotations
@@ -21,32 +21,33 @@ MAX_MOVES = 20_000
 
 @dataclass(frozen=True)
 class Bridge:
-    """A way from one state to another over ε-arcs; without arcs, the state itself."""
+    """A path from one state to another over ε-arcs; without arcs, it stays at the state."""
 
     source: str
     target: str
     arcs: tuple[CellArc, ...] = ()
     star: bool = False
-    """It stands for all ε-paths between the two, infinitely many: they form a cycle, and ⊕ adds."""
+    """True if it represents all ε-paths between the two states, infinitely many: they contain a cycle, and ⊕ adds."""
 
     @property
     def silent(self) -> bool:
+        """Whether it takes no ε-arc."""
         return not self.arcs and not self.star
 
 
 @dataclass(frozen=True)
 class Move:
-    """ε-arcs, then an arc that consumes."""
+    """Any ε-arcs, followed by an arc that consumes a symbol."""
 
     bridge: Bridge
     arc: CellArc
     consumes: bool
-    """Its arc reads its symbol and goes on to another state. A self-loop skips its symbol, and so does an arc weighted
-    1̄, as SoPa's that opens q0 anew: it takes no notice of it."""
+    """Whether its arc leads to another state with a weight that may depend on the symbol. A self-loop skips its symbol,
+    and so does an arc of weight 1̄, such as the one with which SoPa opens q0 again."""
 
     @property
     def enters(self) -> bool:
-        """It goes on in the pattern, if only by its ε-arcs."""
+        """Whether it advances in the pattern, if only by its ε-arcs."""
         return self.consumes or (not self.bridge.silent and self.source != self.target)
 
     @property
@@ -60,7 +61,7 @@ class Move:
 
 @dataclass(frozen=True)
 class End:
-    """ε-arcs, then a final state."""
+    """Any ε-arcs, followed by the final weight of a state."""
 
     bridge: Bridge
     weight: ex.Expr
@@ -72,7 +73,7 @@ class End:
 
 @dataclass(frozen=True)
 class Moves:
-    """A cell's automaton without ε-arcs and without what no path uses."""
+    """A cell's automaton as moves, without states and arcs that are on no path."""
 
     cell: Cell
     states: tuple[str, ...]
@@ -84,12 +85,12 @@ class Moves:
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """The states by number."""
+        """State → its number."""
         return {q: i for i, q in enumerate(self.states)}
 
     @property
     def most_entries(self) -> int | None:
-        """The most moves that enter on one path; None where a cycle allows any number."""
+        """The largest number of entering moves on one path; None if a cycle allows any number."""
         follows: dict[str, set[str]] = {q: set() for q in self.states}
         for move in self.moves:
             if move.source != move.target or move.enters:
@@ -98,7 +99,7 @@ class Moves:
 
         def longest(q: str) -> int | None:
             if q not in depth:
-                depth[q] = None  # met again while it is being computed: a cycle
+                depth[q] = None  # found again while it is being computed: a cycle
                 ahead = [longest(p) for p in follows[q]]
                 known = [n for n in ahead if n is not None]
                 depth[q] = None if len(known) < len(ahead) else max(known, default=-1) + 1
@@ -111,7 +112,7 @@ class Moves:
 
 @lru_cache(maxsize=256)
 def moves_of(cell: Cell) -> Moves:
-    """The moves of a cell that some path from an initial to a final state can take."""
+    """Return the moves of a cell that are on some path from an initial to a final state."""
     cell.check()
     arcs = [a for a in cell.arcs if not is_zero(a.weight, cell.semiring)]
     if cell.epsilon_limit == 0:
@@ -129,8 +130,8 @@ def moves_of(cell: Cell) -> Moves:
         moves += [Move(bridge, a, _consumes(cell, a)) for a in over]
         if len(moves) + len(bridges) > MAX_MOVES:
             raise AutomatonError(
-                f"cell {cell.name!r} has over {MAX_MOVES:,} ways to take ε-arcs and then an arc, too many to tell "
-                "apart. Leave out some of its ε-arcs, or say .limit_epsilon(k)."
+                f"cell {cell.name!r} has more than {MAX_MOVES:,} ways to take ε-arcs and then an arc, too many to "
+                "list. Remove some of its ε-arcs, or limit them with cell.limit_epsilon(k)."
             )
     ends = [
         End(bridge, weight)
@@ -138,7 +139,7 @@ def moves_of(cell: Cell) -> Moves:
         for bridge in bridges
         if bridge.target == q and (bridge.silent or cell.epsilon_after_last)
     ]
-    # A loop first, as recurrences have it: of equal weights the first wins.
+    # Self-loops first: of moves with equal weights the first wins.
     moves.sort(key=lambda m: (m.source != m.target, not m.bridge.silent))
     return _trim(
         Moves(cell, states, tuple(starts), tuple(a for a in arcs if a.epsilon), (), tuple(moves), tuple(ends))
@@ -146,7 +147,7 @@ def moves_of(cell: Cell) -> Moves:
 
 
 def _trim(whole: Moves) -> Moves:
-    """Without states that no move reaches, as F's q3, which only an ε-arc enters."""
+    """Remove states that no move reaches, such as F's q3, which only an ε-arc enters."""
     starts, moves, ends = whole.initials, whole.moves, whole.ends
     steps = [CellArc(m.source, m.target, ex.one) for m in moves]
     alive = reachable([q for q, _ in starts], steps) & reachable(
@@ -169,7 +170,10 @@ def _consumes(cell: Cell, arc: CellArc) -> bool:
 
 
 def _bridges(cell: Cell, states: tuple[str, ...], arcs: list[CellArc]) -> Iterator[Bridge]:
-    """Where ⊕ selects, no cycle improves a path, so those without one suffice; where it adds, a cycle's star does."""
+    """Yield the bridges between states.
+
+    Where ⊕ selects, a cycle never improves a path, so paths without cycles suffice; where ⊕ adds, a cycle needs a star.
+    """
     leaving: dict[str, list[CellArc]] = {q: [] for q in states}
     for arc in arcs:
         if arc.epsilon:
@@ -183,7 +187,7 @@ def _bridges(cell: Cell, states: tuple[str, ...], arcs: list[CellArc]) -> Iterat
 
 
 def _walks(start: str, leaving: dict[str, list[CellArc]], limit: int | None) -> Iterator[Bridge]:
-    """Up to `limit` ε-arcs in a row, or without a limit those that visit no state twice."""
+    """Yield the bridges of up to `limit` ε-arcs, or without a limit those that visit no state twice."""
     stack: list[tuple[CellArc, ...]] = [()]
     while stack:
         walk = stack.pop()
@@ -196,6 +200,7 @@ def _walks(start: str, leaving: dict[str, list[CellArc]], limit: int | None) -> 
 
 
 def _stars(start: str, leaving: dict[str, list[CellArc]]) -> Iterator[Bridge]:
+    """Yield one bridge for all ε-paths from `start` to each state."""
     arcs = [arc for some in leaving.values() for arc in some]
     ahead = reachable([a.target for a in leaving[start]], arcs)
     if start not in ahead:

@@ -1,4 +1,4 @@
-"""The strongest paths of each unit, traced back: which tokens they consume, skip by a self-loop, or bridge by ε."""
+"""Find the strongest paths of each unit: which tokens they consume, skip by a self-loop, or bridge by ε-arcs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from rrnn import moved
 from rrnn.interpret.moves import Bridge
-from rrnn.interpret.ranks import share
-from rrnn.interpret.reading import Part, Reading
-from rrnn.interpret.tables import trellis
+from rrnn.interpret.reading import CellReading, Reading
+from rrnn.interpret.trellises import share, trellis
 from rrnn.semirings import Semiring, get_semiring
 from rrnn.semirings.base import Element
 from rrnn.wfsa.kbest import check_k
@@ -20,42 +20,44 @@ from rrnn.wfsa.trellis import Trellis
 
 RANKS, SIZES = get_semiring("max-plus"), get_semiring("real")
 
-Kind = Literal["consumed", "skipped", "bridged"]
+StepKind = Literal["consumed", "skipped", "bridged"]
 
 
 @dataclass(frozen=True)
-class Step:
-    """One arc of a path. It carries no weight: a factor can move from one arc to another without changing any score,
-    so only the product of a whole path means something."""
+class PathStep:
+    """One arc of a path. It has no weight: factors can move from one arc to another without changing any score, so only
+    the product of a whole path has a meaning."""
 
-    kind: Kind
-    """Consumed by an arc to another state, skipped by a self-loop (or an arc weighted 1̄), or bridged by an ε-arc."""
+    kind: StepKind
+    """Consumed by an arc to another state, skipped by a self-loop (or an arc of weight 1̄), or bridged by an ε-arc."""
     token: str
     position: int | None
-    """Where in the sentence, from 0; None for ε."""
+    """The position in the sentence, from 0; None for ε."""
     source: str
     target: str
 
 
 @dataclass(frozen=True)
 class TokenPath:
-    """A path through a unit's automaton, in the order in which it reads tokens. `weight` is λ ⊗ its arcs ⊗ ρ."""
+    """A path through a unit's automaton, in reading order. `weight` is the product λ ⊗ arcs ⊗ ρ."""
 
     weight: Element
     start: str
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
     @property
     def consumed(self) -> tuple[str, ...]:
+        """The consumed tokens."""
         return tuple(step.token for step in self.steps if step.kind == "consumed")
 
     @property
     def states(self) -> tuple[str, ...]:
+        """The states in the order in which the path visits them."""
         return (self.start, *(step.target for step in self.steps))
 
     @property
     def text(self) -> str:
-        """The phrase, in the sentence's order: "not [very] good", skipped words in brackets, ε where it is bridged."""
+        """The phrase in the sentence's order: "not [very] good", with skipped words in brackets and ε for ε-arcs."""
         inside = [i for i, step in enumerate(self.steps) if step.kind != "skipped"]
         steps = self.steps[inside[0] : inside[-1] + 1] if inside else ()
         places = [step.position for step in steps if step.position is not None]
@@ -68,7 +70,7 @@ class TokenPath:
 
 @dataclass(frozen=True)
 class UnitPaths:
-    """The strongest paths of one unit in one sentence, strongest first."""
+    """The strongest paths of one unit in one sentence, the strongest first."""
 
     sentence: int
     unit: int
@@ -77,15 +79,15 @@ class UnitPaths:
     score: Element
     paths: tuple[TokenPath, ...]
     covered: float | None
-    """The share of these paths in Σ|weight| of all paths, since over the reals they may cancel; over log, in
-    exp(score). None where one path is the score, and where there are no paths."""
+    """The fraction of the total path weight that these paths cover: of Σ|weight| where weights can cancel, over log of
+    exp(score). None where the score is the weight of one path, and where there are no paths."""
 
     def to_json(self) -> dict[str, Any]:
         return finite(asdict(self) | {"paths": [path.to_json() for path in self.paths]})
 
 
 def finite(value: Any) -> Any:
-    """For JSON, which has no infinities and no NaN: None, wherever they are inside."""
+    """Replace infinities and NaN by None, also inside lists and dicts, since JSON has none."""
     if isinstance(value, dict):
         return {key: finite(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -94,16 +96,16 @@ def finite(value: Any) -> Any:
 
 
 def best_paths(reading: Reading) -> list[UnitPaths]:
-    """Return the best path of every unit in every sentence: where ⊕ selects, the one whose weight is the score."""
+    """Return the best path of every unit in every sentence: where ⊕ selects, its weight is the score."""
     return k_best(reading, 1)
 
 
 def k_best(reading: Reading, k: int) -> list[UnitPaths]:
-    """Return the k strongest paths of every unit in every sentence, sentence by sentence, none of weight 0̄.
+    """Return the k strongest paths of every unit in every sentence, sentence by sentence, without those of weight 0̄.
 
-    The strongest have the greatest weight, the smallest over min-plus; over real and complex numbers the greatest
-    absolute value. Of tied paths the first wins: by how they end, then, from the end, by their moves, self-loops before
-    others. All paths that an ε-cycle makes possible where ⊕ does not select are one, which bridges it whole.
+    The strongest paths have the greatest weight, over min-plus the smallest, over real and complex numbers the greatest
+    absolute value. Of tied paths the first wins: by their ends, then, from the end, by their moves, self-loops before
+    others. Where ⊕ does not select, all paths through an ε-cycle count as one, which bridges the whole cycle.
     """
     check_k(k)
     found: list[list[UnitPaths]] = [[] for _ in reading.tokens]
@@ -115,7 +117,7 @@ def k_best(reading: Reading, k: int) -> list[UnitPaths]:
         covered = _covered(steps, weights)
         weight, start, end = ring.numbers(weights), traces.start.tolist(), traces.end.tolist()
         taken = traces.edges.permute(2, 3, 1, 0).tolist()
-        passages = _Passages(reading, part)
+        passages = _StepsOfPaths(reading, part)
         for b, of_sentence in enumerate(found):
             for d, unit in enumerate(part.units):
                 paths = tuple(
@@ -133,7 +135,7 @@ def k_best(reading: Reading, k: int) -> list[UnitPaths]:
 
 
 def _weights(steps: Trellis, traces: Traces) -> Tensor:
-    """Return the weights of paths, (k, B, D), multiplied in the order of reading; 0̄ where there is no path."""
+    """Return the weights of paths, (k, B, D), multiplied in reading order; 0̄ where there is no path."""
     ring = steps.ring
     weight = _picked(ring, steps.initial, traces.start)
     for t, edge in enumerate(traces.edges):
@@ -144,14 +146,14 @@ def _weights(steps: Trellis, traces: Traces) -> Tensor:
 
 
 def _picked(ring: Semiring, weights: Tensor, index: Tensor) -> Tensor:
-    """Return those of the weights (n, B, D) that an index (k, B, D) names."""
+    """Select from the weights (n, B, D) by an index (k, B, D)."""
     if ring.components:
         index = index.unsqueeze(-1).expand(*index.shape, ring.size)
     return weights.gather(0, index)
 
 
 def _covered(steps: Trellis, weights: Tensor) -> list[list[float]] | None:
-    """Return the share (B, D) of paths in the total, or in that of all sizes where paths can cancel."""
+    """Return the fraction (B, D) of the total weight that paths cover, of absolute weights where they can cancel."""
     ring = steps.ring
     if ring.selective:
         return None
@@ -162,16 +164,16 @@ def _covered(steps: Trellis, weights: Tensor) -> list[list[float]] | None:
     return share(steps.ring, steps.ring.t_sum(weights, 0), whole).tolist()
 
 
-class _Passages:
-    """The steps of paths. Those of a move at a position are the same in all of them, and made once."""
+class _StepsOfPaths:
+    """Turn the moves of paths into steps. Steps of the same move at the same position are created once."""
 
-    def __init__(self, reading: Reading, part: Part) -> None:
+    def __init__(self, reading: Reading, part: CellReading) -> None:
         self.reading, self.moves = reading, part.moves
-        self.known: dict[tuple[int, int, int], list[Step]] = {}
+        self.known: dict[tuple[int, int, int], list[PathStep]] = {}
 
-    def __call__(self, b: int, moves: list[int], end: int) -> tuple[Step, ...]:
-        """Return the steps of a path in sentence b; moves are −1 behind its end."""
-        steps: list[Step] = []
+    def __call__(self, b: int, moves: list[int], end: int) -> tuple[PathStep, ...]:
+        """Return the steps of a path in sentence b; moves are −1 after its end."""
+        steps: list[PathStep] = []
         for t, number in enumerate(moves):
             if number < 0:
                 break
@@ -181,14 +183,17 @@ class _Passages:
             steps += self.known[key]
         return (*steps, *_over(self.moves.ends[end].bridge))
 
-    def _of_move(self, b: int, t: int, number: int) -> list[Step]:
+    def _of_move(self, b: int, t: int, number: int) -> list[PathStep]:
         move, position = self.moves.moves[number], self.reading.position(b, t)
-        kind: Kind = "consumed" if move.consumes else "skipped"
+        kind: StepKind = "consumed" if move.consumes else "skipped"
         token = self.reading.tokens[b][position]
-        return [*_over(move.bridge), Step(kind, token, position, move.arc.source, move.arc.target)]
+        return [*_over(move.bridge), PathStep(kind, token, position, move.arc.source, move.arc.target)]
 
 
-def _over(bridge: Bridge) -> list[Step]:
+def _over(bridge: Bridge) -> list[PathStep]:
     if bridge.star:
-        return [Step("bridged", "ε*", None, bridge.source, bridge.target)]
-    return [Step("bridged", "ε", None, arc.source, arc.target) for arc in bridge.arcs]
+        return [PathStep("bridged", "ε*", None, bridge.source, bridge.target)]
+    return [PathStep("bridged", "ε", None, arc.source, arc.target) for arc in bridge.arcs]
+
+
+__getattr__ = moved.attributes(__name__)

@@ -1,11 +1,12 @@
-"""What units look for: the strongest phrases that each found in many sentences.
+"""Find what units look for: the strongest phrases that each of them found in many sentences.
 
-A phrase is the stretch of a path from its first entry (leaving the initial state) to its last (reaching a final one):
-its weight is λ, the moves between, and ρ. What self-loops multiply before and after, the decay by the rest of the
-sentence, is left out, so that a phrase weighs the same wherever it stands (unless a window sees beyond it).
+A phrase is the stretch of a path from its first entry (leaving the initial state) to its last (reaching a final one).
+Its weight is the product of λ, the moves between, and ρ. The weights of self-loops before and after it, the decay over
+the rest of the sentence, are left out, so a phrase has the same weight wherever it occurs (unless a window sees beyond
+it).
 
-At every position that could be a last entry, the strongest phrase that ends there is a candidate, over the reals the
-strongest of either sign; the strongest candidates of all sentences are reported, each wording once.
+At every position where a phrase may end, the strongest one is a candidate, over the reals the strongest of either sign.
+The strongest candidates of all sentences are reported, each wording once.
 """
 
 from __future__ import annotations
@@ -20,28 +21,29 @@ from torch import Tensor
 
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.interpret.moves import Move
-from rrnn.interpret.paths import Kind, finite
-from rrnn.interpret.ranks import rank, weight_of
-from rrnn.interpret.reading import Part, Reading
+from rrnn.interpret.paths import RANKS, StepKind, finite
+from rrnn.interpret.reading import CellReading, Reading
+from rrnn.interpret.trellises import rank, weight_of
 from rrnn.semirings import Semiring
+from rrnn.wfsa.trellis import Edges, Trellis
 
 
 @dataclass(frozen=True)
 class Phrase:
-    """A phrase with its product of weights, without what surrounds it."""
+    """A phrase and its weight, without the weights of what surrounds it."""
 
     weight: float
     tokens: tuple[str, ...]
-    kinds: tuple[Kind, ...]
-    """Of each token: consumed, skipped by a self-loop, or bridged, which is no token but ε."""
+    kinds: tuple[StepKind, ...]
+    """For each token: consumed, skipped by a self-loop, or bridged, which means ε instead of a token."""
     sentence: int
-    """The number of the sentence in which it weighs most."""
+    """The number of the sentence in which it is strongest."""
     position: int
-    """Of its first word there."""
+    """The position of its first word there."""
 
     @property
     def text(self) -> str:
-        """ "not [very] good", skipped words in brackets, ε where it is bridged."""
+        """The phrase as text, "not [very] good", with skipped words in brackets and ε for ε-arcs."""
         pairs = zip(self.tokens, self.kinds, strict=True)
         return " ".join(f"[{token}]" if kind == "skipped" else token for token, kind in pairs)
 
@@ -51,8 +53,10 @@ class Phrase:
 
 @dataclass(frozen=True)
 class UnitPhrases:
-    """The strongest phrases of a unit. Over semirings without negative weights all are in `positive`, which over
-    min-plus begins with the smallest weight, the best there."""
+    """The strongest phrases of a unit, the strongest first.
+
+    Over semirings without negative weights all are in `positive`; over min-plus the strongest has the smallest weight.
+    """
 
     unit: int
     cell: str
@@ -66,22 +70,24 @@ class UnitPhrases:
 
 
 def phrases(readings: Reading | Iterable[Reading], top: int = 5) -> list[UnitPhrases]:
-    """The `top` strongest phrases of every unit, over all sentences of a reading or of several by one layer."""
+    """Return the `top` strongest phrases of every unit in all sentences of a reading, or of several by one layer."""
     if not isinstance(top, int) or isinstance(top, bool) or top < 1:
-        raise AutomatonError(f"top is how many phrases to list, a whole number above 0; got {top!r}")
-    found: dict[tuple[int, int], _Best] = {}  # (unit, sign) → its best
+        raise AutomatonError(
+            f"top, the number of phrases to list, must be a whole number above 0; got {top!r}"
+        )
+    found: dict[tuple[int, int], _StrongestWordings] = {}  # (unit, sign) → its best phrases
     names: dict[int, tuple[str, str]] = {}
     before = 0
     for reading in [readings] if isinstance(readings, Reading) else readings:
         if reading.depth:
             raise AutomatonError(
-                f"phrases are of words, which the first layer reads; layer {reading.depth} reads the states below it. "
-                "Read layer 0, or look at positions with best_paths."
+                f"phrases consist of words, which the first layer reads; layer {reading.depth} reads the states below "
+                "it. Read layer 0, or look at positions with best_paths."
             )
         for part in reading.parts:
             _refuse_components(part.ring)
             names |= dict.fromkeys(part.units, (part.cell.name, part.ring.name))
-            if reading.x.shape[0]:
+            if reading.x.shape[0] and part.moves.moves:
                 _collect(reading, part, before, top, found)
         before += len(reading.tokens)
     return [
@@ -95,19 +101,19 @@ def phrases(readings: Reading | Iterable[Reading], top: int = 5) -> list[UnitPhr
 
 
 def _refuse_components(ring: Semiring) -> None:
-    """Raise where a weight has no sign: phrases are ranked among those of their sign."""
+    """Raise if weights have several components, and thus no sign by which to separate phrases."""
     if ring.components:
         raise SemiringError(
             f"phrases need weights that are single numbers, positive or negative; over {ring.name} a weight has the "
-            f"components {', '.join(ring.components)}. Look at k_best, which ranks paths by their magnitude."
+            f"components {', '.join(ring.components)}. Use k_best, which ranks paths by their magnitude."
         )
 
 
-class _Best:
+class _StrongestWordings:
     """Phrases by wording, each where it is strongest."""
 
     def __init__(self) -> None:
-        self.by_wording: dict[tuple[tuple[str, ...], tuple[Kind, ...]], tuple[float, Phrase]] = {}
+        self.by_wording: dict[tuple[tuple[str, ...], tuple[StepKind, ...]], tuple[float, Phrase]] = {}
 
     def add(self, value: float, phrase: Phrase) -> None:
         key = (phrase.tokens, phrase.kinds)
@@ -119,16 +125,23 @@ class _Best:
         return tuple(phrase for _, phrase in ordered[:top])
 
     def bar(self, top: int) -> float:
-        """What a new phrase must exceed to be listed."""
+        """Return the rank that a new phrase must exceed to be listed."""
         values = sorted((value for value, _ in self.by_wording.values()), reverse=True)
         return values[top - 1] if len(values) >= top else -math.inf
 
 
 def _collect(
-    reading: Reading, part: Part, before: int, top: int, found: dict[tuple[int, int], _Best]
+    reading: Reading,
+    part: CellReading,
+    before: int,
+    top: int,
+    found: dict[tuple[int, int], _StrongestWordings],
 ) -> None:
-    """Add the phrases of a reading. Frequent ones fill the list of the strongest many times over: look further down it
-    until there are enough different ones."""
+    """Add the strongest phrases of a reading.
+
+    A frequent phrase may occur many times among the strongest, so look further down until there are enough different
+    wordings.
+    """
     table = _search(part, reading)
     values = table.value.permute(1, 3, 0, 2).flatten(2)  # (signs, D, T·B)
     order = values.sort(-1, descending=True)
@@ -140,7 +153,7 @@ def _collect(
         wordings = _wordings(reading, part, table, signs, units, picked)
         left = []
         for (sign, d), row, words in zip(open_, ranks.tolist(), wordings, strict=True):
-            best = found.setdefault((part.units[d], sign), _Best())
+            best = found.setdefault((part.units[d], sign), _StrongestWordings())
             bar = best.bar(top)
             for value, (tokens, kinds, b, position) in zip(row, words, strict=True):
                 if value > bar:
@@ -154,28 +167,92 @@ def _collect(
 # ---- the search -----------------------------------------------------------------------------------------------------
 
 
-class _Table(NamedTuple):
-    """Per step: the strongest phrase whose last entry is there, and how it came about. S states with a sign each; a
-    code is the number of a move, plus that of all moves if the phrase begins with it."""
+class _Search(NamedTuple):
+    """The strongest phrase that ends at each step, and what is needed to trace it back.
 
-    value: Tensor  # (T, signs, B, D): ranks, −∞ where there is none
-    state: Tensor  # (T, signs, B, D): sign · S + state after its last entry
-    entered: Tensor  # (T, signs · S, B, D): the code of the strongest way to enter the state here
-    reached: Tensor  # (T, signs · S, B, D): of the strongest way to be there, self-loops too
-    negative: Tensor | None  # (T, moves, B, D)
+    Ranks add up along a path, so the search is Forward over max-plus. Where weights can be negative, a node is a state
+    with the sign of the path so far, sign · S + state, and an edge is a move with the sign of its weight.
+    """
+
+    value: Tensor  # (T, signs, B, D): its rank, −∞ where there is none
+    node: Tensor  # (T, signs, B, D): the node after its last entry
+    begun: Tensor  # (T, nodes, 1, D): what it is worth to begin a phrase at each node
+    inside: Tensor  # (T, nodes, B, D): what it is worth to be inside a phrase at each node
+    edges: Edges
+    moves: Tensor  # (edges,): the number of each edge's move
+    enters: Tensor  # (edges,): whether that move enters
+    weights: Tensor  # (T, edges, B, D): ranks
 
 
-class _Rows(NamedTuple):
-    """The columns of a table, step by step."""
+def _search(part: CellReading, reading: Reading) -> _Search:
+    """Find the strongest phrases of either sign that end at each step, in all sentences and units at once."""
+    steps = len(part.weights)
+    begun, ending = _outside(part, steps)
+    edges, moves, weights = _signed_edges(part)
+    enters = torch.tensor([move.enters for move in part.moves.moves], dtype=torch.bool)[moves]
+    entering, staying = (_over(edges, weights, chosen, begun) for chosen in (enters, ~enters))
+    remaining = torch.tensor(reading.lengths, dtype=torch.int64) - 1
+    signs, size = ending.shape[1:3]
+    row = begun.new_full((begun.shape[1], *part.weights.shape[2:]), -math.inf)
+    inside, values, nodes = [], [], []
+    for t in range(steps):
+        inside.append(row)
+        entered = entering.ahead(t, torch.maximum(row, begun[t]))
+        row = torch.maximum(staying.ahead(t, row), entered)
+        last = ending[(remaining - t).clamp_min(0)].permute(1, 2, 0, 3)  # (signs, S, B, D)
+        last = torch.where((remaining >= t)[:, None], last, -math.inf)
+        by_sign = entered.unflatten(0, (signs, size))
+        # By the sign of the phrase, then by state and by the sign of what follows: two negatives make a positive.
+        ended = torch.stack(
+            [torch.stack([by_sign[s ^ k] + last[k] for k in range(signs)], 1) for s in range(signs)]
+        )
+        value, which = ended.flatten(1, 2).max(1)
+        values.append(value)
+        state, sign = which // signs, which % signs ^ torch.arange(signs)[:, None, None]
+        nodes.append(sign * size + state)
+    return _Search(
+        torch.stack(values), torch.stack(nodes), begun, torch.stack(inside), edges, moves, enters, weights
+    )
 
-    value: list[Tensor]
-    state: list[Tensor]
-    entered: list[Tensor]
-    reached: list[Tensor]
+
+def _outside(part: CellReading, steps: int) -> tuple[Tensor, Tensor]:
+    """Return what beginnings and endings are worth, over moves that do not enter, whose weights do not count.
+
+    The first is (T, nodes, 1, D), to begin a phrase at each node before step t; the second (T + 1, signs, S, D), to
+    have entered a state for the last time, r symbols before the end.
+    """
+    ring, index = part.ring, part.moves.index
+    idle = [move for move in part.moves.moves if not move.enters]
+    ends = ([index[move.source] for move in idle], [index[move.target] for move in idle])
+    edges = Edges(len(index), *(torch.tensor(states, dtype=torch.int64) for states in ends))
+    outside = Trellis(
+        RANKS,
+        [edges] * steps,
+        [part.initial.new_zeros(len(idle), 1, 1)] * steps,
+        _signed(ring, part.initial).transpose(0, 1),
+        torch.tensor([index[end.source] for end in part.moves.ends], dtype=torch.int64),
+        _signed(ring, part.ends).transpose(0, 1),
+    )
+    begun, ending = outside.forward().values, outside.backward().values
+    return begun[:steps].transpose(1, 2).flatten(1, 2).unsqueeze(2), ending.flip(0).transpose(1, 2)
+
+
+def _signed_edges(part: CellReading) -> tuple[Edges, Tensor, Tensor]:
+    """Return the edges between nodes, the number of each one's move, and their ranks (T, edges, B, D)."""
+    index, signed = part.moves.index, _signed(part.ring, part.weights)
+    signs, size = range(len(signed)), len(index)
+    columns = [
+        (s * size + index[move.source], (s ^ k) * size + index[move.target], m, k)
+        for m, move in enumerate(part.moves.moves)
+        for s in signs
+        for k in signs
+    ]
+    source, target, moves, sign = torch.tensor(columns, dtype=torch.int64).view(-1, 4).unbind(1)
+    return Edges(len(signs) * size, source, target), moves, signed[sign, :, moves].transpose(0, 1)
 
 
 def _signed(ring: Semiring, weight: Tensor) -> Tensor:
-    """Ranks of positive and of negative weights, (signs, …)."""
+    """Return the ranks of positive and, where weights can cancel, of negative weights, (signs, …)."""
     ranks = rank(ring, weight)
     if not ring.cancels:
         return ranks.unsqueeze(0)
@@ -183,152 +260,66 @@ def _signed(ring: Semiring, weight: Tensor) -> Tensor:
     return torch.stack([torch.where(weight < 0, none, ranks), torch.where(weight < 0, ranks, none)])
 
 
-def _beginnings(part: Part, steps: int) -> list[Tensor]:
-    """Per step (signs, S, D): what it is worth to begin a phrase in each state, once self-loops have led there."""
-    row = _signed(part.ring, part.initial)
-    rows = []
-    for _ in range(steps):
-        rows.append(row)
-        row = _stay(part, row, forwards=True)
-    return rows
+def _over(edges: Edges, weights: Tensor, chosen: Tensor, initial: Tensor) -> Trellis:
+    """Return a trellis over some of the edges, for its steps alone."""
+    some = Edges(edges.states, edges.source[chosen], edges.target[chosen])
+    nothing = initial.new_empty(0, dtype=torch.int64)
+    return Trellis(
+        RANKS, [some] * len(weights), weights[:, chosen].unbind(0), initial[0], nothing, initial[0][:0]
+    )
 
 
-def _endings(part: Part, steps: int) -> Tensor:
-    """(T, signs, S, D): what it is worth to have entered a state for the last time, r symbols before the end."""
-    zero = torch.full_like(part.initial, part.ring.zero)
-    row = _signed(part.ring, zero).clone()
-    for end, weight in zip(part.moves.ends, part.ends, strict=True):
-        q = part.moves.index[end.source]
-        row[:, q] = torch.maximum(row[:, q], _signed(part.ring, weight))
-    rows = []
-    for _ in range(steps):
-        rows.append(row)
-        row = _stay(part, row, forwards=False)
-    return torch.stack(rows)
+# ---- tracing back ---------------------------------------------------------------------------------------------------
 
-
-def _stay(part: Part, row: Tensor, forwards: bool) -> Tensor:
-    """One symbol further over moves that do not enter, whose weights do not count."""
-    new = torch.full_like(row, -math.inf)
-    for source, target, move, _ in part.graph:
-        if not move.enters:
-            a, b = (source, target) if forwards else (target, source)
-            new[:, b] = torch.maximum(new[:, b], row[:, a])
-    return new
-
-
-def _search(part: Part, reading: Reading) -> _Table:
-    ring, (steps, batch) = part.ring, reading.x.shape[:2]
-    ranks = rank(ring, part.weights)
-    negative = part.weights < 0 if ring.cancels else None
-    starts, endings = _beginnings(part, steps), _endings(part, steps)
-    lengths = torch.tensor(reading.lengths, dtype=torch.int64)
-    signs, size, width = starts[0].shape
-    values = part.initial.new_full((signs, size, batch, width), -math.inf)
-    found = _Rows([], [], [], [])
-    for t in range(steps):
-        entered, reached = (
-            [_Strongest(values) for _ in range(size)],
-            [_Strongest(values) for _ in range(size)],
-        )
-        for m, (source, target, move, _) in enumerate(part.graph):
-            value, begins = values[:, source], None
-            if move.enters:
-                lead = starts[t][:, source].unsqueeze(1)
-                value, begins = torch.maximum(value, lead), lead > value
-            if negative is not None:
-                here = negative[t, m]
-                value = torch.where(here, value.flip(0), value)
-                begins = begins if begins is None else torch.where(here, begins.flip(0), begins)
-            code = m if begins is None else m + len(part.graph) * begins.int()
-            for best in (entered[target], reached[target]) if move.enters else (reached[target],):
-                best.add(value + ranks[t, m], code)
-        remaining = lengths - 1 - t
-        ending = endings[remaining.clamp_min(0)].permute(1, 2, 0, 3)  # (signs, S, B, D)
-        ending = torch.where((remaining >= 0)[:, None], ending, -math.inf)
-        values = torch.stack([best.value for best in reached], 1)
-        ended = _ended([best.value for best in entered], ending, values)
-        found.value.append(ended.value)
-        found.state.append(ended.code)
-        found.entered.append(torch.stack([best.code for best in entered], 1).flatten(0, 1))
-        found.reached.append(torch.stack([best.code for best in reached], 1).flatten(0, 1))
-    value, state, entries, reaches = (torch.stack(column) for column in found)
-    return _Table(value, state, entries, reaches, negative)
-
-
-def _ended(entered: list[Tensor], ending: Tensor, like: Tensor) -> _Strongest:
-    """The strongest phrase over all states in which it may end; negative by negative is positive."""
-    best, size = _Strongest(like), len(entered)
-    own = torch.arange(len(ending))[:, None, None]
-    for q, value in enumerate(entered):
-        best.add(value + ending[0, q], own * size + q)
-        if len(ending) > 1:
-            best.add(value.flip(0) + ending[1, q], own.flip(0) * size + q)
-    return best
-
-
-class _Strongest:
-    """The greatest of several values, (signs, B, D), with the code of the first that has it."""
-
-    def __init__(self, like: Tensor) -> None:
-        self.value = torch.full_like(like[:, 0], -math.inf)
-        self.code = torch.zeros_like(self.value, dtype=torch.int32)
-
-    def add(self, value: Tensor, code: Tensor | int) -> None:
-        better = value > self.value
-        self.value = torch.where(better, value, self.value)
-        self.code = torch.where(better, torch.as_tensor(code, dtype=torch.int32), self.code)
-
-
-Wording = tuple[tuple[str, ...], tuple[Kind, ...], int, int]
+Wording = tuple[tuple[str, ...], tuple[StepKind, ...], int, int]
 """Tokens, their kinds, the sentence in the reading, the position of the first token."""
 
 
 def _wordings(
-    reading: Reading, part: Part, table: _Table, signs: Tensor, units: Tensor, picked: Tensor
+    reading: Reading, part: CellReading, found: _Search, signs: Tensor, units: Tensor, picked: Tensor
 ) -> list[list[Wording]]:
-    """The phrases at `picked` (rows, n), places in T·B, of each row's sign and unit: traced back, all at once."""
-    steps, batch = reading.x.shape[:2]
-    count, size = len(part.graph), len(part.moves.states)
-    sources = torch.tensor([source for source, *_ in part.graph])
+    """Trace back the phrases at `picked` (rows, n), places in T·B, of each row's sign and unit, all at once."""
+    batch, edges = reading.x.shape[1], found.edges
     d = units.unsqueeze(1).expand_as(picked)
     t, b = picked // batch, picked % batch
-    node = table.state[t, signs.unsqueeze(1), b, d].long()
-    code = table.entered[t, node, b, d].long()
-    taken = []
+    node = found.node[t, signs.unsqueeze(1), b, d]
+    order, begin = edges.by_target
+    nth = torch.arange(int((begin[1:] - begin[:-1]).max())).view(-1, 1, 1)
+    taken: list[Tensor] = []
     going = torch.ones_like(picked, dtype=torch.bool)
-    for back in range(steps):
-        move, at = code % count, t - back
-        taken.append(torch.where(going, move, -1))
-        going = going & (code < count) & (at > 0)
-        if not going.any():
-            break
-        at = at.clamp_min(1)
-        sign = node // size
-        if table.negative is not None:
-            sign = sign ^ table.negative[at, move, b, d].long()
-        node = torch.where(going, sign * size + sources[move], node)
-        code = torch.where(going, table.reached[at - 1, node, b, d].long(), code)
+    while going.any():
+        at = (t - len(taken)).clamp_min(0)
+        into = order[(begin[node] + nth).clamp_max(len(edges) - 1)]  # (edges into the node, rows, n)
+        there, enters, source = nth < begin[node + 1] - begin[node], found.enters[into], edges.source[into]
+        before = torch.stack([found.inside[at, source, b, d], found.begun[at, source, 0, d]], 1)
+        value = before + found.weights[at, into, b, d].unsqueeze(1)
+        # The last move of a phrase enters, and so does the first.
+        possible = torch.stack([there if taken else there & enters, there & enters], 1)
+        best = torch.where(possible, value, -math.inf).flatten(0, 1).argmax(0)  # edges × inside or begun
+        edge, begins = into.gather(0, best.unsqueeze(0) // 2).squeeze(0), best % 2 == 1
+        taken.append(torch.where(going, found.moves[edge], -1))
+        going = going & ~begins & (at > 0)
+        node = torch.where(going, edges.source[edge], node)
     columns = torch.stack(taken, -1).tolist()
-    ways = [_kinds(move) for _, _, move, _ in part.graph]
+    ways = [_kinds(move) for move in part.moves.moves]
     return [
         [_wording(reading, ways, *each) for each in zip(moves, ends, sentences, strict=True)]
         for moves, ends, sentences in zip(columns, t.tolist(), b.tolist(), strict=True)
     ]
 
 
-def _kinds(move: Move) -> list[Kind]:
-    """Of the arcs of a move."""
-    bridged: list[Kind] = ["bridged"] * (len(move.bridge.arcs) + move.bridge.star)
+def _kinds(move: Move) -> list[StepKind]:
+    """Return the kinds of a move's arcs."""
+    bridged: list[StepKind] = ["bridged"] * (len(move.bridge.arcs) + move.bridge.star)
     return [*bridged, "consumed" if move.consumes else "skipped"]
 
 
-def _wording(reading: Reading, ways: list[list[Kind]], moves: list[int], end: int, b: int) -> Wording:
-    """`moves` are the last one first. In the sentence's order, which a backward reading reads from its end."""
+def _wording(reading: Reading, ways: list[list[StepKind]], moves: list[int], end: int, b: int) -> Wording:
+    """Return the wording of a phrase in the sentence's order, given its moves, the last one first."""
     if end >= len(reading.tokens[b]):
         return (), (), b, 0
     taken = [m for m in reversed(moves) if m >= 0]
-    kinds: list[Kind] = [kind for m in taken for kind in ways[m]]
+    kinds: list[StepKind] = [kind for m in taken for kind in ways[m]]
     if reading.backward:
         kinds.reverse()
     first = min(reading.position(b, end - len(taken) + 1), reading.position(b, end))

@@ -1,48 +1,48 @@
-"""What a layer makes of sentences: for every unit the automaton over positions, each move weighted at each position.
+"""Lay a layer's automata over sentences: compute the weight of every move of every unit at each position.
 
     reading = read(rnn, vectors, ["not", "very", "good"])
 
-The other functions of this package take a reading. Its numbers are float64 on the CPU, wherever the layer computes
-and in whatever dtype.
+The other functions of this package take a reading. Its numbers are float64 on the CPU, whatever the layer's device and
+dtype.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rrnn.automata import Cell, one
+from rrnn.arithmetic import TENSORS
+from rrnn.automata import Cell, Evaluator, one
+from rrnn.automata.evaluate import leaf_name
 from rrnn.automata.expressions import Expr
 from rrnn.errors import AutomatonError, ShapeError
-from rrnn.interpret.moves import Bridge, Move, Moves, moves_of
-from rrnn.interpret.values import Weights
+from rrnn.interpret.moves import Bridge, Moves, moves_of
 from rrnn.nn import RationalRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.nn.masks import mask_of_lengths, zero_padding
 from rrnn.semirings import Semiring
-from rrnn.theory.layers import why_open
+from rrnn.theory.unit_automata import why_open
 from rrnn.wfsa.trellis import Edges, star_of
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
-    """The units of one cell of a layer: T steps, B sentences, D units. States and moves are numbered as in `moves`."""
+class CellReading:
+    """The reading of one cell's units: T steps, B sentences, D units. States and moves are numbered as in `moves`."""
 
     moves: Moves
     units: tuple[int, ...]
-    """Their numbers in the layer."""
+    """The numbers of the units in the layer."""
     initial: Tensor
-    """λ: (S, D), 0̄ where no path starts."""
+    """Initial weights λ: (S, D), 0̄ where no path starts."""
     weights: Tensor
-    """Of each move, its ε-arcs included: (T, moves, B, D)."""
+    """The weight of each move with its ε-arcs: (T, moves, B, D)."""
     ends: Tensor
-    """Of each end, its ε-arcs included: (ends, D)."""
+    """The weight of each end with its ε-arcs: (ends, D)."""
 
     @property
     def cell(self) -> Cell:
@@ -52,39 +52,32 @@ class Part:
     def ring(self) -> Semiring:
         return self.moves.cell.semiring
 
-    @cached_property
-    def graph(self) -> list[tuple[int, int, Move, Tensor]]:
-        """(source, target, move, weights) of each move, states by number."""
-        index, moves = self.moves.index, self.moves.moves
-        weights = self.weights.unbind(1)
-        return [(index[m.source], index[m.target], m, w) for m, w in zip(moves, weights, strict=True)]
-
-    def only(self, columns: list[int]) -> Part:
-        """Return the part with these units, numbered as in it."""
+    def only(self, columns: list[int]) -> CellReading:
+        """Return the reading of some of the units, chosen by their columns."""
         chosen = torch.tensor(columns, dtype=torch.int64)
-        return Part(
+        return CellReading(
             self.moves,
             tuple(self.units[c] for c in columns),
             *(w.index_select(self.units_dim(w), chosen) for w in (self.initial, self.weights, self.ends)),
         )
 
     def units_dim(self, weights: Tensor) -> int:
-        """Return the dimension of the units: the last one, but for the components that weights may have."""
+        """Return the dimension of the units: the last one, before the components that weights may have."""
         return weights.dim() - 1 - bool(self.ring.components)
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """A layer's reading of one sentence or several, made by `read`."""
+    """A layer's reading of one or several sentences, returned by `read`."""
 
     layer: RationalLayer
     depth: int
     backward: bool
     tokens: tuple[tuple[str, ...], ...]
-    """Of each sentence, in its own order; of a deeper layer, which reads no words, the positions: @1, @2, …"""
+    """The words of each sentence; for a deeper layer, which reads no words, the positions @1, @2, …"""
     x: Tensor
-    """(T, B, I): what the layer reads, in the order in which it reads it, zeros where a sentence has ended."""
-    parts: tuple[Part, ...]
+    """(T, B, I): the layer's input, in reading order, with zeros after the end of a sentence."""
+    parts: tuple[CellReading, ...]
 
     def __repr__(self) -> str:
         cells = ", ".join(f"{len(part.units)} × {part.cell.name}" for part in self.parts)
@@ -97,35 +90,35 @@ class Reading:
 
     @property
     def units(self) -> tuple[int, ...]:
-        """The units that are read, in the order of all results."""
+        """The numbers of the units, in the order of all results."""
         return tuple(unit for part in self.parts for unit in part.units)
 
     @property
     def valid(self) -> Tensor | None:
-        """(T, B), True where a sentence goes on; None where all are equally long."""
+        """(T, B), True up to the end of each sentence; None if all have the same length."""
         steps, batch = self.x.shape[:2]
         if all(n == steps for n in self.lengths):
             return None
         return mask_of_lengths(self.lengths, steps, batch, torch.device("cpu"))
 
     def position(self, sentence: int, step: int) -> int:
-        """Where in the sentence the layer is at a step: a backward layer begins at the end."""
+        """Return the position in the sentence that the layer reads at a step; a backward layer begins at the end."""
         return len(self.tokens[sentence]) - 1 - step if self.backward else step
 
     def in_order(self, by_step: Tensor) -> Tensor:
-        """(T, B, …) by step to (T, B, …) by position in the sentence."""
+        """Reorder a tensor (T, B, …) from reading order to the order of the sentence."""
         return reverse(by_step, self.lengths) if self.backward else by_step
 
     def of_units(self, units: Sequence[int]) -> Reading:
-        """The same reading, of these units only, in the layer's order."""
+        """Return the reading of these units only, in the layer's order."""
         if not isinstance(units, Iterable):
             raise ShapeError(
-                f"of_units takes a list of units' numbers; got {units!r}: write of_units([{units!r}])"
+                f"of_units takes a list of unit numbers; got {units!r}. Write of_units([{units!r}])."
             )
         unknown = [unit for unit in units if unit not in self.units]
         if unknown or not units:
             raise ShapeError(
-                f"units of this reading are numbered from {min(self.units)} to {max(self.units)}; "
+                f"the units of this reading have numbers from {min(self.units)} to {max(self.units)}; "
                 f"got {repr(unknown[0]) if unknown else 'none'}"
             )
         kept = [part.only([c for c, unit in enumerate(part.units) if unit in units]) for part in self.parts]
@@ -141,11 +134,12 @@ def read(
     layer: int = 0,
     backward: bool = False,
 ) -> Reading:
-    """The reading of a sentence x (T, I), or of a batch as `rnn` itself takes it, by one of its layers.
+    """Read a sentence x (T, I), or a batch in the layout that `rnn` itself takes, with one of its layers.
 
-    `tokens` are the words, of a batch a list for each sentence, which then also says how long it is (as `lengths`
-    does). `backward` reads the backward direction of a bidirectional layer. The first layer reads words; a deeper one,
-    `layer=1`, reads the states below it, which depend on many words, so its reading is one of positions."""
+    `tokens` are the words; for a batch, one list per sentence, which also gives its length (as `lengths` does).
+    `backward` reads with the backward direction of a bidirectional layer. The first layer reads words; a deeper one,
+    `layer=1`, reads the states below it, which depend on many words, so its tokens are positions.
+    """
     checked = _rational(rnn, layer, backward)
     x, sentences = _sentences(rnn, x, tokens, lengths)
     counts = [len(sentence) for sentence in sentences]
@@ -163,7 +157,7 @@ def read(
 
 
 def reverse(x: Tensor, lengths: Sequence[int]) -> Tensor:
-    """Each sentence backwards, (T, B, …), its padding still behind it."""
+    """Reverse each sentence of (T, B, …), leaving its padding at the end."""
     steps = torch.arange(x.shape[0], device=x.device).unsqueeze(1)
     n = torch.tensor(list(lengths), dtype=torch.int64, device=x.device)
     order = torch.where(steps < n, n - 1 - steps, steps)
@@ -173,20 +167,31 @@ def reverse(x: Tensor, lengths: Sequence[int]) -> Tensor:
 # ---- weights --------------------------------------------------------------------------------------------------------
 
 
-def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> tuple[Part, ...]:
-    """The parts of a layer that reads x (T, B, I) after `history`: the K − 1 inputs, or zeros, that a window sees."""
+class Weights(Evaluator):
+    """Evaluate weight functions on tensors, for all units, positions and sentences at once.
+
+    `leaves` holds the values of projections (with their biases) and parameters by name, of "input" and of "score".
+    """
+
+    def __init__(self, leaves: Mapping[str, Tensor], ring: Semiring, like: Tensor) -> None:
+        super().__init__(TENSORS, ring, lambda node: leaves[leaf_name(node)], like.new_tensor)
+        self.leaves, self.like = leaves, like
+
+
+def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> tuple[CellReading, ...]:
+    """Read x (T, B, I) with each cell of a layer; `history`, zeros if None, is the K − 1 earlier inputs of a window."""
     evaluators = leaves(layer, x, history)
     parts, unit = [], 0
     for (cell, width), value in zip(
         zip(layer.cell_types, layer.widths, strict=True), evaluators, strict=True
     ):
-        parts.append(_part(moves_of(cell), value, range(unit, unit + width), x.shape[:2]))
+        parts.append(_cell_reading(moves_of(cell), value, range(unit, unit + width), x.shape[:2]))
         unit += width
     return tuple(parts)
 
 
 def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> list[Weights]:
-    """What the weights of each cell are made of: projections (T, B, D) with their biases, parameters (D,)."""
+    """Return each cell's evaluator, with its projections (T, B, D), biases included, and parameters (D,)."""
     values = layer.leaf_values(x, history, dtype=torch.float64, device="cpu")
     exact = torch.empty(0, dtype=torch.float64)
     return [
@@ -195,7 +200,7 @@ def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> li
     ]
 
 
-def _part(moves: Moves, value: Weights, units: range, shape: Sequence[int]) -> Part:
+def _cell_reading(moves: Moves, value: Weights, units: range, shape: Sequence[int]) -> CellReading:
     ring, width = moves.cell.semiring, len(units)
 
     def weight(expr: Expr, *shape: int) -> Tensor:
@@ -210,7 +215,7 @@ def _part(moves: Moves, value: Weights, units: range, shape: Sequence[int]) -> P
         for move in moves.moves
     ]
     ends = [ring.t_times(bridges[end.bridge], weight(end.weight, width)) for end in moves.ends]
-    return Part(
+    return CellReading(
         moves,
         tuple(units),
         torch.stack([weight(initial[q], width) if q in initial else zero for q in moves.states]),
@@ -249,21 +254,21 @@ def _closure(moves: Moves, weight: Callable[..., Tensor], width: int) -> dict[tu
     return {(p, q): star[i, j] for i, p in enumerate(states) for j, q in enumerate(states)}
 
 
-# ---- what comes in --------------------------------------------------------------------------------------------------
+# ---- checks of arguments --------------------------------------------------------------------------------------------
 
 
 def _rational(rnn: Any, layer: Any, backward: bool) -> RationalLayer:
     if not isinstance(rnn, RationalRNN):
         known = why_open(rnn)
         raise AutomatonError(
-            f"what can be read is a RationalRNN, whose units are cells; got {type(rnn).__name__}. "
+            f"read takes a RationalRNN, whose units are cells; got {type(rnn).__name__}. "
             + (f"It is not shown to be rational. {known}" if known else "Pass the layer itself.")
         )
     if not isinstance(layer, int) or isinstance(layer, bool) or not 0 <= layer < rnn.num_layers:
-        raise ShapeError(f"layers are numbered from 0 to {rnn.num_layers - 1}; got {layer!r}")
+        raise ShapeError(f"layer must be a number from 0 to {rnn.num_layers - 1}; got {layer!r}")
     if backward and not rnn.bidirectional:
         raise ShapeError(
-            "this layer reads forwards only, it has no backward direction: leave out backward=True"
+            "this layer is not bidirectional, so it has no backward direction: leave out backward=True"
         )
     found = (rnn.reverse_layers if backward else rnn.layers)[layer]
     assert isinstance(found, RationalLayer)
@@ -273,7 +278,7 @@ def _rational(rnn: Any, layer: Any, backward: bool) -> RationalLayer:
 def _sentences(
     rnn: RationalRNN, x: Any, tokens: Any, lengths: Sequence[int] | None
 ) -> tuple[Tensor, tuple[tuple[str, ...], ...]]:
-    """x as (T, B, I), and the words of each sentence."""
+    """Return x as (T, B, I), and the words of each sentence."""
     if not isinstance(x, Tensor) or x.dim() not in (2, 3) or x.shape[-1] != rnn.input_size:
         came = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise ShapeError(
@@ -284,7 +289,7 @@ def _sentences(
     steps, batch = x.shape[:2]
     if isinstance(tokens, str) or (batched and tokens and isinstance(tokens[0], str)):
         raise ShapeError(
-            "tokens are a list of words, of a batch a list for each sentence; got a string. Split it into words."
+            "tokens must be a list of words, for a batch one list per sentence; got a string. Split it into words."
         )
     if tokens is None:
         counts = [steps] * batch if lengths is None else [int(n) for n in lengths]
@@ -294,19 +299,19 @@ def _sentences(
     counts = [len(sentence) for sentence in found]
     if lengths is not None and [int(n) for n in lengths] != counts:
         raise ShapeError(
-            f"lengths= says {list(lengths)}, but the sentences have {counts} words: leave it out"
+            f"lengths is {list(lengths)}, but the sentences have {counts} words: leave out lengths"
         )
     whole = max(counts, default=0) <= steps if batched else counts == [steps]
     if len(found) != batch or not whole:
         raise ShapeError(
-            f"expected the words of {batch} sentences of {'up to ' if batched else ''}{steps}; got {counts}: "
-            "each word has one vector"
+            f"expected {batch} sentences of {'up to ' if batched else ''}{steps} words, one for each vector; got "
+            f"sentences of {counts} words"
         )
     return x, found
 
 
 def _below(rnn: RationalRNN, x: Tensor, mask: Tensor, lengths: Sequence[int], depth: int) -> Tensor:
-    """What layer number `depth` reads: the outputs of those below it."""
+    """Return what layer number `depth` reads: the outputs of the layers below it."""
     for level in range(depth):
         outputs = [rnn.layers[level](x, None, mask, True)[0]]
         if rnn.bidirectional:
@@ -319,7 +324,7 @@ def _below(rnn: RationalRNN, x: Tensor, mask: Tensor, lengths: Sequence[int], de
 
 @contextmanager
 def _evaluating(rnn: RationalRNN) -> Iterator[None]:
-    """Without dropout and zoneout, whatever mode the layer is in."""
+    """Switch off dropout and zoneout, whatever mode the layer is in."""
     training = rnn.training
     rnn.eval()
     try:

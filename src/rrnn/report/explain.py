@@ -21,7 +21,7 @@ from rrnn.errors import DataError, RunError
 from rrnn.interpret import Phrase, Reading, TokenPath, k_best, logit_contributions, phrases, read
 from rrnn.interpret.logits import outputs
 from rrnn.interpret.paths import finite
-from rrnn.interpret.ranks import rank
+from rrnn.interpret.trellises import rank
 from rrnn.nn import RationalRNN
 from rrnn.semirings import get_semiring
 from rrnn.semirings.base import Element

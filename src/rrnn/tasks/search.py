@@ -1,142 +1,255 @@
-"""Hyper-parameter search with optuna: any number of workers, in this process, in others, on other machines, share a
-study that lies in a journal file or a database. Whoever comes takes up what is left to do.
+"""Search for hyper-parameters with Optuna: any number of workers, on one machine or many, share one study.
 
-A trial that fails is recorded and counts; one whose worker was killed is recorded and done anew by whoever is free.
+The study lies in a journal file (one machine) or in a database (many machines). Each setting is a trial that waits in
+the study until a worker takes it. A trial that raises an error is recorded as failed and counts. A trial whose worker
+died is recorded as failed, does not count, and its setting is enqueued again.
 """
 
 from __future__ import annotations
 
-import json
 import math
+import multiprocessing
 import os
-import socket
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from rrnn.errors import RunError
-from rrnn.tasks.search_space import Setting, Space, Whole, draw
+from rrnn.tasks.search_storage import is_abandoned, is_database, open_storage, show_alive
+from rrnn.tasks.workers import begin_process
 
 if TYPE_CHECKING:
     import optuna
+    from optuna.trial import FrozenTrial
 
+LOOK_SECONDS = 0.5
+_SETTING, _ERROR, _SEEN, _ABOUT = (
+    "setting",
+    "error",
+    "seen",
+    "about",
+)  # attributes of trials, and of the study
+
+
+# ---- ranges and settings ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Real:
+    """A range of real numbers, drawn uniformly, or log-uniformly with `log`."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def at(self, share: float) -> float:
+        """Return the number at a share (0 to 1) of the range."""
+        if self.log:
+            return math.exp(math.log(self.low) + share * (math.log(self.high) - math.log(self.low)))
+        return self.low + share * (self.high - self.low)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A range of whole numbers in steps, both ends included."""
+
+    low: int
+    high: int
+    step: int = 1
+
+    def at(self, share: float) -> int:
+        """Return the number at a share (0 to 1) of the range."""
+        count = (self.high - self.low) // self.step + 1
+        return self.low + self.step * min(int(share * count), count - 1)
+
+
+Range = Real | Whole
+Space = Mapping[str, Range]
+Setting = dict[str, float | int]
 Objective = Callable[[Setting], tuple[float, dict[str, Any]]]
-"""From a setting to the value that is to become large, and what else is to be recorded of the trial."""
+"""Takes a setting; returns the value to maximise, and notes to record with the trial."""
 
-LOOK_SECONDS, LINE_SECONDS = 0.5, 0.02
-BEAT_SECONDS = 10.0
-STALE_SECONDS = 60.0  # without a beat: a worker on another machine is gone
-_OWNER, _SETTING, _BEAT, _ERROR, _LEFT_OUT = "owner", "setting", "beat", "error", "left_out"
+
+def draw_setting(space: Space, seed: int, number: int) -> Setting:
+    """Draw setting `number` of a random search. A value depends on the seed, the number and its name alone."""
+    return {
+        name: values.at(np.random.default_rng([seed, number, zlib.crc32(name.encode())]).random())
+        for name, values in space.items()
+    }
+
+
+# ---- the study -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A study: where it lies, what it draws from, how many trials it has."""
+    """Describe a study: where it lies, what it draws from, and how many settings it tries."""
 
-    storage: str
-    """A journal file, or the address of a database (sqlite:///study.db, postgresql://…)."""
+    storage: str = field(repr=False)  # may contain a password
+    """A journal file, or the URL of a database: postgresql://user@host/name, or any other that Optuna supports."""
     name: str
     space: Space
     trials: int = 20
     seed: int = 0
     sampler: Literal["random", "tpe"] = "random"
     about: Mapping[str, Any] | None = None
-    """What the trials have in common; a study is not continued with another."""
+    """What all trials share. A study can only be continued with the same values."""
+    heartbeat_seconds: int = 10
+    """How often a worker tells the database that it is alive."""
+    grace_seconds: int = 60
+    """How long after its last heartbeat a worker is taken for dead."""
 
 
-# ---- the study -------------------------------------------------------------------------------------------------------
-
-
-def open_study(plan: Plan) -> optuna.Study:
-    """Creates it, or takes it up."""
+@contextmanager
+def open_study(plan: Plan) -> Iterator[optuna.Study]:
+    """Create the study or open it, and enqueue its settings. Errors of its storage are raised as RunError."""
     try:
         import optuna
     except ModuleNotFoundError:
-        raise RunError("a search needs optuna: pip install rrnn[tasks]") from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        study = optuna.create_study(
-            study_name=plan.name,
-            storage=_storage(plan.storage),
-            sampler=_sampler(plan),
-            direction="maximize",
-            load_if_exists=True,
-        )
-    except RunError:
-        raise
-    except Exception as error:  # of optuna, of sqlalchemy, of any database's driver
-        raise RunError(f"the study cannot be opened in {plan.storage}: {error}") from error
-    about = dict(plan.about or {})
-    known = study.user_attrs.get("about")
-    if known is None:
-        study.set_user_attr("about", about)
-    elif known != about:
-        keys = sorted(key for key in {**known, **about} if known.get(key) != about.get(key))
-        changes = "\n".join(f"  {key}: was {known.get(key)!r}, now {about.get(key)!r}" for key in keys)
-        raise RunError(
-            f"the study {plan.name!r} in {plan.storage} was begun with another configuration:\n{changes}\n"
-            "Continue it with its own, or begin a new one elsewhere."
-        )
-    return study
-
-
-def _storage(where: str) -> Any:
-    import optuna
-    from optuna.storages.journal import JournalFileBackend
-
-    if "://" in where:
-        return where
-    Path(where).parent.mkdir(parents=True, exist_ok=True)
-    _check_journal(Path(where))
-    return optuna.storages.JournalStorage(JournalFileBackend(where))
-
-
-def _check_journal(path: Path) -> None:
-    """A line that is cut, by a full disk or a loss of power, would spoil what is written after it."""
-    deadline = time.monotonic() + LOOK_SECONDS
-    while True:
-        lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
-        number = next((i for i, line in enumerate(lines[:-1], start=1) if not _is_json(line)), None)
-        if number is None and lines[-1] == b"":
-            return
-        if number is not None or time.monotonic() > deadline:  # else somebody may be writing just now
-            raise RunError(
-                f"{path}:{number or len(lines)}: the study's journal is damaged here. Delete this line and all that "
-                "follow, and search again: what they said is done anew"
-            )
-        time.sleep(LINE_SECONDS)
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
-
-
-def _sampler(plan: Plan) -> optuna.samplers.BaseSampler:
-    import optuna
-
+        raise RunError("a search needs Optuna: pip install 'rrnn[tasks]'") from None
+    # Failed trials are reported by `Standing`; heartbeats and retries are experimental in Optuna.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     if plan.sampler == "tpe":
-        mine = hash((plan.seed, os.getpid(), threading.get_ident())) % 2**32  # workers must not draw the same
-        return optuna.samplers.TPESampler(seed=mine, constant_liar=True)
+        # Workers with the same seed would draw the same settings.
+        seed = hash((plan.seed, os.getpid(), threading.get_ident())) % 2**32
+        sampler: Any = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+    else:
+        sampler = optuna.samplers.RandomSampler(plan.seed)  # not asked: enqueued trials have all their values
+    with open_storage(plan.storage, plan.heartbeat_seconds, plan.grace_seconds) as (storage, lock):
+        with lock:  # searches that start at the same moment enqueue each setting once
+            study = optuna.create_study(
+                storage=storage,
+                study_name=plan.name,
+                sampler=sampler,
+                direction="maximize",
+                load_if_exists=True,
+            )
+            _check_same_study(study, plan)
+            enqueue_missing(study, plan)
+        yield study
 
-    class Numbered(optuna.samplers.RandomSampler):
-        """A random sampler whose draws depend on the seed and the setting's number, not on who asks."""
 
-        def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-            return draw(param_name, plan.space[param_name], plan.seed, trial.user_attrs[_SETTING])
+def _check_same_study(study: optuna.Study, plan: Plan) -> None:
+    draws = {"search_seed": plan.seed, "sampler": plan.sampler}
+    now = {**(plan.about or {}), **draws}
+    if _ABOUT not in study.user_attrs:
+        study.set_user_attr(_ABOUT, now)
+    known = {**draws, **study.user_attrs[_ABOUT]}  # version 0.1 did not record how a study draws its settings
+    keys = sorted(key for key in {**known, **now} if known.get(key) != now.get(key))
+    if keys:
+        changes = "\n".join(f"  {key}: was {known.get(key)!r}, now {now.get(key)!r}" for key in keys)
+        raise RunError(
+            f"the study {plan.name!r} was begun with another configuration:\n{changes}\n"
+            "Continue it with the values it was begun with, or begin a new study under another name or elsewhere."
+        )
 
-    return Numbered(seed=plan.seed)
+
+def trials_by_setting(study: optuna.Study) -> dict[int, FrozenTrial]:
+    """Return, for each setting, the first of its trials that waits, runs, is complete or raised an error.
+
+    A trial that failed without an error is left out: its worker died. A setting that was enqueued twice has its first
+    trial in the answer; `work` prunes the others. (This may happen in databases without a lock, and if a worker looks
+    for missing settings just when another one fails a trial and enqueues its setting again.)
+    """
+    from optuna.trial import TrialState
+
+    found: dict[int, FrozenTrial] = {}
+    for trial in study.get_trials(deepcopy=False):
+        is_lost = trial.state == TrialState.FAIL and _ERROR not in trial.user_attrs
+        if _SETTING in trial.user_attrs and trial.state != TrialState.PRUNED and not is_lost:
+            found.setdefault(trial.user_attrs[_SETTING], trial)
+    return found
 
 
-def suggest(trial: optuna.Trial, space: Space) -> Setting:
-    """The trial's setting."""
+def enqueue_missing(study: optuna.Study, plan: Plan) -> None:
+    """Enqueue a trial for each setting of the plan that has none. (TPE chooses the values when the trial starts.)"""
+    known = trials_by_setting(study)
+    for number in range(plan.trials):
+        if number not in known:
+            setting = draw_setting(plan.space, plan.seed, number) if plan.sampler == "random" else {}
+            study.enqueue_trial(setting, user_attrs={_SETTING: number})
+
+
+def retry_abandoned(study: optuna.Study, plan: Plan) -> None:
+    """Fail the running trials whose workers have died, and enqueue their settings again."""
+    import optuna
+    from optuna.trial import TrialState
+
+    storage: Any = study._storage
+    for trial in study.get_trials(states=(TrialState.RUNNING,)):
+        if is_database(plan.storage):
+            # Optuna waits forever for a trial without any heartbeat, and its worker may be killed before the first.
+            if not trial.params and _SEEN not in trial.user_attrs:
+                with suppress(RuntimeError):  # the trial is finished
+                    storage.record_heartbeat(trial._trial_id)
+                    storage.set_trial_user_attr(trial._trial_id, _SEEN, True)
+        elif is_abandoned(plan.storage, trial):
+            with suppress(ValueError, RuntimeError):  # its worker, or another one, was faster
+                study.tell(trial.number, state=TrialState.FAIL)
+                optuna.storages.RetryHeartbeatStaleTrialCallback()(study, trial)
+    optuna.storages.fail_stale_trials(study)  # those of a database, whose callback enqueues them again
+
+
+# ---- a worker --------------------------------------------------------------------------------------------------------
+
+
+def work(plan: Plan, objective: Objective) -> None:
+    """Run trials until all settings of the plan are finished, including those that other workers leave behind."""
+    from optuna.trial import TrialState
+
+    with open_study(plan) as study:
+        while not standing(study, plan).is_complete:
+            retry_abandoned(study, plan)
+            enqueue_missing(study, plan)
+            if study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+                _run_next_trial(study, plan, objective)
+            else:
+                time.sleep(LOOK_SECONDS)
+
+
+def _run_next_trial(study: optuna.Study, plan: Plan, objective: Objective) -> None:
+    from optuna.exceptions import TrialPruned, UpdateFinishedTrialError
+
+    running: optuna.Trial | None = None
+
+    def run(trial: optuna.Trial) -> float:
+        nonlocal running
+        running = trial
+        first = trials_by_setting(study).get(trial.user_attrs.get(_SETTING, -1))
+        if first is None or first.number != trial.number:
+            raise TrialPruned  # the queue was empty after all, or the setting was enqueued twice
+        held.enter_context(show_alive(plan.storage, trial))
+        setting = _suggest(trial, plan.space)
+        try:
+            value, notes = objective(setting)
+            if not math.isfinite(value):
+                raise RunError(f"the trial's value is {value}")
+        except Exception as error:  # whatever it is, the study goes on
+            trial.set_user_attr(_ERROR, f"{type(error).__name__}: {error}"[:1000])
+            raise
+        for key, note in notes.items():
+            trial.set_user_attr(key, note)
+        return value
+
+    with ExitStack() as held:  # until the trial's result is stored
+        try:
+            study.optimize(run, n_trials=1, catch=(Exception,))
+        except (ValueError, UpdateFinishedTrialError):
+            # Another worker took this one for dead and finished its trial, which is enqueued again.
+            if running is None or not study.get_trials(deepcopy=False)[running.number].state.is_finished():
+                raise
+
+
+def _suggest(trial: optuna.Trial, space: Space) -> Setting:
     return {
         name: trial.suggest_int(name, values.low, values.high, step=values.step)
         if isinstance(values, Whole)
@@ -145,128 +258,109 @@ def suggest(trial: optuna.Trial, space: Space) -> Setting:
     }
 
 
-# ---- which trials count ----------------------------------------------------------------------------------------------
+# ---- a search --------------------------------------------------------------------------------------------------------
 
 
-def counted(trials: Iterable[optuna.trial.FrozenTrial]) -> list[optuna.trial.FrozenTrial]:
-    """Those that are done or under way, failures included; not those whose worker was killed."""
+@dataclass(frozen=True)
+class Standing:
+    """How many of a plan's settings are complete, failed and running, and the best trial of the study."""
+
+    done: int
+    failed: int
+    running: int
+    wanted: int
+    best: FrozenTrial | None
+    first_error: str | None
+
+    @property
+    def is_complete(self) -> bool:
+        return self.done + self.failed >= self.wanted
+
+
+def standing(study: optuna.Study, plan: Plan) -> Standing:
+    """Read from the storage how far the study is."""
     from optuna.trial import TrialState
 
-    complete = TrialState.COMPLETE  # even if its worker was given up: it was only silent
-    return [trial for trial in trials if trial.state == complete or _LEFT_OUT not in trial.user_attrs]
-
-
-def leave_out_the_dead(study: optuna.Study) -> None:
-    """Mark the trials whose workers are gone, so that others can do their settings anew."""
-    from optuna.trial import TrialState
-
-    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        if not _is_alive(trial):
-            _leave_out(study, trial, "its worker was killed", TrialState.FAIL)
-
-
-def _is_alive(trial: optuna.trial.FrozenTrial) -> bool:
-    host, pid = trial.user_attrs.get(_OWNER, (None, None))
-    if host == socket.gethostname() and os.name == "posix":
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            pass
-    begun = trial.datetime_start.timestamp() if trial.datetime_start else 0.0
-    return time.time() - max(trial.user_attrs.get(_BEAT, 0.0), begun) < STALE_SECONDS
-
-
-def _leave_out(study: optuna.Study, trial: Any, why: str, state: Any) -> None:
-    with unless_finished():
-        study._storage.set_trial_user_attr(trial._trial_id, _LEFT_OUT, why)
-        study.tell(trial.number, state=state, skip_if_finished=True)
-
-
-def unless_finished() -> AbstractContextManager[None]:
-    """For what is said of a trial that others may finish at any moment: its worker, or whoever takes that for dead.
-    (tell's skip_if_finished looks first and writes then.)"""
-    return suppress(RuntimeError)
-
-
-# ---- a worker --------------------------------------------------------------------------------------------------------
-
-
-def work(plan: Plan, objective: Objective) -> None:
-    """Do trials until enough are done, by whomever: those that others have begun may yet fall to this one."""
-    study = open_study(plan)
-    while not _is_done(study, plan):
-        trial = _claim(study, plan)
-        if trial is None:
-            time.sleep(LOOK_SECONDS)
-            continue
-        with _Beating(trial):
-            _run(study, trial, plan, objective)
-
-
-def _is_done(study: optuna.Study, plan: Plan) -> bool:
-    return (
-        sum(trial.state.is_finished() for trial in counted(study.get_trials(deepcopy=False))) >= plan.trials
+    trials = trials_by_setting(study)
+    complete = [trial for trial in trials.values() if trial.state == TrialState.COMPLETE]
+    best = max(complete, key=lambda trial: (trial.value, -trial.number), default=None)
+    wanted = [trial for number, trial in trials.items() if number < plan.trials]
+    failed = [trial for trial in wanted if trial.state == TrialState.FAIL]
+    return Standing(
+        done=sum(trial.state == TrialState.COMPLETE for trial in wanted),
+        failed=len(failed),
+        running=sum(trial.state == TrialState.RUNNING for trial in wanted),
+        wanted=plan.trials,
+        best=best,
+        first_error=failed[0].user_attrs[_ERROR] if failed else None,
     )
 
 
-def _claim(study: optuna.Study, plan: Plan) -> optuna.Trial | None:
-    """A trial of one's own, or None while all are taken. Several may ask at once: the trials' numbers are the line in
-    which they stand, and each takes the first setting that is left when all before it have theirs."""
-    from optuna.trial import TrialState
+def search(
+    plan: Plan,
+    objective: Objective,
+    *,
+    workers: int = 1,
+    threads: bool = False,
+    watch: Callable[[Standing], None] = lambda _: None,
+) -> FrozenTrial:
+    """Run what is left of the study, wait for trials that run elsewhere, and return the best trial.
 
-    leave_out_the_dead(study)
-    if len(counted(study.get_trials(deepcopy=False))) >= plan.trials:
-        return None
-    trial = study.ask()
-    trial.set_user_attr(_OWNER, (socket.gethostname(), os.getpid()))
-    while True:
-        before = counted(each for each in study.get_trials(deepcopy=False) if each.number < trial.number)
-        if len(before) >= plan.trials:
-            _leave_out(study, trial, "there were enough", TrialState.PRUNED)
-            return None
-        taken = {each.user_attrs.get(_SETTING) for each in before}
-        if None not in taken:
-            trial.set_user_attr(_SETTING, min(set(range(plan.trials)) - taken))
-            return trial
-        time.sleep(LINE_SECONDS)
-        leave_out_the_dead(study)
+    Workers are processes (`objective` is pickled, and each uses one CPU thread) or, with `threads`, threads of this
+    process, which share a GPU better. A single worker is always a thread. `watch` is called with the study's standing
+    about twice a second.
+    """
+    errors: list[BaseException] = []
+    with open_study(plan) as study:
+        team = [_start_worker(plan, objective, threads or workers == 1, errors) for _ in range(workers)]
+        try:
+            while True:
+                is_alive = any([worker.is_alive() for worker in team])
+                retry_abandoned(study, plan)
+                now = standing(study, plan)
+                watch(now)
+                if now.is_complete:
+                    break
+                if not now.running and not is_alive:
+                    raise RunError(_why_stopped(now, errors))
+                time.sleep(LOOK_SECONDS)
+        except BaseException:
+            for worker in team:
+                if not isinstance(worker, threading.Thread):  # a daemon thread ends with this process
+                    worker.terminate()
+                    worker.join()
+            raise
+        for worker in team:
+            worker.join(2 * LOOK_SECONDS)
+    if now.best is None:
+        raise RunError(f"all {now.failed} trials failed; the first: {now.first_error}")
+    return now.best
 
 
-def _run(study: optuna.Study, trial: optuna.Trial, plan: Plan, objective: Objective) -> None:
-    from optuna.trial import TrialState
+def _why_stopped(now: Standing, errors: list[BaseException]) -> str:
+    why = f"{type(errors[0]).__name__}: {errors[0]}" if errors else "they were killed or failed (see above)"
+    left = now.wanted - now.done - now.failed
+    return f"all workers stopped, and {left} of {now.wanted} trials are not done: {why}. Search again to continue"
 
+
+def _start_worker(plan: Plan, objective: Objective, thread: bool, errors: list[BaseException]) -> Any:
+    if thread:
+        worker: Any = threading.Thread(target=_work_in_thread, args=(plan, objective, errors), daemon=True)
+    else:  # spawned: a process that used OpenMP or CUDA must not be forked
+        spawn = multiprocessing.get_context("spawn")
+        worker = spawn.Process(target=_work_in_process, args=(plan, objective), daemon=True)
+    worker.start()
+    return worker
+
+
+def _work_in_thread(plan: Plan, objective: Objective, errors: list[BaseException]) -> None:
     try:
-        value, notes = objective(suggest(trial, plan.space))
-        if not math.isfinite(value):
-            raise RunError(f"the trial's value is {value}")
-    except Exception as error:  # whatever it is: the study goes on
-        with unless_finished():
-            trial.set_user_attr(_ERROR, f"{type(error).__name__}: {error}"[:1000])
-            study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
-        return
-    with unless_finished():
-        for key, note in notes.items():
-            trial.set_user_attr(key, note)
-        study.tell(trial, value, skip_if_finished=True)
+        work(plan, objective)
+    except BaseException as error:  # raised by the thread that waits
+        errors.append(error)
 
 
-class _Beating:
-    """Says every few seconds that the trial's worker is alive."""
-
-    def __init__(self, trial: optuna.Trial) -> None:
-        self.trial, self.done = trial, threading.Event()
-        self.thread = threading.Thread(target=self._beat, daemon=True)
-
-    def _beat(self) -> None:
-        while not self.done.wait(BEAT_SECONDS):
-            with unless_finished():
-                self.trial.set_user_attr(_BEAT, time.time())
-
-    def __enter__(self) -> None:
-        self.thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.done.set()
-        self.thread.join()
+def _work_in_process(plan: Plan, objective: Objective) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent terminates its workers
+    begin_process()
+    work(plan, objective)

@@ -1,10 +1,11 @@
-"""The paper's definition as a check: every hidden unit of a layer is the score of a WFSA, at every step.
+"""Check the paper's definition of rational recurrences: every hidden unit of a layer is the score of a WFSA.
 
 A layer with random weights reads random strings over a random alphabet of vectors. Each unit is turned into the WFSA
-it claims to be. Its scores are compared with Forward on that WFSA, and on short strings with the sum over all paths,
-the definition of a WFSA's score word by word.
+that it should be. At every step its score is compared with Forward on that WFSA, and on short strings with the sum over
+all paths, which is the definition of a WFSA's score.
 
-Models that are not shown to be rational have nothing to compare: they are "open", with what the paper says of them.
+For models that are not shown to be rational there is nothing to compare: their verdict is "open", with what the paper
+says about them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,11 +24,13 @@ from torch import Tensor, nn
 from rrnn import zoo
 from rrnn.automata import Cell
 from rrnn.errors import CellError
+from rrnn.ir import lower
+from rrnn.ir.equations import Equations, state_symbols
+from rrnn.ir.notation import PLAIN
 from rrnn.nn import RationalRNN
-from rrnn.theory.describe import automaton, layer_recurrence, recurrence
-from rrnn.theory.layers import scores, to_wfsa
+from rrnn.theory.unit_automata import reach, scores, to_wfsa
 from rrnn.wfsa import WFSA
-from rrnn.zoo.isan import ISAN
+from rrnn.zoo.mixing import ISAN
 
 TOLERANCE = 1e-10
 SYMBOLS, UNITS, INPUTS = 4, 3, 5  # of the random layers
@@ -35,24 +39,26 @@ LONG, SHORT = 12, 5  # symbols in a string for Forward, and in one for path enum
 
 @dataclass(frozen=True)
 class Verdict:
-    """How far a layer's scores are from those of its automata. Errors are relative to the score under absolute weights,
-    and absolute below one where ⊗ is +."""
+    """How far a layer's scores are from those of its automata.
+
+    Errors are relative to the score under absolute weights; where ⊗ is +, they are absolute for scores below one.
+    """
 
     model: str
     recurrence: str
     automaton: str
-    """The paper's name for it, or its shape."""
+    """The paper's name of the automaton, or its shape."""
     semiring: str
     states: int | None
-    """Of one unit's WFSA; None where no automaton is known, as for all that follows."""
+    """The number of states of one unit's WFSA; this and the following fields are empty if no automaton is known."""
     arcs: int | None = None
     compared: int = 0
-    """How many scores were compared with Forward."""
+    """The number of scores that were compared with Forward."""
     forward_error: float | None = None
     path_error: float | None = None
     tolerance: float = TOLERANCE
     note: str = ""
-    """What is said of a recurrence that is not shown to be rational."""
+    """What is known about a recurrence that is not shown to be rational."""
 
     @property
     def max_error(self) -> float | None:
@@ -61,17 +67,17 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """False where a layer differs from the automata of its units."""
+        """False if the layer differs from the automata of its units."""
         return self.max_error is None or self.max_error <= self.tolerance
 
     @property
     def verdict(self) -> Literal["rational", "open"]:
-        """ "rational" where the automaton was found equal. Nothing here is proved *not* to be rational: what is said of
-        such models are hypotheses, so they are open, and so is a claim that did not hold."""
+        """ "rational" if the automaton agrees with the layer, else "open": no model here is proved not to be rational,
+        since the statements about the others are hypotheses."""
         return "rational" if self.max_error is not None and self.holds else "open"
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON. An error that is no number (one side infinite, or NaN) is null, and holds is false."""
+        """Return the verdict for JSON. An error that is infinite or NaN becomes null, and `holds` is then false."""
         fields = asdict(self) | {"max_error": self.max_error}
         fields = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in fields.items()}
         return fields | {"holds": self.holds, "verdict": self.verdict}
@@ -82,7 +88,7 @@ def verify_model(name: str | Path, *, seed: int = 0, tolerance: float = TOLERANC
     model = _layer(name)
     if model is None:
         return verify_cell(zoo.get_cell(name), name=str(name), seed=seed, tolerance=tolerance)
-    text = layer_recurrence(model)
+    text = model.recurrence or " ".join((model.factory.__doc__ or "").split())
     if model.open:
         return Verdict(str(name), text, "none known", "real", None, note=model.open)
     switched = model.factory is ISAN
@@ -91,7 +97,7 @@ def verify_model(name: str | Path, *, seed: int = 0, tolerance: float = TOLERANC
 
 
 def _layer(name: str | Path) -> zoo.Model | None:
-    """The model of this name, if it is no cell."""
+    """Return the zoo's model of this name if it is not a cell, else None."""
     try:
         model = zoo.get_model(str(name))
     except CellError:
@@ -119,8 +125,10 @@ def verify_layer(
     seed: int = 0,
     tolerance: float = TOLERANCE,
 ) -> Verdict:
-    """Compare one layer, of float64, with the automata of its units, after filling it with random numbers. The words
-    go into the verdict."""
+    """Fill a float64 layer with random weights and compare it with the automata of its units.
+
+    `name`, `recurrence` and `automaton` are texts for the verdict.
+    """
     g, rng = torch.Generator().manual_seed(seed), random.Random(seed)
     with torch.no_grad():
         for p in layer.parameters():
@@ -131,7 +139,7 @@ def verify_layer(
     short = [tuple(rng.choices(range(SYMBOLS), k=SHORT)) for _ in range(2)]
 
     def read(strings: list[tuple[int, ...]]) -> list[Any]:
-        """[time][string][unit]"""
+        """Return the scores as lists, [time][string][unit]."""
         x: Tensor = torch.tensor(strings).T
         return scores(layer, x if switched else vectors[x]).tolist()
 
@@ -165,11 +173,11 @@ def verify_layer(
 
 
 def _sizes(machine: WFSA, string: tuple[int, ...]) -> list[float]:
-    """What an error at each prefix is compared with: the score under absolute weights, since paths may cancel."""
+    """Return what the error at each prefix is relative to: the score under absolute weights, since paths may cancel."""
     ring = machine.semiring
     if ring.cancels:
         machine = machine.with_semiring("real", lambda w: ring.on_tensors(ring.magnitude, w))
-    adds = ring.strength_adds or bool(ring.components)  # numbers that are near 0 by chance, as logarithms are
+    adds = ring.strength_adds or bool(ring.components)  # such numbers, as logarithms, may be near 0 by chance
     smallest = 1.0 if adds else 1e-300
     numbers = machine.semiring.numbers_of
     return [
@@ -179,7 +187,7 @@ def _sizes(machine: WFSA, string: tuple[int, ...]) -> list[float]:
 
 
 def _errors(ours: Sequence[Any], theirs: Sequence[Any], sizes: Sequence[float]) -> list[float]:
-    """Of numbers, or tuples of them, that may be infinite, where a semiring's zero is: those must agree."""
+    """Return the errors of scores, numbers or tuples of them; infinite ones (a semiring's zero) must be equal."""
     errors = [
         0.0 if x == y else abs(x - y) / size
         for a, b, size in zip(ours, theirs, sizes, strict=True)
@@ -190,3 +198,37 @@ def _errors(ours: Sequence[Any], theirs: Sequence[Any], sizes: Sequence[float]) 
 
 def _parts(score: Any) -> Sequence[float]:
     return score if isinstance(score, (tuple, list)) else (score,)
+
+
+# ---- the words in the rows of the paper's Table 1 -------------------------------------------------------------------
+def recurrence(cell: Cell) -> str:
+    """Return the updates of a cell's stored states, and of the score unless it is one of them."""
+    lines = Equations(lower(cell), PLAIN).lines()
+    states = {f"{symbol}ₜ" for symbol in state_symbols(cell).values()}
+    return "; ".join(
+        f"{left} = {right}"
+        for left, right in lines
+        if left in states or (left == "cₜ" and right not in states)
+    )
+
+
+def automaton(cell: Cell) -> str:
+    """Return the paper's name for a cell's automaton, or its shape; "over histories" if weights see earlier inputs."""
+    over = "" if not reach(cell) else f" over histories of {reach(cell)}"
+    return f"{_shape(cell)}{over}"
+
+
+def _shape(cell: Cell) -> str:
+    arcs = {(a.source, a.target, a.epsilon) for a in cell.arcs}
+    names = cell.states
+    chain = {(a, b, False) for a, b in pairwise(names)}
+    loops = {(q, q, False) for q in names}
+    ends = [q for q, _ in cell.initials] == [names[0]] and [q for q, _ in cell.finals] == [names[-1]]
+    if ends and arcs == chain | loops:
+        return {2: "B", 3: "C"}.get(len(names), f"chain of {len(names)}")
+    if ends and arcs == chain | {(q, q, False) for q in (names[0], names[-1])}:
+        return f"chain of {len(names)}"
+    f = zoo.get_cell("F")
+    if arcs == {(a.source, a.target, a.epsilon) for a in f.arcs} and names == f.states:
+        return "F"
+    return f"{len(names)} states, {len(arcs)} arcs"

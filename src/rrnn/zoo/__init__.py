@@ -1,6 +1,7 @@
-"""The zoo: models by name. `get_cell("F")` is the automaton of one, `layer("F", 300, 256)` a layer of it.
+"""The zoo: models by name. `get_cell("F")` returns a model's automaton, `layer("F", 300, 256)` a layer of it.
 
-Where a model is a cell, its file is the cell and little else; `rrnn.zoo.table` lists them all.
+`rrnn.zoo.models` lists all models. The cells are in `rrnn` (those of Peng et al. 2018), `gated` (relatives of B) and
+`chains` (patterns of several words), layers that are no cells in `mixing`, `controls` and `recurrent`.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ from typing import Any
 from rrnn.automata import Cell
 from rrnn.automata.text import MAX_TEXT
 from rrnn.errors import CellError, FormatError
-from rrnn.zoo.ngram import ngram
-from rrnn.zoo.rrnn import b, b_max_plus, c, f
-from rrnn.zoo.sru import sru
-from rrnn.zoo.table import CELLS, MODELS, Model
+from rrnn.zoo.gated import sru
+from rrnn.zoo.models import CELLS, MODELS, Model
+from rrnn.zoo.rrnn import b, b_max_plus, c, f, ngram
 
 
 def get_cell(name: str | Path, **options: Any) -> Cell:
-    """A cell of the zoo by name (any case), or read from a `.cell` file by path. Options are those of the function
-    that makes the cell: `get_cell("QRNN3", pooling="ifo")`."""
+    """Return a cell of the zoo by name (in any case), or read a `.cell` file by path.
+
+    Options are those of the function that builds the cell: `get_cell("QRNN3", pooling="ifo")`.
+    """
     if isinstance(name, Path):
         return read_cell(name)
     if not isinstance(name, str):
-        raise CellError(f"a cell is named by a str; got {type(name).__name__}")
+        raise CellError(f"a cell's name must be a str or a Path; got {type(name).__name__}")
     found = _find(name)
     if found is None and names_file(name):
         return read_cell(name)
@@ -35,7 +37,7 @@ def get_cell(name: str | Path, **options: Any) -> Cell:
     key, model, given = found
     if not model.is_cell:
         why = model.open or "its units mix."
-        raise CellError(f"{name} is no cell: {why} rrnn.zoo.layer({name!r}, …) builds the layer.")
+        raise CellError(f"{name} is not a cell: {why} Build the layer with rrnn.zoo.layer({name!r}, …).")
     return _made(key, model, given | options)
 
 
@@ -46,9 +48,9 @@ def layer(
     *args: Any,
     **options: Any,
 ) -> Any:
-    """A layer of a model by name, `layer("F", 300, 256)`, or of several cells, `layer([("B", 96), ("F", 64)], 300)`.
+    """Build a layer of a model, `layer("F", 300, 256)`, or of several cells, `layer([("B", 96), ("F", 64)], 300)`.
 
-    The other arguments are those of `RationalRNN`; what a cell can be made with stands among them,
+    The other arguments are those of `RationalRNN` and the cell's own options,
     `layer("QRNN2", 300, 256, pooling="ifo", zoneout=0.1)`. Models that are no cells (LSTM) have classes of their own,
     which are called in the same way.
     """
@@ -58,20 +60,20 @@ def layer(
             try:
                 return found[1].factory(input_size, hidden_size, *args, **found[2], **options)
             except TypeError as error:
-                raise CellError(f"{cell}, which is no cell, has options of its own: {error}") from error
+                raise CellError(f"{cell} is not a cell and has its own options: {error}") from error
         if found is None and not names_file(cell):
             raise CellError(_unknown(cell, MODELS))
         own = {} if found is None else {key: options.pop(key) for key in found[1].options if key in options}
         cell = get_cell(cell, **own)
     elif not isinstance(cell, Cell):
         cell = [(get_cell(c) if isinstance(c, str) else c, units) for c, units in cell]
-    from rrnn.nn import RationalRNN  # here, since cells are of use without torch
+    from rrnn.nn import RationalRNN  # imported here, since cells do not need torch
 
     return RationalRNN(cell, input_size, hidden_size, *args, **options)
 
 
 def get_model(name: str) -> Model:
-    """What the zoo knows of a model, by name. Numbers and gates in the name are not in it."""
+    """Return the table row of a model by name. It does not reflect a number or `+o` in the name."""
     found = _find(name)
     if found is None:
         raise CellError(_unknown(name, MODELS))
@@ -79,10 +81,10 @@ def get_model(name: str) -> Model:
 
 
 def read_cell(path: str | Path) -> Cell:
-    """A cell from a `.cell` file."""
+    """Read a cell from a `.cell` file."""
     try:
         with Path(path).open(encoding="utf-8-sig") as file:
-            text = file.read(MAX_TEXT + 1)  # more is refused anyway
+            text = file.read(MAX_TEXT + 1)  # Cell.from_text refuses longer texts
     except (OSError, ValueError) as error:
         raise FormatError(f"cannot read the cell: {error}", source=str(path)[:200]) from None
     return Cell.from_text(text, str(path))
@@ -90,28 +92,27 @@ def read_cell(path: str | Path) -> Cell:
 
 # ---- names -----------------------------------------------------------------------------------------------------------
 
-_BY_WORD = {name.lower(): name for name in MODELS}
-_BY_STEM = {re.sub("[0-9]", "", word): name for word, name in _BY_WORD.items() if MODELS[name].size}
-
 
 def _find(name: str) -> tuple[str, Model, dict[str, Any]] | None:
-    """(name in the table, model, the options that the name gives), or None."""
+    """Return (name in the table, model, options that the name implies), or None for an unknown name."""
     word, gate = name.lower().removesuffix("+o"), name.lower().endswith("+o")
     options: dict[str, Any] = {"gate": True} if gate else {}
-    key = _BY_WORD.get(word)
+    key = next((key for key in MODELS if key.lower() == word), None)
     if key is None and (m := re.fullmatch(r"([a-z]+)([0-9]{0,3})((?:-[a-z]+)*)", word)):
-        key = _BY_STEM.get(m[1] + m[3])
+        stems = {re.sub("[0-9]", "", key.lower()): key for key, model in MODELS.items() if model.size}
+        key = stems.get(m[1] + m[3])
         if key and m[2]:
             options[MODELS[key].size] = int(m[2])
     if key is None:
         return None
     if gate and not (MODELS[key].is_cell and "gate" in MODELS[key].options):
         gated = ", ".join(re.sub("[0-9]", "N", n) for n in CELLS if "gate" in MODELS[n].options)
-        raise CellError(f"{key} has no variant with an output gate; {gated} have")
+        raise CellError(f"{key} has no variant with an output gate; these have one: {gated}")
     return key, MODELS[key], options
 
 
 def _made(key: str, model: Model, options: dict[str, Any]) -> Cell:
+    """Build a cell; raise for options that it does not have."""
     unknown = [option for option in options if option not in model.options]
     if unknown:
         known = f"the options {', '.join(model.options)}" if model.options else "no options"
@@ -125,18 +126,18 @@ def _unknown(name: str, table: dict[str, Any]) -> str:
     hint = f" Did you mean {words[near[0]]!r}?" if near else ""
     what = "cell" if table is CELLS else "model"
     return (
-        f"no {what} is called {name[:64]!r}: the zoo has {', '.join(table)} ('+o' adds an output gate, a number in a "
-        f"name can be another); a file's name ends in .cell.{hint}"
+        f"no {what} is called {name[:64]!r}: the zoo has {', '.join(table)} ('+o' adds an output gate, and the number "
+        f"in a name can be changed); the name of a file must end in .cell.{hint}"
     )
 
 
 def names_file(name: str) -> bool:
-    """Whether a name that the zoo does not have is meant for a file."""
+    """Return whether a name that is not in the zoo means a file."""
     if name.endswith(".cell") or "/" in name:
         return True
     try:
         return Path(name).is_file()
-    except (OSError, ValueError):  # a name no file can have: too long, or with a NUL in it
+    except (OSError, ValueError):  # no file can have this name: it is too long or contains NUL
         return False
 
 

@@ -1,7 +1,7 @@
-"""Weights of public implementations, loaded into layers of ours that compute the same.
+"""Load the weights of public SRU and QRNN implementations into layers that compute the same.
 
-`from_sru` reads state dicts of the public SRU (version 1), `from_qrnn` those of salesforce's pytorch-qrnn. Both return
-a `RationalRNN` in evaluation's terms: dropout and zoneout of the original are given anew, as options.
+`from_sru` reads state dicts of the public SRU (version 1), `from_qrnn` those of Salesforce's pytorch-qrnn. The results
+agree in evaluation mode; pass dropout and zoneout of the original as options.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from torch import Tensor
 from rrnn.errors import FormatError
 from rrnn.nn import RationalLayer, RationalRNN
 from rrnn.nn.rows import Projection
-from rrnn.zoo.qrnn import qrnn
-from rrnn.zoo.sru import sru
+from rrnn.zoo.gated import qrnn, sru
 
 
 def from_sru(
     state: Mapping[str, Tensor], *, bidirectional: bool = False, activation: str = "tanh", **options: Any
 ) -> RationalRNN:
-    """A `RationalRNN` with the weights of a public SRU of version 1: `rnn_lst.I.weight` and `rnn_lst.I.bias`.
+    """Build a `RationalRNN` from the state dict of a public SRU, version 1: `rnn_lst.I.weight` and `rnn_lst.I.bias`.
 
-    A weight is (inputs, directions · units · k), multiplied from the right; its columns are ordered by direction, then
-    unit, then x̃, f, r and, if k = 4, the input's projection for the highway. A bias is (2 · directions · units): those
-    of f, then those of r. With k = 3 the highway carries the input itself, which has as many numbers as the output.
+    A weight has the shape (inputs, directions · units · k) and is multiplied from the right; its columns are ordered by
+    direction, then unit, then x̃, f, r and, if k = 4, the projection of the input for the highway. A bias has
+    2 · directions · units entries: those of f, then those of r. With k = 3 the highway carries the input itself, which
+    then has the size of the output.
     """
     layers = _layers(state, r"(?:.*\.)?rnn_lst\.(\d+)\.(weight|bias)")
     n = 2 if bidirectional else 1
@@ -40,9 +40,9 @@ def from_sru(
         fits = k == 4 or (k == 3 and size == n * units)
         if rest or not fits or weight.shape[0] != size or bias.shape != (2 * n * units,):
             raise FormatError(
-                f"layer {depth}: SRU's weight is ({size}, {n} · {units} · k) with k = 4, or 3 where inputs and outputs "
-                f"have equal sizes, its bias ({2 * n * units},); got {tuple(weight.shape)} and {tuple(bias.shape)}. "
-                "Check bidirectional=."
+                f"layer {depth}: SRU's weight must be ({size}, {n} · {units} · k) with k = 4, or 3 if "
+                f"inputs and outputs have equal sizes, and its bias ({2 * n * units},); got "
+                f"{tuple(weight.shape)} and {tuple(bias.shape)}. Check bidirectional=."
             )
         bias = bias.view(2, n, units)
         columns = weight.view(-1, n, units, k).permute(1, 3, 2, 0)  # (direction, k, unit, input)
@@ -62,18 +62,20 @@ def from_sru(
 def from_qrnn(
     state: Mapping[str, Tensor], *, window: int | Sequence[int] = 1, output_gate: bool = True, **options: Any
 ) -> RationalRNN:
-    """A `RationalRNN` with the weights of a QRNN of salesforce's pytorch-qrnn: `layers.I.linear.weight` and `….bias`.
+    """Build a `RationalRNN` from the state dict of a pytorch-qrnn QRNN: `layers.I.linear.weight` and `….bias`.
 
-    A weight is (3 · units, window · inputs), without an output gate (2 · units, …): rows of Z, F and O; columns of the
-    input, then of the one before it. `window` is one for all layers, or a list (a public QRNN may have another in its
-    first layer: the lesser ones get zeros here). Its F is the *input* gate, c = F ⊙ Z + (1 − F) ⊙ c': since
-    1 − σ(a) = σ(−a), its rows and biases change their sign. What was trained with zoneout p scales F by 1 − p in
-    evaluation there, which no weights of f can express: such a model is not the same here.
+    A weight has the shape (3 · units, window · inputs), or (2 · units, …) without an output gate: rows of Z, F and O;
+    columns of the input, then of the one before it. `window` is one number for all layers or a list (the first layer of
+    a public QRNN may have another window; smaller ones are filled up with zeros here). Its F is the *input* gate,
+    c = F ⊙ Z + (1 − F) ⊙ c': since 1 − σ(a) = σ(−a), its rows and biases change sign. A model trained with zoneout p
+    scales F by 1 − p in evaluation, which no weights of f can express: such a model gives different results here.
     """
     layers = _layers(state, r"(?:.*\.)?layers\.(\d+)\.linear\.(weight|bias)")
     windows = [window] * len(layers) if isinstance(window, int) else list(window)
     if len(windows) != len(layers):
-        raise FormatError(f"one window for each of the {len(layers)} layers, or one for all; got {windows}")
+        raise FormatError(
+            f"window must be one number, or one for each of the {len(layers)} layers; got {windows}"
+        )
     first, gates, pooling = layers[0]["weight"], 3 if output_gate else 2, "fo" if output_gate else "f"
     inputs, units = first.shape[1] // windows[0], first.shape[0] // gates
     rnn = _rnn(qrnn(max(windows), pooling), inputs, units, len(layers), first, False, options)
@@ -82,8 +84,9 @@ def from_qrnn(
         size = ours.input_size
         if weight.shape != (gates * units, reach * size) or bias.shape != (gates * units,):
             raise FormatError(
-                f"layer {depth}: QRNN's weight is ({gates} · {units}, {reach} · {size}), its bias ({gates * units},); "
-                f"got {tuple(weight.shape)} and {tuple(bias.shape)}. Check window= and output_gate=."
+                f"layer {depth}: QRNN's weight must be ({gates} · {units}, {reach} · {size}), its bias "
+                f"({gates * units},); got {tuple(weight.shape)} and {tuple(bias.shape)}. Check window= and "
+                "output_gate=."
             )
         for i, name in enumerate("zfo"[:gates]):
             rows = slice(i * units, (i + 1) * units)
@@ -95,7 +98,7 @@ def from_qrnn(
 
 
 def _layers(state: Mapping[str, Tensor], pattern: str) -> list[dict[str, Tensor]]:
-    """The tensors of each layer, by their last name."""
+    """Return the tensors of each layer by the last part of their names."""
     found: dict[int, dict[str, Tensor]] = {}
     for key, tensor in state.items():
         if m := re.fullmatch(pattern, key):
@@ -109,7 +112,7 @@ def _layers(state: Mapping[str, Tensor], pattern: str) -> list[dict[str, Tensor]
     for i, each in sorted(found.items()):
         if each["weight"].dim() != 2 or each["bias"].dim() != 1:
             shapes = " and ".join(str(tuple(each[name].shape)) for name in ("weight", "bias"))
-            raise FormatError(f"layer {i}: a weight is a matrix and a bias a vector; got {shapes}")
+            raise FormatError(f"layer {i}: the weight must be a matrix and the bias a vector; got {shapes}")
     return [found[i] for i in range(len(found))]
 
 

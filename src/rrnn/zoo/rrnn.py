@@ -1,90 +1,95 @@
-"""The paper's four models, RRNN(B), RRNN(B) over max-plus, RRNN(C), RRNN(F), and the example it starts from.
+"""Cells of Peng et al. 2018: RRNN(B), RRNN(B) over max-plus, RRNN(C), RRNN(F), n-gram chains, and the paper's example.
 
-`gate=True` adds the output gate o = σ(W_o v + b_o) of the paper's language models: h = tanh(o ⊙ c).
+Primes mark the previous step. `gate=True` adds the output gate o = σ(W_o v + b_o) of the paper's language models:
+h = tanh(o ⊙ c).
 """
 
 from rrnn.automata import Cell, Expr, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
 from rrnn.errors import CellError
 
+MAX_LENGTH = 64
+"""The longest chain that the zoo builds."""
+
+
+def b_automaton(name: str, arc: Expr, loop: Expr | float, semiring: str = "real") -> Cell:
+    """Return a cell with the automaton of B: c = loop ⊗ c' ⊕ arc."""
+    return (
+        Cell(name, semiring)
+        .initial("q0").loop("q0", one)
+        .arc("q0", "q1", arc).loop("q1", loop)
+        .final("q1")
+    )  # fmt: skip
+
+
+def check_length(what: str, name: str, value: object) -> None:
+    """Raise unless `value`, the option `name` of a chain, is a whole number from 1 to 64."""
+    if not isinstance(value, int) or not 1 <= value <= MAX_LENGTH:
+        raise CellError(f"{what} takes {name} from 1 to {MAX_LENGTH}; got {value!r}")
+
 
 def gates(suffix: str = "") -> tuple[Expr, Expr]:
-    """f = σ(W_f v + b_f) and u = (1 − f) ⊙ W_u v."""
+    """Return the forget gate f = σ(W_f v + b_f) and the gated input u = (1 − f) ⊙ W_u v."""
     f = sigmoid(linear(f"f{suffix}", bias=True))
     return f, (1 - f) * linear(f"u{suffix}")
 
 
 def output(gate: bool) -> Expr:
-    """h = tanh(c), or tanh(o ⊙ c)."""
+    """Return the output expression tanh(c), or tanh(o ⊙ c) with an output gate."""
     return tanh(sigmoid(linear("o", bias=True)) * score) if gate else tanh(score)
 
 
 def b(gate: bool = False) -> Cell:
-    """c = f ⊙ c' + u: soft unigrams."""
+    """Build RRNN(B), which finds soft unigrams: c = f ⊙ c' + u."""
     f, u = gates()
-    return (
-        Cell("B")
-        .initial("q0").loop("q0", one)
-        .arc("q0", "q1", u).loop("q1", f)
-        .final("q1")
-        .output(output(gate))
-    )  # fmt: skip
+    return b_automaton("B", u, f).output(output(gate))
 
 
 def example() -> Cell:
-    """The paper's motivating example: B with g = tanh and a bias, u = (1 − f) ⊙ tanh(W_u v + b_u)."""
+    """Build the paper's motivating example: B with a tanh and a bias, u = (1 − f) ⊙ tanh(W_u v + b_u)."""
     f = sigmoid(linear("f", bias=True))
-    return (
-        Cell("example")
-        .initial("q0").loop("q0", one)
-        .arc("q0", "q1", ((1 - f) * tanh(linear("u", bias=True))).named("u")).loop("q1", f)
-        .final("q1")
-        .output(tanh(score))
-    )  # fmt: skip
+    u = ((1 - f) * tanh(linear("u", bias=True))).named("u")
+    return b_automaton("example", u, f).output(tanh(score))
 
 
 def b_max_plus(gate: bool = False, inputs: str = "plain") -> Cell:
-    """c = max(f + c', u) with f = log σ(W_f v + b_f), u = W_u v.
+    """Build RRNN(B) over max-plus: c = max(f + c', u) with f = log σ(W_f v + b_f) and u = W_u v.
 
-    Max-plus has no negation, so there is no 1 − f. Two inputs that the paper leaves for future work scale u in
-    log space: "gated" adds log σ(W_i v + b_i), the log of an input gate; "coupled" adds log(1 − exp f), which is
-    log σ(−(W_f v + b_f)).
+    Max-plus has no negation, so there is no 1 − f. Two variants, which the paper leaves for future work, scale u in
+    log space: inputs="gated" adds log σ(W_i v + b_i), the logarithm of an input gate; inputs="coupled" adds
+    log(1 − exp f), which is log σ(−(W_f v + b_f)).
     """
     a, u = linear("f", bias=True), linear("u")
     if inputs not in ("plain", "gated", "coupled"):
-        raise CellError(f"inputs is 'plain', 'gated' or 'coupled'; got {inputs!r}")
+        raise CellError(f"inputs must be 'plain', 'gated' or 'coupled'; got {inputs!r}")
     u = {"plain": u, "gated": u + log_sigmoid(linear("i", bias=True)), "coupled": u + log_sigmoid(-a)}[inputs]
-    return (
-        Cell("B_max_plus" if inputs == "plain" else f"B_max_plus_{inputs}", semiring="max-plus")
-        .initial("q0").loop("q0", one)
-        .arc("q0", "q1", u if inputs == "plain" else u.named("u")).loop("q1", log_sigmoid(a))
-        .final("q1")
-        .output(tanh(log_sigmoid(linear("o", bias=True)) + score) if gate else tanh(score))
-    )  # fmt: skip
+    cell = b_automaton(
+        "B_max_plus" if inputs == "plain" else f"B_max_plus_{inputs}",
+        u if inputs == "plain" else u.named("u"),
+        log_sigmoid(a),
+        "max-plus",
+    )
+    return cell.output(tanh(log_sigmoid(linear("o", bias=True)) + score) if gate else tanh(score))
 
 
 def b_max_plus_scaled() -> Cell:
-    """As the authors' code has it, unlike their paper: the output gate is σ and multiplies the score, h = tanh(o ⊙ c).
+    """Build RRNN(B) over max-plus as the authors' code does, unlike their paper: h = tanh(o ⊙ c) with o = σ(…).
 
-    Shut, it makes an output 0; added as a logarithm, it makes it −1, and language models train far worse with that.
+    A closed gate makes the output 0 here. Added as a logarithm, it makes the output −1, and language models train far
+    worse with that.
     """
     return b_max_plus().renamed("B_max_plus_scaled").output(output(gate=True))
 
 
 def c(gate: bool = False) -> Cell:
-    """c¹ = f¹ ⊙ c¹' + u¹; c² = f² ⊙ c²' + c¹' ⊙ u²: soft bigrams."""
-    (f1, u1), (f2, u2) = gates("1"), gates("2")
-    return (
-        Cell("C")
-        .initial("q0").loop("q0", one)
-        .arc("q0", "q1", u1).loop("q1", f1)
-        .arc("q1", "q2", u2).loop("q2", f2)
-        .final("q2")
-        .output(output(gate))
-    )  # fmt: skip
+    """Build RRNN(C), which finds soft bigrams: c¹ = f¹ ⊙ c¹' + u¹; c² = f² ⊙ c²' + c¹' ⊙ u²."""
+    return ngram(2, gate).renamed("C")
 
 
 def f(gate: bool = False) -> Cell:
-    """c² = f² ⊙ c²' + (c¹' + r) ⊙ u²; c = p¹ ⊙ c¹ + p² ⊙ c²: unigrams and bigrams, an ε-arc skips a word."""
+    """Build RRNN(F), which finds unigrams and bigrams and whose ε-arc skips the first word.
+
+    c² = f² ⊙ c²' + (c¹' + r) ⊙ u²; c = p¹ ⊙ c¹ + p² ⊙ c².
+    """
     (f1, u1), (f2, u2) = gates("1"), gates("2")
     return (
         Cell("F")
@@ -95,3 +100,13 @@ def f(gate: bool = False) -> Cell:
         .final("q1", sigmoid(parameter("p1"))).final("q2", sigmoid(parameter("p2")))
         .output(output(gate))
     )  # fmt: skip
+
+
+def ngram(n: int = 4, gate: bool = False) -> Cell:
+    """Build the n-gram chain of n + 1 states: cʲ = fʲ ⊙ cʲ' + cʲ⁻¹' ⊙ uʲ with c⁰ = 1. n = 1 is B, n = 2 is C."""
+    check_length("an n-gram chain", "n", n)
+    cell = Cell(f"ngram{n}").initial("q0").loop("q0", one)
+    for j in range(1, n + 1):
+        f, u = gates(str(j))
+        cell = cell.arc(f"q{j - 1}", f"q{j}", u).loop(f"q{j}", f)
+    return cell.final(f"q{n}").output(output(gate))

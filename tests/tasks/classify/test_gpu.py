@@ -13,8 +13,8 @@ from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.graphs import Graphs
 from rrnn.tasks.classify.train import Result, Summary, train
 from rrnn.tasks.classify.trainer import ClassifyTask
-from rrnn.tasks.search_workers import side_by_side
 from rrnn.tasks.training import fit
+from rrnn.tasks.workers import side_by_side
 
 pytestmark = pytest.mark.gpu
 

@@ -11,7 +11,7 @@ from rrnn.tasks.classify import search as module
 from rrnn.tasks.classify.ranges import PAPER, settings
 from rrnn.tasks.classify.search import search_classifier
 from rrnn.tasks.classify.table import table_of
-from rrnn.tasks.search_space import Real, Space, Whole
+from rrnn.tasks.search import Real, Space, Whole
 
 
 def test_the_ranges_are_the_papers() -> None:
@@ -62,9 +62,8 @@ def test_seeds_of_another_setting_are_not_taken_for_the_bests(
     found = search_classifier(base, tmp_path, trials=1, seeds=1)
     assert search_classifier(base, tmp_path, trials=1, seeds=1) == found
     better = found.config.replace(hidden_size=found.config.hidden_size + 1)
-    job = module.Seeded(better, str(tmp_path))
     with pytest.raises(RRNNError, match=r"seed-0 was trained with another setting .*: hidden_size"):
-        job(0)
+        module.train_seed(better, tmp_path, 0)
     with pytest.raises(RRNNError, match=r"another setting .*: average 0, not 0\.9\. Move"):
         search_classifier(base.replace(average=0.9), tmp_path, trials=1, seeds=1, study="another")
 

@@ -1,4 +1,4 @@
-// One request of a kind at a time: a newer one makes the older one's answer worthless.
+// Requests to the server. Of each kind only one is under way: a newer request cancels the older one.
 
 const pending = new Map();
 
@@ -9,7 +9,7 @@ export class Problem extends Error {
   }
 }
 
-/** The answer of a job; null when a newer request has taken its place. */
+/** Returns the result of a job; null if a newer request has replaced it. */
 export async function ask(job, body) {
   pending.get(job)?.abort();
   const mine = new AbortController();
@@ -28,11 +28,11 @@ export async function ask(job, body) {
   } catch (error) {
     if (error.name === "AbortError" || pending.get(job) !== mine) return null;
     if (error instanceof Problem) throw error;
-    throw new Problem("The page’s server does not answer. Is `rrnn explore` still running?");
+    throw new Problem("The server does not respond. Is `rrnn explore` still running?");
   }
 }
 
-/** Calls `run` once nothing has happened for a moment. */
+/** Returns a function that calls `run` once there has been no call for a moment. */
 export function later(run, pause = 180) {
   let timer;
   return () => {

@@ -1,4 +1,4 @@
-// Design: a cell's text, and what becomes of it, as it is typed.
+// The tab Design: shows what the compiler makes of a cell's text, as it is typed.
 
 import { ask, later } from "./api.js";
 import { editor } from "./editor.js";
@@ -8,10 +8,10 @@ import { tabs } from "./tabs.js";
 
 const $ = (id) => document.getElementById(id);
 const NOTES = {
-  c: "The CPU’s kernels, forward and backward, in float32.",
-  triton: "The GPU’s kernels, two steps a turn (a real one takes more).",
-  chunks: "How chunks of time run in parallel: the numbers that a chunk carries.",
-  ir: "The program of one time step, from which all the others are made.",
+  c: "The CPU kernels, forward and backward, in float32.",
+  triton: "The GPU kernels, unrolled by two steps (real ones unroll more).",
+  chunks: "How chunks of time run in parallel, and the numbers that each chunk carries.",
+  ir: "The program of one time step, from which the other code is generated.",
 };
 
 export function design(cells) {
@@ -48,7 +48,7 @@ export function design(cells) {
     } catch (error) {
       text.blame(error);
       shown.stale();
-      $("cell-caption").textContent = "The last cell that could be read";
+      $("cell-caption").textContent = "The last valid cell: fix the text to update the picture";
     }
   }
 
@@ -79,12 +79,12 @@ function caption({ name, semiring, facts }) {
 function showFacts(facts) {
   const names = facts.stored.map(([state, symbol]) => `${state} as ${symbol}`).join(", ");
   const training = facts.bytes_training === null ? "no gradient in this semiring" : `${facts.bytes_training} in training`;
-  const backwards = facts.carried_back === null ? "no gradient in this semiring" : `${facts.carried_back} on the way back`;
+  const backwards = facts.carried_back === null ? "no gradient in this semiring" : `${facts.carried_back} in the backward pass`;
   const tiles = [
-    ["Stored states", facts.stored.length, names || "nothing to remember"],
-    ["Numbers a chunk carries", facts.carried, backwards],
+    ["Stored states", facts.stored.length, names || "no memory needed"],
+    ["Numbers per chunk", facts.carried, backwards],
     ["Bytes per step and unit", facts.bytes, `${training}, float32`],
-    ["Rows of W per unit", facts.projections, `${count(facts.parameters, "learned number")} more`],
+    ["Rows of W per unit", facts.projections, `and ${count(facts.parameters, "parameter")}`],
   ];
   document.getElementById("facts").replaceChildren(...tiles.map(([title, value, note]) =>
     element("div", { class: "card fact" }, element("dt", {}, title),
@@ -95,7 +95,7 @@ function count(n, what) {
   return `${n} ${what}${n === 1 ? "" : "s"}`;
 }
 
-/** The picture as a file of its own: with its style, and nothing lit up. */
+/** Saves the picture as a file, with its style and without highlights. */
 async function save(text, name) {
   const style = await (await fetch("/picture.css")).text();
   const whole = text.replaceAll('<g class="on">', "<g>").replace("</desc>", `</desc><style>${style}</style>`);
@@ -111,7 +111,7 @@ function copies(button, text) {
       await navigator.clipboard.writeText(text());
       button.textContent = "Copied";
     } catch {
-      button.textContent = "Not allowed here";
+      button.textContent = "Copying is not allowed";
     }
     setTimeout(() => (button.textContent = label), 1500);
   });

@@ -1,4 +1,4 @@
-// A textarea over its own text in colour: the lines below it carry the numbers, the colours and the mark of a mistake.
+// A textarea above a coloured copy of its text, which has the line numbers, the colours and the mark of an error.
 
 import { element } from "./markup.js";
 
@@ -38,7 +38,7 @@ export function editor(root, problem) {
       area.scrollTop = 0;
       paint();
     },
-    /** Shows a mistake at its line, or that there is none. */
+    /** Shows an error at its line; null removes it. */
     blame(error) {
       bad = error?.line ?? null;
       area.setAttribute("aria-invalid", String(Boolean(error)));

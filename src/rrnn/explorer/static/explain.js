@@ -1,4 +1,4 @@
-// Explain: a run, a sentence, the prediction, and what it rests on.
+// The tab Explain: shows what the prediction of a trained classifier for a sentence is based on.
 
 import { ask } from "./api.js";
 import { element, number } from "./markup.js";
@@ -6,7 +6,7 @@ import { stage } from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
 
-/** Fills the panel in; the function that it returns is to be called when the panel is opened. */
+/** Fills the panel; returns a function to call when the panel is opened. */
 export async function explain() {
   const shown = stage($("unit-stage"));
   const { runs } = await ask("runs");
@@ -19,7 +19,7 @@ export async function explain() {
   function describe() {
     const run = runs.find(({ name }) => name === $("run").value);
     if (!run) return;
-    const accuracy = run.accuracy === null ? "" : `, ${number(run.accuracy)} % right in development`;
+    const accuracy = run.accuracy === null ? "" : `, ${number(run.accuracy)} % validation accuracy`;
     $("run-note").textContent = `${run.cell} on ${run.data}${accuracy}`;
   }
 
@@ -43,7 +43,7 @@ export async function explain() {
 
   function showWords() {
     const by = $("words-by").querySelector(":checked").value;
-    const values = found.words.map((word) => word[by]); // null where scores are no sums
+    const values = found.words.map((word) => word[by]); // null for words if scores are not sums
     const largest = Math.max(...values.map(Math.abs), 1e-9);
     $("words").replaceChildren(...found.words.map(({ token, known }, i) => {
       const kind = `${values[i] < 0 ? "minus" : ""} ${known ? "" : "unknown"}`.trim();
@@ -59,10 +59,10 @@ export async function explain() {
     $("inside").hidden = !found.units.length;
     pressed = drawn = null;
     $("units").replaceChildren(...found.units.map((unit) => element("li", {},
-      element("h3", {}, element("span", {}, `Unit ${unit.unit}${unit.direction === "backward" ? ", from the end" : ""}`),
+      element("h3", {}, element("span", {}, `Unit ${unit.unit}${unit.direction === "backward" ? ", backward" : ""}`),
         element("span", { class: "note" }, `adds ${number(unit.adds)} (${found.exact ? "exact" : "first-order"}), score ${number(unit.score ?? "±∞")}`)),
       element("ol", { class: "paths" }, ...unit.paths.map((path) => element("li", {}, pathButton(unit, path)))),
-      unit.covered === null ? null : element("p", { class: "note" }, `${percent(unit.covered)} of Σ|paths|`))));
+      unit.covered === null ? null : element("p", { class: "note" }, `These paths cover ${percent(unit.covered)} of the total path weight.`))));
     $("units").querySelector("button")?.click();
   }
 
@@ -83,7 +83,7 @@ export async function explain() {
   }
 
   function showPrediction({ label, target, margin, probabilities, labels }) {
-    $("verdict").replaceChildren(element("strong", {}, label), ` with ${percent(probabilities[label])}; `,
+    $("verdict").replaceChildren(element("strong", {}, label), ` with probability ${percent(probabilities[label])}; `,
       `the margin of ${target} is ${number(margin)}`);
     $("chances").replaceChildren(...labels.map((name) => {
       const bar = element("span", { class: "bar", "aria-hidden": "true" });
@@ -111,18 +111,18 @@ export async function explain() {
   };
 }
 
-/** What the numbers under the words mean, and how far they can be trusted. */
+/** Says what the numbers below the words mean, and whether they are exact. */
 function noteOn(by, { exact, unexplained, note, words, target }) {
   const colours = `Green speaks for ${target}, red against it.`;
   if (by === "without")
-    return `${colours} How much the margin of ${target} loses when the word is left out: the whole model on the shorter text, exact. ${note}`;
+    return `${colours} The number is how much the margin of ${target} loses when the word is deleted: exact, since the whole model runs on the shorter text. ${note}`;
   if (words.every((word) => word.adds === null)) return note;
-  const how = exact ? "exact: with the base they add up to it"
-    : `to first order; ${number(unexplained)} of the margin is left unexplained`;
-  return `${colours} What the paths that enter at the word add to the margin of ${target}, ${how}. ${note}`;
+  const how = exact ? "exactly: with the base, the numbers add up to the margin"
+    : `to first order; ${number(unexplained)} of the margin remains unexplained`;
+  return `${colours} The number is what the paths that enter at the word add to the margin of ${target}, ${how}. ${note}`;
 }
 
-/** The words of a path from the first to the last that it consumes; skipped ones set back, ε where it takes none. */
+/** Shows a path from its first to its last consumed word: [skipped] words in a weaker colour, ε for ε-arcs. */
 function phrase({ steps }, direction) {
   const taken = steps.map(({ kind }) => kind !== "skipped");
   const inside = steps.slice(Math.max(taken.indexOf(true), 0), taken.lastIndexOf(true) + 1);
@@ -136,7 +136,7 @@ function percent(share) {
   return `${(100 * share).toFixed(1)} %`;
 }
 
-/** What a word is worth: two decimals say enough. */
+/** Formats the number of a word with a sign and two decimals. */
 function worth(value) {
   const text = value.toFixed(2).replace("-", "−");
   return /[1-9]/.test(text) ? `${value > 0 ? "+" : ""}${text}` : "0";

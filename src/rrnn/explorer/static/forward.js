@@ -1,4 +1,4 @@
-// The table of Forward, filled in step by step. Step t is the column after t symbols; one more shows the score.
+// The table of Forward, filled in step by step. Step t is the column after t symbols; one more step shows the score.
 
 import { element, number } from "./markup.js";
 
@@ -36,7 +36,7 @@ export function forward(shown, stepped) {
     light();
   }
 
-  /** Brings the column into view beside the states' names. Only the table's own box moves: whoever types above stays there. */
+  /** Scrolls the column into view beside the names of the states, without scrolling the page. */
   function reveal() {
     const cell = $("forward").querySelector("td.now"), box = $("forward").parentElement;
     if (!cell || !box.clientWidth) return;
@@ -45,7 +45,7 @@ export function forward(shown, stepped) {
     box.scrollLeft = Math.max(right, Math.min(box.scrollLeft, cell.offsetLeft - names));
   }
 
-  /** The terms of a state in this column: [state before, weight, arrow]; ε-arcs start in the same column. */
+  /** Returns the arcs into a state that count in this column; ε-arcs start in the same column. */
   function terms(state) {
     const zero = found.semiring.zero;
     return found.arcs.filter(([source, symbol, target]) => target === state
@@ -75,7 +75,7 @@ export function forward(shown, stepped) {
 
   function heading() {
     if (step === 0) return "Before the first symbol";
-    if (step === end()) return "At the end: each state by its final weight";
+    if (step === end()) return "At the end: multiply by the final weights";
     return `After ${step}: ${found.string[step - 1]}`;
   }
 
@@ -127,7 +127,7 @@ function table({ states, string, table: rows, prefixes, initial, final, semiring
   return [element("thead", {}, head), element("tbody", {}, ...body), element("tfoot", {}, scores)];
 }
 
-/** name = 0.9 · 2 (q₁) + 0.25 · 2 (q₃) = 2.3, each term with the state that it comes from */
+/** Writes name = 0.9 · 2 (q₁) + 0.25 · 2 (q₃) = 2.3, each term with the state that it comes from. */
 function equation(name, parts, value) {
   const plain = parts.filter((part) => typeof part === "string").join("");
   return element("p", {}, element("b", {}, name), " = ", ...parts, plain.trim() === number(value) ? null : ` = ${number(value)}`);

@@ -7,7 +7,7 @@ import { tabs } from "./tabs.js";
 
 const PANELS = ["design", "score", "explain"];
 
-const open = {}; // what a panel does when it is opened
+const open = {}; // panel → the function to call when it is opened
 
 try {
   const found = await ask("start");
@@ -27,6 +27,6 @@ const choose = tabs(document.querySelector(".top [role=tablist]"), (name) => {
 choose(location.hash.slice(1));
 addEventListener("hashchange", () => {
   const name = location.hash.slice(1);
-  if (PANELS.includes(name)) choose(name); // #main, which skips to the page, is no panel
+  if (PANELS.includes(name)) choose(name); // #main, the target of the skip link, is no panel
 });
 document.body.dataset.ready = "yes";

@@ -1,5 +1,5 @@
-// Elements by hand, and SVG and MathML copied node by node from a list of what they may hold: nothing that the
-// server sends is ever taken as HTML.
+// Creates HTML elements, and copies SVG and MathML node by node, only with allowed names: nothing that the server
+// sends is ever parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 const MATHML = "http://www.w3.org/1998/Math/MathML";
@@ -23,7 +23,7 @@ export function element(name, properties = {}, ...children) {
   return made;
 }
 
-/** SVG or MathML text as elements of this page. */
+/** Turns SVG or MathML text into elements of this page. */
 export function picture(text) {
   const parsed = new DOMParser().parseFromString(text, "application/xml").documentElement;
   return copy(parsed) ?? document.createTextNode("");
@@ -41,7 +41,7 @@ function copy(node) {
   return made;
 }
 
-/** A number as people write it: four digits, a true minus; the numbers of an element in angle brackets. */
+/** Formats a number with four digits and a true minus sign; several components in angle brackets. */
 export function number(value) {
   if (Array.isArray(value)) return `⟨${value.map((x) => number(x ?? "±∞")).join(", ")}⟩`;
   if (typeof value !== "number") return String(value);

@@ -1,10 +1,10 @@
-// The weights of an automaton of the paper: a row for each symbol, a column for each weight function.
+// The table of weights of one of the paper's automata: a row for each symbol, a column for each weight function.
 
 import { element } from "./markup.js";
 
 export function numbers(table, constants, changed) {
   let own = null, symbols = [];
-  const values = new Map(); // "automaton function symbol" → what was typed
+  const values = new Map(); // "automaton function symbol" → the text that was typed
 
   const key = (name, symbol = "") => `${own.name} ${name} ${symbol}`;
 
@@ -36,7 +36,7 @@ export function numbers(table, constants, changed) {
   return {
     show,
     rename: (alphabet) => show(own, alphabet),
-    /** What the server wants to know; what is no number is sent as it was typed, for the message. */
+    /** Returns the weights for a request. A text that is no number is sent as typed, so that the error can show it. */
     read() {
       const value = (at) => (isNumber(values.get(at)) ? Number(values.get(at)) : values.get(at));
       const functions = own.functions.map(({ name }) =>

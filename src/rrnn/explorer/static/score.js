@@ -1,4 +1,4 @@
-// Score: numbers for an automaton, a string, and Forward step by step.
+// The tab Score: runs Forward on a string step by step, with an automaton and its weights.
 
 import { ask, later } from "./api.js";
 import { editor } from "./editor.js";
@@ -10,13 +10,13 @@ import { stage } from "./stage.js";
 const $ = (id) => document.getElementById(id);
 const TEXT = "text";
 
-/** Fills the panel in; the function that it returns is to be called when the panel is opened. */
+/** Fills the panel; returns a function to call when the panel is opened. */
 export function score({ automata, semirings, example }) {
   const shown = stage($("score-stage"));
   const text = editor($("wfsa-editor"), $("score-problem"));
   const table = numbers($("numbers"), $("constants"), () => soon());
   const player = forward(shown, () => press(null));
-  // What was chosen for the paper's automata, and typed for them and for texts: coming back finds it again.
+  // Remembers the semiring of the paper's automata, and one string for them and one for texts.
   let pressed = null, chosen = "real", kind = null;
   const strings = { numbers: example.string, text: example.text_string };
 
@@ -33,7 +33,7 @@ export function score({ automata, semirings, example }) {
       shown.show(found.picture);
       player.show(found);
       showPaths(found);
-      $("semiring").value = found.semiring.name; // a text says its own
+      $("semiring").value = found.semiring.name; // a text names its own semiring
       $("score-total").replaceChildren("score ", element("strong", {}, number(found.prefixes.at(-1))),
         ` over the ${found.semiring.name} semiring`);
     } catch (error) {
@@ -72,7 +72,7 @@ export function score({ automata, semirings, example }) {
     $("score-numbers").hidden = !own;
     $("score-text").hidden = Boolean(own);
     $("semiring").disabled = !own;
-    $("automaton-says").textContent = own ? own.says : "arcs as text, each with its weight";
+    $("automaton-says").textContent = own ? own.says : "an automaton as text, in one of three formats";
     if (kind) strings[kind] = $("string").value;
     kind = own ? "numbers" : "text";
     $("string").value = strings[kind];
@@ -82,7 +82,7 @@ export function score({ automata, semirings, example }) {
   }
 
   $("automaton").append(...automata.map(({ name }) => element("option", { value: name }, name)),
-    element("option", { value: TEXT }, "a WFSA’s text"));
+    element("option", { value: TEXT }, "WFSA as text"));
   $("semiring").append(...semirings.map((name) => element("option", { value: name }, name)));
   $("automaton").value = example.automaton;
   $("alphabet").value = example.alphabet;
@@ -106,11 +106,11 @@ function note(paths, count, total) {
   if (!paths.length) return "No path derives this string: its score is the semiring’s zero.";
   const all = count === null ? "more paths than can be counted derive" : count === 1 ? "one path derives" : `${count} paths derive`;
   const start = `${all[0].toUpperCase()}${all.slice(1)} the string`;
-  if (count !== paths.length) return `${start}; these are the best ${paths.length}. Press one to see it in the picture.`;
-  return `${start}; ⊕ of ${count === 1 ? "it" : "them"} is the score, ${number(total)}. Press one to see it in the picture.`;
+  if (count !== paths.length) return `${start}; these are the best ${paths.length}. Select one to see it in the picture.`;
+  return `${start}; ⊕ of ${count === 1 ? "it" : "them"} is the score, ${number(total)}. Select one to see it in the picture.`;
 }
 
-/** q₀ –the→ q₀ –film→ …, loops set back. */
+/** Writes a path as q₀ –the→ q₀ –film→ …, with loops in a weaker colour. */
 function trail(path, states) {
   const parts = [element("b", {}, states[path.states[0]])];
   path.symbols.forEach((symbol, i) => {

@@ -1,4 +1,4 @@
-// A picture whose arcs and states can be lit up. The server draws each in a group of its own: arcs, states, labels.
+// A picture whose arcs and states can be highlighted. The server draws each in its own group: arcs, states, labels.
 
 import { element, picture } from "./markup.js";
 
@@ -6,7 +6,7 @@ export function stage(figure) {
   const frame = figure.querySelector(".picture");
   let groups = [], edges = [], states = 0, svg = null;
 
-  // A picture wider than its frame is scrolled, by the keyboard too.
+  // A picture that is wider than its frame can be scrolled, also with the keyboard.
   const reach = () => {
     if (frame.scrollWidth > frame.clientWidth) frame.tabIndex = 0;
     else frame.removeAttribute("tabindex");
@@ -29,7 +29,7 @@ export function stage(figure) {
       frame.replaceChildren(svg);
       reach();
     },
-    /** Lights up these states and arrows (by number), and no others. */
+    /** Highlights exactly these states and arrows, given by number. */
     light(litStates = [], litEdges = []) {
       groups.forEach((group, i) => {
         const on = i < edges.length ? litEdges.includes(i)

@@ -1,4 +1,4 @@
-// Tabs by the ARIA pattern: one is in the tab order, arrows, Home and End move between them and select.
+// Tabs in the ARIA pattern: one tab is in the tab order; the arrow keys, Home and End select another.
 
 export function tabs(list, select) {
   const all = [...list.querySelectorAll("[role=tab]")];

@@ -1,12 +1,12 @@
-"""What the paper's random search for text classifiers draws from: its appendix's table of hyper-parameters."""
+"""The ranges from which the paper's random search for text classifiers draws: its appendix's table."""
 
 from __future__ import annotations
 
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.search_space import Real, Setting, Space, Whole, draw_setting
+from rrnn.tasks.search import Real, Setting, Space, Whole, draw_setting
 
 PAPER: Space = {
-    # In steps of four, so that rows of matrices begin at multiples of 16 bytes, which GPUs' products want.
+    # In steps of four, so that the rows of matrices begin at multiples of 16 bytes: products on GPUs need that.
     "hidden_size": Whole(100, 300, step=4),
     "vertical_dropout": Real(0.0, 0.5),
     "recurrent_dropout": Real(0.0, 0.5),
@@ -18,9 +18,10 @@ PAPER: Space = {
 
 
 def settings(base: ClassifyConfig, count: int, seed: int = 0, space: Space = PAPER) -> list[ClassifyConfig]:
-    """The first so many settings of a random search: those that `rrnn classify search` draws, too."""
+    """Return the first `count` settings that `rrnn classify search` draws with this seed."""
     return [with_setting(base, draw_setting(space, seed, number)) for number in range(count)]
 
 
 def with_setting(base: ClassifyConfig, setting: Setting) -> ClassifyConfig:
+    """Return the configuration with a setting's values in place of its own."""
     return base.replace(**setting)

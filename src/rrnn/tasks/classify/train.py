@@ -22,8 +22,8 @@ from rrnn.tasks.classify.trained import EMBEDDING, FACTS, TrainedClassifier, cel
 from rrnn.tasks.classify.trainer import ClassifyTask
 from rrnn.tasks.plots import plot_losses
 from rrnn.tasks.runs import Run
-from rrnn.tasks.search_workers import one_cpu_thread
 from rrnn.tasks.training import Outcome, Progress, Record, fit
+from rrnn.tasks.workers import one_cpu_thread
 
 RESULT = "result.json"
 SMALL_STEP = 5e7

@@ -19,8 +19,8 @@ from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.spelling import spell_vocabulary
 from rrnn.tasks.data.cleaning import split_text, tokenise
 from rrnn.tasks.runs import CELL, Run
-from rrnn.tasks.search_workers import one_cpu_thread
 from rrnn.tasks.vocabulary import Vocabulary
+from rrnn.tasks.workers import one_cpu_thread
 from rrnn.zoo import get_cell, get_model
 
 FACTS = "facts"

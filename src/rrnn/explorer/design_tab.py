@@ -1,0 +1,105 @@
+"""The tab *Design*: everything that the compiler makes of a cell's text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rrnn.automata import Cell, from_text
+from rrnn.backends.native.render import render_backward, render_forward
+from rrnn.backends.triton.render import render as render_triton
+from rrnn.errors import FormatError
+from rrnn.explorer.mathml import mathml
+from rrnn.explorer.pictures import picture
+from rrnn.ir import Lowered, Program, lower, reverse_scan_form, scan_form
+from rrnn.ir.equations import equations, latex, state_symbols
+from rrnn.ir.scan_text import scan_text
+
+MAX_TEXT = 20_000
+MAX_STATES, MAX_ARCS = 40, 400
+"""Larger cells compile, but not fast enough while the user types."""
+MAX_CODE = 400_000
+"""The number of characters of generated code that are shown."""
+FLOAT = 4  # bytes of float32
+
+
+def design(text: str) -> dict[str, Any]:
+    """Return what the page shows of a cell; raise an error with the line number for a text that is not valid."""
+    if len(text) > MAX_TEXT:
+        raise FormatError(f"the page accepts cells of up to {MAX_TEXT} characters; got {len(text)}")
+    cell = from_text(text)
+    if len(cell.states) > MAX_STATES or len(cell.arcs) > MAX_ARCS:
+        raise FormatError(
+            f"the page compiles cells of up to {MAX_STATES} states and {MAX_ARCS} arcs; this one has "
+            f"{len(cell.states)} and {len(cell.arcs)}. Use `rrnn derive`, which has no such limit."
+        )
+    lowered = lower(cell)
+    return {
+        "name": cell.name,
+        "semiring": cell.semiring_name,
+        "picture": picture(cell),
+        "equations": mathml(lowered),
+        "facts": facts(cell, lowered),
+        "code": {
+            "c": _shown(c_code(lowered.program)),
+            "triton": _shown(triton_code(lowered.program)),
+            "chunks": _shown(scan_text(cell)),
+            "latex": _shown(latex(cell)),
+            "plain": _shown(equations(cell)),
+            "ir": _shown(lowered.program.text),
+        },
+    }
+
+
+def facts(cell: Cell, lowered: Lowered) -> dict[str, Any]:
+    """Return the figures that describe the cost of the recurrence.
+
+    Bytes are the least that a kernel must move for one unit and step: it reads every pre-activation (and input) once
+    and writes every output once; training also moves their gradients.
+    """
+    program = lowered.program
+    trains = program.semiring.has_gradient
+    read = len(program.projections) + program.uses_input
+    return {
+        "states": len(cell.states),
+        "arcs": len(cell.arcs),
+        "epsilon": sum(arc.epsilon for arc in cell.arcs),
+        "stored": [[q, symbol] for q, symbol in state_symbols(cell).items()],
+        "carried": len(scan_form(program).carried) * program.semiring.size,
+        "carried_back": _carried_back(program) if trains else None,
+        "bytes": (read + program.output_count) * FLOAT,
+        "bytes_training": (3 * read + 2 * program.output_count) * FLOAT if trains else None,
+        "projections": len(program.projections),
+        "parameters": len(program.parameters),
+    }
+
+
+def _carried_back(program: Program) -> int:
+    """Return how many numbers a chunk carries backward: the Jacobian, and what outputs add to each state's gradient."""
+    form = reverse_scan_form(program)
+    zero = {n for n, i in enumerate(form.program.instructions) if i.op.text == "const" and not i.attr}
+    direct = {j for j, n in form.program.of_kind("direct").items() if n not in zero}
+    return len(form.carried) + len({i for i, j in form.carried if j in direct})
+
+
+def c_code(program: Program) -> str:
+    """Render the CPU kernels, forward and, over semirings with a gradient, backward, for float32."""
+    parts = [render_forward(program, torch.float32)]
+    if program.semiring.has_gradient:
+        parts.append(render_backward(program, torch.float32))
+    return "\n".join(parts)
+
+
+def triton_code(program: Program) -> str:
+    """Render the GPU kernels, unrolled by two steps, where real ones unroll more."""
+    return render_triton(program, unroll=2, every=2 if program.semiring.has_gradient else 0)
+
+
+def _shown(text: str) -> str:
+    if len(text) <= MAX_CODE:
+        return text
+    return (
+        text[:MAX_CODE]
+        + f"\n… and {len(text) - MAX_CODE} more characters: `rrnn derive` prints everything.\n"
+    )

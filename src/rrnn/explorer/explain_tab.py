@@ -1,0 +1,70 @@
+"""The tab *Explain*: why a trained classifier predicts a label for a sentence."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from rrnn import __version__
+from rrnn.automata import Cell
+from rrnn.errors import DataError, RunError
+from rrnn.explorer.pictures import picture
+from rrnn.interpret.paths import finite
+from rrnn.report.explain import explain as explain_text
+from rrnn.tasks.classify.trained import TrainedClassifier, classify_run, load_run
+from rrnn.zoo.models import MODELS
+
+MAX_TEXT, MAX_WORDS = 4000, 200
+UNITS, PATHS = 5, 3
+
+
+def explain(folder: str, text: str, target: str | None) -> dict[str, Any]:
+    """Return an explanation as JSON with a picture of each cell; paths refer to its states and arrows by number."""
+    if len(text) > MAX_TEXT:
+        raise DataError(f"the page explains texts of up to {MAX_TEXT} characters; got {len(text)}")
+    best = Path(folder) / "best.safetensors"
+    model = _model(folder, best.stat().st_mtime_ns if best.exists() else 0)
+    words = len(model.tokenise(text))
+    if words > MAX_WORDS:
+        raise DataError(
+            f"the page explains texts of up to {MAX_WORDS} words; got {words}. Use `rrnn explain` for longer ones."
+        )
+    found = explain_text(model, text, target=target, units=UNITS, paths=PATHS)
+    cells = {unit.cell: _cell(model, unit.cell) for unit in found.units}
+    pictures = {name: picture(cell) for name, cell in cells.items()}
+    answer = found.to_json() | {"pictures": pictures, "labels": model.labels}
+    for unit in answer["units"]:
+        for path in unit["paths"]:
+            path |= _drawn(cells[unit["cell"]], pictures[unit["cell"]], path)
+    return finite(answer)
+
+
+@lru_cache(maxsize=2)
+def _model(folder: str, written: int) -> TrainedClassifier:
+    """Load the model of a run. `written`, the time of its weights, makes the cache reload it after more training."""
+    run = classify_run(folder)
+    if run.cell_text is None and run.config.get("cell") not in MODELS:
+        raise RunError(
+            "this run has no file cell.cell, and its configuration does not name a model of the zoo"
+        )
+    try:
+        return load_run(run)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise RunError(f"rrnn {__version__} cannot read the files of this run ({error!r})") from None
+
+
+def _cell(model: TrainedClassifier, name: str) -> Cell:
+    first = model.module.layers[0]
+    return next(cell for layer in first.layers for cell in layer.cell_types if cell.name == name)  # type: ignore[union-attr]
+
+
+def _drawn(cell: Cell, drawn: dict[str, Any], path: dict[str, Any]) -> dict[str, Any]:
+    """Return the states and arrows of a path by their numbers in the picture."""
+    place = {q: i for i, q in enumerate(cell.states)}
+    arrows = {tuple(ends): i for i, ends in enumerate(drawn.get("edges", []))}
+    ends = [(place[step["source"]], place[step["target"]]) for step in path["steps"]]
+    return {
+        "states": [place[path["start"]], *(target for _, target in ends)],
+        "edges": [arrows.get(each) for each in ends],
+    }

@@ -1,0 +1,131 @@
+"""Explain: what `rrnn.report.explain` says, with pictures in which paths can be lit up; only of runs, only of texts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rrnn.explorer.explain_tab import MAX_TEXT, MAX_WORDS
+from rrnn.report.explain import explain
+from rrnn.tasks.classify.trained import load_run
+from rrnn.tasks.load import load
+from rrnn.zoo import get_cell
+
+pytestmark = pytest.mark.usefixtures("trained")
+TEXT = "this was not so very good"
+
+
+def ask(client: Any, **body: Any) -> Any:
+    answer = client.post("/api/explain", json={"text": TEXT} | body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_runs_are_listed(client: Any) -> None:
+    found = client.get("/api/runs").json()["runs"]
+    assert {run["name"]: run["cell"] for run in found} == {
+        "F": "F",
+        "B-max-plus": "B-max-plus",
+        "search/seed-0": "LSTM",
+    }
+    assert all(run["accuracy"] is not None for run in found)
+
+
+@pytest.mark.parametrize("name", ["F", "B-max-plus", "search/seed-0"])
+def test_it_says_what_the_library_says(client: Any, trained: Path, name: str) -> None:
+    found, model = ask(client, run=name), load(trained / name)
+    expected = explain(model, TEXT, units=5, paths=3)
+    assert found["label"] == expected.label and found["labels"] == model.labels
+    assert found["probabilities"] == pytest.approx(expected.probabilities, abs=1e-5)
+    assert [word["token"] for word in found["words"]] == TEXT.split()
+    for which in ("without", "adds"):
+        values = [getattr(word, which) for word in expected.words]
+        assert [word[which] for word in found["words"]] == (
+            values if None in values else pytest.approx(values, abs=1e-5)
+        )
+    assert [unit["unit"] for unit in found["units"]] == [unit.unit for unit in expected.units]
+    assert bool(found["units"]) == (name != "search/seed-0") and bool(found["note"]) == (name != "F")
+
+
+@pytest.mark.parametrize("name", ["F", "B-max-plus"])
+def test_paths_are_in_the_picture(client: Any, name: str) -> None:
+    found = ask(client, run=name)
+    cell = get_cell(name)
+    for unit in found["units"]:
+        edges = found["pictures"][unit["cell"]]["edges"]
+        for path in unit["paths"]:
+            states = [cell.states[q] for q in path["states"]]
+            assert states == [path["start"], *(step["target"] for step in path["steps"])]
+            assert [edges[arrow] for arrow in path["edges"]] == [
+                [a, b] for a, b in zip(path["states"], path["states"][1:], strict=False)
+            ]
+
+
+def test_a_label_can_be_asked_for(client: Any) -> None:
+    found = {label: ask(client, run="F", target=label) for label in ("yes", "no")}
+    assert found["yes"]["margin"] == pytest.approx(-found["no"]["margin"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"text": ""}, 422, "no word"),
+        ({"text": "x" * (MAX_TEXT + 1)}, 422, "characters"),
+        ({"text": "good " * (MAX_WORDS + 1)}, 422, "words"),
+        ({"target": "maybe"}, 422, "labels"),
+        ({"target": ["yes"]}, 400, "target"),
+        ({"target": 7}, 400, "target"),
+    ],
+)
+def test_texts_that_cannot_be_explained(client: Any, body: dict[str, Any], status: int, words: str) -> None:
+    answer = client.post("/api/explain", json={"run": "F", "text": TEXT} | body)
+    assert answer.status_code == status and words in answer.json()["error"]
+
+
+def test_damaged_runs_say_so(client: Any, trained: Path) -> None:
+    """No trace, no file from elsewhere: a configuration may name one, but it is not read."""
+
+    def change(name: str, **values: Any) -> Path:
+        folder = shutil.copytree(trained / "F", trained / name)
+        config = json.loads((folder / "config.json").read_text()) | values
+        (folder / "config.json").write_text(json.dumps(config))
+        return folder
+
+    outside = trained.parent / "secret.cell"
+    outside.write_text("the secret\n")
+    folders = [
+        change("named", cell=str(outside)),
+        change("wide", hidden_size=5),
+        change("cut"),
+        change("bare", facts=None),
+    ]
+    (folders[0] / "cell.cell").unlink()
+    (folders[2] / "best.safetensors").write_bytes(b"\0" * 100)
+    try:
+        for folder in folders:
+            answer = client.post("/api/explain", json={"run": folder.name, "text": TEXT})
+            assert answer.status_code == 422 and "secret" not in answer.text.replace("secret.cell", "")
+            assert "Traceback" not in answer.text
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder)
+
+
+def test_a_run_that_was_trained_further_is_read_again(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rrnn.explorer import explain_tab as module
+
+    folder, loads = trained / "F", []
+    monkeypatch.setattr(module, "load_run", lambda run: loads.append(run) or load_run(run))
+    module._model.cache_clear()
+    for _ in range(2):
+        module.explain(str(folder), "not good", None)
+    assert len(loads) == 1
+    written = (folder / "best.safetensors").stat().st_mtime_ns
+    os.utime(folder / "best.safetensors", ns=(written + 10**9, written + 10**9))
+    module.explain(str(folder), "not good", None)
+    assert len(loads) == 2
