@@ -24,6 +24,7 @@ def test_layers_are_rational(name: str) -> None:
     assert verdict.compared == 144 and verdict.as_dict()["holds"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", zoo.MODELS)
 def test_the_zoo(name: str) -> None:
     """A model is here by being in the registry."""

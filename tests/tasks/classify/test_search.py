@@ -27,6 +27,7 @@ def test_the_ranges_are_the_papers() -> None:
 SMALL: Space = {"hidden_size": Whole(2, 8), "lr": Real(1e-3, 1e-2, log=True)}
 
 
+@pytest.mark.slow
 def test_two_processes_search_and_seeds_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A synthetic task, for an epoch; the settings are those that need no optuna to draw."""
     monkeypatch.setattr(module, "PAPER", SMALL)

@@ -71,6 +71,7 @@ def test_a_seed_a_step_another_epoch_other_seeds(seeds: list[int]) -> None:
     assert seeds_of(task_of(seed=1), seeds, range(1)) != first[:1]
 
 
+@pytest.mark.slow
 @needs_interpreter
 def test_processes_have_seeds_of_their_own(seeds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LanguageTask, "_joined", lambda self, gradients: gradients)
