@@ -15,6 +15,4 @@ export PYTHONPATH="src${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 mkdir -p "$folder"
 "$python" benchmarks/kernels.py --device cuda --peers --json "$folder/kernels-$chip.json"
 "$python" benchmarks/cuda_layers.py --json "$folder/layers-$chip.json"
-if "$python" -c 'import matplotlib' 2>/dev/null; then
-    "$python" benchmarks/plot.py "$folder/kernels-$chip.json" -o "$folder/kernels-$chip.svg"
-fi
+"$python" benchmarks/plots.py roofline "$folder/kernels-$chip.json" -o "$folder/kernels-$chip.svg"

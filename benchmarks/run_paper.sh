@@ -89,11 +89,11 @@ classify)
     ;;
 table)
     "$python" benchmarks/paper_lm.py "$folder/lm-ptb" --table
-    "$python" benchmarks/paper_curves.py "$folder/lm-ptb" -o "$folder/lm-ptb/curves.svg"
-    "$python" benchmarks/paper_curves.py "$folder/lm-ptb/tried" -o "$folder/lm-ptb/tried.svg"
+    "$python" benchmarks/plots.py lm "$folder/lm-ptb" -o "$folder/lm-ptb/curves.svg"
+    "$python" benchmarks/plots.py lm "$folder/lm-ptb/tried" -o "$folder/lm-ptb/tried.svg"
     if [ -d "$folder/classify" ]; then
         "$python" benchmarks/paper_classify.py "$folder/classify" --table
-        "$python" benchmarks/paper_classify_curves.py "$folder/classify" -o "$folder/classify/curves.svg"
+        "$python" benchmarks/plots.py classify "$folder/classify" -o "$folder/classify/curves.svg"
     fi
     "$python" docs/tables.py
     ;;

@@ -21,7 +21,7 @@ from rich.table import Table
 import rrnn
 from rrnn import zoo
 from rrnn.cli import main as command
-from rrnn.report.page import write_report
+from rrnn.report import write_report
 from rrnn.tasks.classify import patterns
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.train import train as train_classifier

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from rrnn.automata import Cell, linear, one, parameter, sigmoid
 from rrnn.draw.geometry import Box
-from rrnn.draw.scene import Scene
+from rrnn.draw.layout import Scene
 
 
 def random_cell(seed: int, states: int, density: float) -> Cell:

@@ -1,4 +1,4 @@
-"""The wheel: builds, holds what it must, and works in a clean environment outside of the source tree."""
+"""The source distribution and the wheel build, hold what they must, and work in a clean environment."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+import rrnn
+
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
+RUN = ROOT / "tests" / "fixtures" / "trained" / "classify"
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -25,55 +30,113 @@ def run(*command: str | Path, cwd: Path) -> str:
     return result.stdout
 
 
+class Built(NamedTuple):
+    sdist: Path
+    wheel: Path
+
+
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Build the source distribution from the tree, and the wheel from what the source distribution holds."""
     out = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", out, ROOT, cwd=out)
-    (path,) = out.glob("*.whl")
-    return path
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", out, ROOT, cwd=out)
+    (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
+    return Built(sdist, wheel)
 
 
-def test_contents(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
-    assert "rrnn/py.typed" in names
-    assert "rrnn/cli/__init__.py" in names
-    kinds = {".c", ".h", ".html", ".css", ".js", ".svg"}  # what kernels are made of, and the explorer's page
-    sources = {path.relative_to(ROOT / "src") for path in (ROOT / "src").rglob("*") if path.suffix in kinds}
-    assert {path.suffix for path in sources} == kinds and {path.as_posix() for path in sources} <= set(names)
-    assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"rrnn"}  # no tests, docs or examples
+def package_files() -> dict[str, bytes]:
+    """Return the files of the package in the tree, by their paths below src."""
+    paths = (path for path in (ROOT / "src").rglob("*") if path.is_file())
+    return {
+        path.relative_to(ROOT / "src").as_posix(): path.read_bytes()
+        for path in paths
+        if "__pycache__" not in path.parts and not path.name.startswith(".")
+    }
 
 
-def test_clean_environment(wheel: Path, tmp_path: Path) -> None:
-    home = tmp_path / "venv"
+def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as wheel:
+        content = {name: wheel.read(name) for name in wheel.namelist()}
+    about = f"rrnn-{rrnn.__version__}.dist-info/"
+    assert {name: text for name, text in content.items() if not name.startswith(about)} == package_files()
+    # Kernels are made of .c and .h files; the others are the explorer's page and the reports.
+    assert {".c", ".h", ".html", ".css", ".js", ".svg", ".typed"} <= {Path(name).suffix for name in content}
+    assert content[f"{about}licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
+    assert f"\nVersion: {rrnn.__version__}\n" in content[f"{about}METADATA"].decode()
+
+
+def test_the_source_distribution_holds_the_project(built: Built) -> None:
+    start = f"rrnn-{rrnn.__version__}/"
+    with tarfile.open(built.sdist) as sdist:
+        names = {name.removeprefix(start) for name in sdist.getnames() if name.startswith(start)}
+        assert len(names) == len(sdist.getnames())
+    assert {f"src/{name}" for name in package_files()} <= names
+    texts = {path.name for path in ROOT.glob("*.md")} | {"CITATION.cff", "LICENSE", "PKG-INFO"}
+    tools = {
+        ".ci/run",
+        ".github/workflows/ci.yml",
+        "Makefile",
+        "constraints.txt",
+        "mkdocs.yml",
+        "pyproject.toml",
+    }
+    assert texts | tools <= names
+    assert {"benchmarks", "docs", "examples", "tests"} <= {name.split("/")[0] for name in names}
+    assert "tests/test_package.py" in names and f"{RUN.relative_to(ROOT).as_posix()}/config.json" in names
+    assert not [
+        name for name in names if "__pycache__" in name or name.startswith((".venv", ".git/", "site/"))
+    ]
+
+
+class Environment(NamedTuple):
+    """A fresh virtual environment with the wheel."""
+
+    scripts: Path
+    packages: Path
+
+    @property
+    def python(self) -> Path:
+        return self.scripts / "python"
+
+    @property
+    def rrnn(self) -> Path:
+        return self.scripts / "rrnn"
+
+
+@pytest.fixture(scope="module")
+def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    home = tmp_path_factory.mktemp("clean") / "venv"
     venv.create(home, with_pip=False)
     scripts = home / ("Scripts" if os.name == "nt" else "bin")
-    python = scripts / "python"
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "--no-deps",
-        "--no-index",
-        wheel,
-        cwd=tmp_path,
-    )
+    pip = [sys.executable, "-m", "pip", "--python", scripts / "python"]
+    run(*pip, "install", "--no-deps", "--no-index", built.wheel, cwd=home)
 
     # Only now lend it our dependencies (a .pth in a folder named by a .pth is not read, so the sources we are
     # installed from stay out of sight); downloading torch again would prove nothing.
-    site = Path(
-        run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip()
-    )
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = Path(run(scripts / "python", "-c", purelib, cwd=home).strip())
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return Environment(scripts, packages)
 
-    where = run(python, "-c", "import rrnn; print(rrnn.__file__); from rrnn import *", cwd=tmp_path).strip()
-    assert Path(where).is_relative_to(site)
-    assert run(scripts / "rrnn", "--help", cwd=tmp_path).startswith("usage: rrnn")
-    assert run(scripts / "rrnn", "--version", cwd=tmp_path) == run(
-        python, "-m", "rrnn", "--version", cwd=tmp_path
-    )
-    # Cells, compiler, kernels and automata together, none of it from the source tree.
-    assert "DIFFERENT" not in run(scripts / "rrnn", "verify", "F", "B-max-plus", cwd=tmp_path)
+
+def test_the_installed_package_is_imported(installed: Environment, tmp_path: Path) -> None:
+    code = "import rrnn; print(rrnn.__file__); print(rrnn.__version__); from rrnn import *"
+    where, version = run(installed.python, "-c", code, cwd=tmp_path).split("\n")[:2]
+    assert Path(where).is_relative_to(installed.packages)
+    assert version == rrnn.__version__
+
+
+def test_the_installed_command_tells_its_version(installed: Environment, tmp_path: Path) -> None:
+    assert run(installed.rrnn, "--help", cwd=tmp_path).startswith("usage: rrnn")
+    assert run(installed.rrnn, "--version", cwd=tmp_path) == f"rrnn {rrnn.__version__}\n"
+    assert run(installed.python, "-m", "rrnn", "--version", cwd=tmp_path) == f"rrnn {rrnn.__version__}\n"
+
+
+def test_the_installed_command_works(installed: Environment, tmp_path: Path) -> None:
+    """Cells, compiler, kernels, pictures and reports together, none of it from the source tree."""
+    run(installed.rrnn, "draw", "B", "-o", "b.svg", cwd=tmp_path)
+    assert (tmp_path / "b.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "digraph" in (tmp_path / "b.dot").read_text(encoding="utf-8")
+    assert "DIFFERENT" not in run(installed.rrnn, "verify", "F", "B-max-plus", cwd=tmp_path)
+    run(installed.rrnn, "report", RUN, "-o", "report.html", cwd=tmp_path)
+    assert "</html>" in (tmp_path / "report.html").read_text(encoding="utf-8")

@@ -59,8 +59,9 @@ PLACES += [(LanguageTask, "step"), (LanguageTask, "evaluate")]
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    # Import once, before the forks, what takes long: not matplotlib, but what torch's gradients need.
+    # Plots are left out: they would add moments to be killed at, and nothing resumes from them.
     lm_train.plot_losses = lambda records, folder: ""
+    # What takes long to import comes once, before the forks.
     import_module("torch.fx.experimental.symbolic_shapes")
 
     data = write_corpus(folder.with_suffix(".txt"))

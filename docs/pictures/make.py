@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rrnn
 from rrnn.automata import from_text
-from rrnn.draw.paper import FIGURES
+from rrnn.draw.paper_figures import FIGURES
 from rrnn.zoo import CELLS
 
 SAME_SHAPE = ("SoPa4-real", "SoPa4-max-times")  # the automaton of SoPa4 over another semiring

@@ -57,6 +57,26 @@ MODULES: dict[str, str] = {
     "rrnn.zoo.sru": "rrnn.zoo.gated",
     "rrnn.zoo.strongly_typed": "rrnn.zoo.gated",
     "rrnn.zoo.table": "rrnn.zoo.models",
+    # draw
+    "rrnn.draw.cells": "rrnn.draw.automaton_diagrams",
+    "rrnn.draw.curves": "rrnn.draw.routing",
+    "rrnn.draw.dot": "rrnn.draw.diagram",
+    "rrnn.draw.machines": "rrnn.draw.automaton_diagrams",
+    "rrnn.draw.maths": "rrnn.draw.richtext",
+    "rrnn.draw.paper": "rrnn.draw.paper_figures",
+    "rrnn.draw.picture": "rrnn.draw.svg rrnn.draw.automaton_diagrams",
+    "rrnn.draw.scene": "rrnn.draw.layout",
+    "rrnn.draw.shapes": "rrnn.draw.geometry",
+    "rrnn.draw.text": "rrnn.draw.richtext",
+    # report
+    "rrnn.report.explain": "rrnn.tasks.classify.explanations",
+    "rrnn.report.explain_html": "rrnn.report.pages rrnn.tasks.classify.explanations",
+    "rrnn.report.page": "rrnn.report.pages",
+    "rrnn.report.page_curves": "rrnn.draw.charts",
+    "rrnn.report.page_looks": "rrnn.tasks.classify.examples",
+    "rrnn.report.page_parts": "rrnn.report.pages",
+    "rrnn.report.page_runs": "rrnn.report.run_summaries",
+    "rrnn.report.phrases": "rrnn.tasks.classify.examples",
 }
 
 # A name that moved or was renamed, with its module: the same for the new one.
@@ -65,6 +85,12 @@ NAMES: dict[str, str] = {
     "rrnn.interpret.Path": "rrnn.interpret.TokenPath",
     "rrnn.interpret.Step": "rrnn.interpret.PathStep",
     "rrnn.interpret.paths.Step": "rrnn.interpret.paths.PathStep",
+    # report
+    "rrnn.report.explain_html.page": "rrnn.report.explanation_page",
+    "rrnn.report.page.page": "rrnn.report.report_page",
+    "rrnn.report.page_curves.Curve": "rrnn.draw.charts.Series",
+    "rrnn.report.page_runs.Kind": "rrnn.report.run_summaries.RunKind",
+    "rrnn.report.page_runs.Reported": "rrnn.report.run_summaries.RunSummary",
 }
 
 

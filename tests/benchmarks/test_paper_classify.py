@@ -331,13 +331,12 @@ def test_vectors_are_told(tmp_path: Path, fill: Fill) -> None:
 
 
 def test_curves(tmp_path: Path, fill: Fill) -> None:
-    import paper_classify_curves
+    import plots
 
-    assert paper_classify_curves.best_so_far([[50.0, 70.0, 60.0], [60.0, 50.0]]) == [55.0, 65.0, 65.0]
+    assert plots.best_so_far([[50.0, 70.0, 60.0], [60.0, 50.0]]) == [55.0, 65.0, 65.0]
     fill(tmp_path)
-    paper_classify_curves.draw(tmp_path, tmp_path / "curves.svg")
-    text = (tmp_path / "curves.svg").read_text(encoding="utf-8")
+    text = plots.classifiers(tmp_path)
     assert "synthetic:not-good, tiny" in text and "RRNN(B)" in text and "RRNN(F)" in text
     (tmp_path / "empty").mkdir()
     with pytest.raises(SystemExit, match="no final trainings"):
-        paper_classify_curves.draw(tmp_path / "empty", tmp_path / "none.svg")
+        plots.classifiers(tmp_path / "empty")

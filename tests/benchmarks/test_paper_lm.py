@@ -70,15 +70,14 @@ def test_sizes_are_close_to_the_budgets() -> None:
 
 
 def test_curves(tmp_path: Path) -> None:
-    import paper_curves
+    import plots
 
     for name, ends in (("good", [9.0, 5.0]), ("bad", [9.0, 8.0]), ("F-24m-worst", [9.5])):
         (tmp_path / name).mkdir()
         lines = [json.dumps({"epoch": i + 1, "dev_ppl": ppl}) for i, ppl in enumerate(ends)]
         (tmp_path / name / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    paper_curves.draw(tmp_path, tmp_path / "curves.svg")
-    text = (tmp_path / "curves.svg").read_text()
+    text = plots.language_models(tmp_path)
     assert text.index("good: 5.0") < text.index("bad: 8.0") < text.index("24M parameters")
     assert "F-24m-worst: 9.5" in text
     with pytest.raises(SystemExit, match="no runs"):
-        paper_curves.draw(tmp_path / "good", tmp_path / "none.svg")
+        plots.language_models(tmp_path / "good")

@@ -10,7 +10,7 @@ import pytest
 
 from rrnn.cli import main
 from rrnn.draw import to_dot, to_svg
-from rrnn.draw.paper import FIGURES
+from rrnn.draw.paper_figures import FIGURES
 from rrnn.wfsa import automaton_b
 from rrnn.wfsa.io import save
 from rrnn.zoo import get_cell

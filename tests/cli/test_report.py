@@ -54,7 +54,7 @@ def test_a_folder_of_runs(run_folder: Path, tmp_path: Path, capsys: pytest.Captu
         ((), "there is no run to report on"),
         (("nowhere",), "nowhere holds no run: there is no such folder"),
         ((__file__,), "test_report.py is a file, and runs are folders"),
-        (("RUN", "-o", "picture.png"), "a report is an HTML file, and picture.png is none by its name"),
+        (("RUN", "-o", "picture.png"), "a report is an HTML file; picture.png does not end in .html"),
         (("RUN", "-o", "/nowhere/at/all.html"), "there is no folder /nowhere/at to write all.html to"),
     ],
 )

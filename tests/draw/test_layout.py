@@ -9,8 +9,7 @@ from drawings import random_cell
 
 from rrnn.automata import Cell, linear, one
 from rrnn.draw import diagram_of
-from rrnn.draw.layout import layers
-from rrnn.draw.scene import Scene, scene
+from rrnn.draw.layout import Scene, layers, scene
 from rrnn.zoo import get_cell
 
 

@@ -9,8 +9,8 @@ from drawings import collisions, random_cell
 
 from rrnn.automata import Cell, concatenate, interpolate, union
 from rrnn.draw import diagram_of
-from rrnn.draw.paper import FIGURES
-from rrnn.draw.scene import scene
+from rrnn.draw.layout import scene
+from rrnn.draw.paper_figures import FIGURES
 from rrnn.wfsa import WFSA
 from rrnn.zoo import CELLS, get_cell
 

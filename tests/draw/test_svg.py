@@ -15,8 +15,8 @@ import torch
 
 import rrnn
 from rrnn.draw import SVG, Diagram, Edge, Node, to_dot, to_svg
-from rrnn.draw.paper import FIGURES
-from rrnn.draw.text import roman
+from rrnn.draw.paper_figures import FIGURES
+from rrnn.draw.richtext import roman
 from rrnn.errors import AutomatonError, FormatError
 from rrnn.wfsa import WFSA, automaton_f
 from rrnn.zoo import CELLS, get_cell
@@ -125,7 +125,7 @@ def test_highlight() -> None:
     pair = WFSA(alphabet="a", arcs=[((0, 1), "a", 2, 1.0)], initial={(0, 1): 1}, final={2: 1})
     assert to_svg(pair, highlight=[(0, 1)]).count('class="on"') == 1  # a state that is a tuple
     for wrong in ("q9", ("q1", "q0"), ("q0",), 3):
-        with pytest.raises(AutomatonError, match="highlight names states and arcs"):
+        with pytest.raises(AutomatonError, match="highlight lists states and arcs"):
             to_svg(machine(), highlight=[wrong])
 
 

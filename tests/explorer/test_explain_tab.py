@@ -1,4 +1,4 @@
-"""Explain: what `rrnn.report.explain` says, with pictures in which paths can be lit up; only of runs, only of texts."""
+"""Explain: what `explain` says of a text, with pictures in which paths can be lit up; only of runs, only of texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rrnn.explorer.explain_tab import MAX_TEXT, MAX_WORDS
-from rrnn.report.explain import explain
+from rrnn.tasks.classify.explanations import explain
 from rrnn.tasks.classify.trained import load_run
 from rrnn.tasks.load import load
 from rrnn.zoo import get_cell

@@ -1,4 +1,4 @@
-"""`rrnn draw`: an automaton as a picture, with its dot text beside it."""
+"""`rrnn draw`: draw an automaton, and write its dot text beside the picture."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tyro
 
 from rrnn.automata import Cell
 from rrnn.draw import Diagram, save, to_dot, to_svg
-from rrnn.draw.paper import FIGURES
+from rrnn.draw.paper_figures import FIGURES
 from rrnn.errors import CellError, FormatError
 from rrnn.wfsa import WFSA
 from rrnn.wfsa.io import guess_format, load
@@ -22,24 +22,25 @@ class Draw:
     """Draw a cell or a WFSA in the style of the paper: bold circles are initial, double circles final."""
 
     automaton: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|FILE")]
-    """A cell of the zoo (B, C, F, ngram4, SRU, …), a .cell file, or a WFSA's file (JSON, OpenFst, PAutomaC)."""
+    """A cell of the zoo (B, C, F, ngram4, SRU, …), a .cell file, or a WFSA file (JSON, OpenFst, PAutomaC)."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """Where to: out.svg writes the picture, and out.dot beside it; out.dot writes only that."""
+    """The file to write: out.svg for the picture, with out.dot beside it, or out.dot alone."""
     paper: bool = False
-    """Draw the paper's own figure of that name (B, C, D1, F), with its μ, φ, γ and ρ."""
+    """Draw the figure of that name (B, C, D1, F) as in the paper, with its μ, φ, γ and ρ."""
     legend: bool = True
-    """Say below a cell what the names on its arcs stand for."""
+    """Explain the names on a cell's arcs below the picture."""
     format: Literal["json", "openfst", "pautomac"] | None = None
-    """The format of a WFSA's file, where its name does not tell."""
+    """The format of a WFSA file, if its name does not tell."""
     isymbols: Path | None = None
     """The symbol table of an OpenFst file."""
 
 
 def draw(options: Draw) -> None:
+    """Run `rrnn draw`."""
     kind = options.output.suffix.lower()
     if kind not in (".svg", ".dot"):
         raise FormatError(
-            "a picture is written as .svg or .dot; this output is neither. Say -o picture.svg.",
+            "a picture is written as .svg or .dot; this output is neither. Use -o picture.svg.",
             source=str(options.output),
         )
     automaton = _read(options)
@@ -48,7 +49,7 @@ def draw(options: Draw) -> None:
         texts[options.output] = to_svg(automaton, legend=options.legend)
     dot = options.output if kind == ".dot" else options.output.with_suffix(".dot")
     texts[dot] = to_dot(automaton, legend=options.legend)
-    for path, text in texts.items():  # now that all of them are there: a mistake leaves no file behind
+    for path, text in texts.items():  # written last, so that a mistake leaves no file behind
         print(save(path, text))
 
 
@@ -59,7 +60,7 @@ def _read(options: Draw) -> Cell | WFSA | Diagram:
         return load(name, format, isymbols=options.isymbols)
     if options.isymbols is not None:
         raise FormatError(
-            f"only an OpenFst file has a symbol table; if {name[:64]!r} is one, say --format openfst"
+            f"only an OpenFst file has a symbol table; if {name[:64]!r} is one, add --format openfst"
         )
     if options.paper:
         figures = {key.lower(): figure for key, figure in FIGURES.items()}

@@ -15,7 +15,7 @@ from rrnn.cli.tables import table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from rrnn.report.explain import Explanation, Unit
+    from rrnn.tasks.classify.explanations import Explanation, Unit
 
 _SHOWN = 12  # the number of words in the table
 
@@ -46,7 +46,7 @@ class Explain:
 
 def explain(options: Explain) -> None:
     from rrnn.errors import DataError
-    from rrnn.report.explain import explain as explain_text
+    from rrnn.tasks.classify.explanations import explain as explain_text
     from rrnn.tasks.classify.trained import cell_of, classify_run, load_run
 
     if not options.texts:
@@ -64,10 +64,10 @@ def explain(options: Explain) -> None:
     ]
     if options.html is not None:
         from rrnn.automata import Cell
-        from rrnn.report.explain_html import page
+        from rrnn.report import explanation_page
 
         cell = Cell.from_text(run.cell_text) if run.cell_text else cell_of(model.config)
-        options.html.write_text(page(found, cell), encoding="utf-8")
+        options.html.write_text(explanation_page(found, cell), encoding="utf-8")
         print(f"written: {options.html}")
     elif options.json:
         print(
@@ -119,7 +119,7 @@ def _coloured(console: Console, e: Explanation, title: str, values: list[float])
     """Print the words on green if they speak for the label, on red if against it, in stronger colours the more so."""
     from rich.text import Text
 
-    from rrnn.report.explain_html import shade
+    from rrnn.tasks.classify.explanations import shade
 
     line, largest = Text("  "), max(map(abs, values), default=0.0)
     for word, value in zip(e.words, values, strict=True):

@@ -1,4 +1,4 @@
-"""`rrnn report`: runs as one HTML file."""
+"""`rrnn report`: write one HTML file about runs."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from rrnn.errors import RunError
 
 @dataclass
 class Report:
-    """Write one HTML file about runs, which needs no network: results, curves, configuration, automata with their
-    equations, explained examples and phrases of classifiers, samples of language models.
+    """Write one HTML file about runs: results, training curves, automata with their equations, configurations,
+    explained examples and phrases of classifiers, samples of language models.
 
-    Runs of one task on the same data stand side by side.
+    Runs of one task on the same data are compared side by side. The file needs no network.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Folders of runs that `rrnn lm train` and `rrnn classify train` made, or that hold some."""
+    """Run folders of `rrnn lm train` and `rrnn classify train`, or folders that contain some."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE.html")] = Path("report.html")
-    """Where to; a file that is there is replaced."""
+    """The file to write. An existing file is replaced."""
 
 
 def report(options: Report) -> None:
-    from rrnn.report.page import write_report  # here, so that --help does not wait for torch
+    """Run `rrnn report`."""
+    from rrnn.report import write_report  # imported here, so that --help does not wait for torch
 
     if options.output.suffix.lower() not in (".html", ".htm"):
         raise RunError(
-            f"a report is an HTML file, and {options.output} is none by its name: say -o report.html"
+            f"a report is an HTML file; {options.output} does not end in .html. Use -o report.html"
         )
     if not options.output.parent.is_dir():  # before the work, which takes a while
         raise RunError(
-            f"there is no folder {options.output.parent} to write {options.output.name} to: make it first"
+            f"there is no folder {options.output.parent} to write {options.output.name} to: create it first"
         )
     print(f"written: {write_report(options.runs, options.output)}")

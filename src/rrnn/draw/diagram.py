@@ -1,20 +1,20 @@
-"""What is drawn: states, arcs and their labels, before anything has a place."""
+"""Describe what is drawn, before anything has a place: states, arcs and their labels. Write it as dot text."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from rrnn.draw.text import Span, Text, plain
+from rrnn.draw.richtext import Span, Text, plain
 from rrnn.errors import AutomatonError
 
 BESIDE = 5
-"""Characters of name and weight that still fit in a circle side by side, as q₁/ρ₁."""
+"""The number of characters of name and weight that fit in a circle side by side, as q₁/ρ₁."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A state. Its weights are None where there is nothing to write (it is not initial, or with weight one)."""
+    """A state. A weight is None where there is nothing to write: the state is not initial, or its weight is one."""
 
     key: Hashable
     name: Text
@@ -25,7 +25,7 @@ class Node:
 
     @property
     def title(self) -> str:
-        """The state in words, for readers who do not see the picture."""
+        """The state in words, for screen readers."""
         words: list[str] = []
         if self.initial:
             words.append(
@@ -49,7 +49,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Diagram:
-    """Nodes and edges, at most one edge from one node to another. `places` (column, row) overrides the layout."""
+    """Nodes, and at most one edge from one node to another. `places` (column, row) override the layout."""
 
     title: str
     nodes: tuple[Node, ...]
@@ -75,7 +75,7 @@ class Diagram:
                 )
 
     def lines(self, node: Node) -> tuple[Text, ...]:
-        """What stands in the circle: `q₁/ρ₁` where that fits all states, else the weights below the name."""
+        """Return the lines in the circle: `q₁/ρ₁` where that fits all states, else the weights below the name."""
         start, end = node.initial_weight, node.final_weight
         if end is not None and all(map(_fits_beside, self.nodes)):
             return ((*node.name, Span("/"), *end),)
@@ -87,7 +87,7 @@ class Diagram:
         return tuple(lines)
 
     def edge_title(self, edge: Edge) -> str:
-        """The arcs in words."""
+        """Describe the arcs of an edge in words."""
         names = {node.key: plain(node.name) for node in self.nodes}
         labels = ", ".join(map(plain, edge.entries or edge.lines))
         return f"{names[edge.source]} → {names[edge.target]}: {labels}"
@@ -102,3 +102,30 @@ class Diagram:
 def _fits_beside(node: Node) -> bool:
     long = len(plain(node.name)) + len(plain(node.final_weight or ())) > BESIDE
     return node.final_weight is None or not (node.initial_weight or long)
+
+
+# ---- dot --------------------------------------------------------------------------------------------------------
+
+
+def write_dot(diagram: Diagram) -> str:
+    """Return the diagram as text for Graphviz, with the labels of the SVG."""
+    number = {node.key: i for i, node in enumerate(diagram.nodes)}
+    lines = ["digraph automaton {", "  rankdir=LR;", "  node [shape=circle];"]
+    if diagram.legend:
+        lines.append(f"  label={_quoted(*map(plain, diagram.legend))};")
+    for node in diagram.nodes:
+        shape = ", shape=doublecircle" if node.final else ""
+        style = ", style=bold" if node.initial else ""
+        lines.append(
+            f"  n{number[node.key]} [label={_quoted(*map(plain, diagram.lines(node)))}{shape}{style}];"
+        )
+    for edge in diagram.edges:
+        ends = f"n{number[edge.source]} -> n{number[edge.target]}"
+        lines.append(f"  {ends} [label={_quoted(*map(plain, edge.lines))}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _quoted(*lines: str) -> str:
+    """Return a dot string, in which a backslash of a name does not start an escape."""
+    text = "\\n".join(line.replace("\\", "\\\\").replace('"', '\\"') for line in lines)
+    return f'"{text}"'

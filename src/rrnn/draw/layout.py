@@ -1,8 +1,7 @@
-"""Where states stand: columns by distance from the initial states, rows so that few arcs cross.
+"""Place everything: states in columns, a row or a ring, then arcs and labels, spread out until every label has room.
 
-An arrangement gives each state a place in units of the distance between neighbours. Several are made (columns, one
-row, a ring), and the one whose arcs run best is drawn: a chain with shortcuts reads best in a row, an automaton with
-arcs between all states in a ring.
+An arrangement gives each state a place in units of the distance between neighbours. Several are made, and the one whose
+arcs run best is drawn: a chain with shortcuts reads best in a row, an automaton with arcs between all states in a ring.
 """
 
 from __future__ import annotations
@@ -10,25 +9,38 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
 
 from rrnn.draw.diagram import Diagram
-from rrnn.draw.geometry import Point, distance_to_segment, segments_cross
+from rrnn.draw.geometry import (
+    Box,
+    Point,
+    Shape,
+    bounds,
+    distance,
+    label_size,
+    node_shapes,
+    segments_cross,
+    segments_of,
+)
+from rrnn.draw.labels import place_labels
+from rrnn.draw.routing import Manner, Route, Router
 
 Place = tuple[float, float]
 Places = dict[Hashable, Place]
 
 SEARCHED = 16
-"""States up to which rows are searched; beyond it their order in each column follows their neighbours."""
+"""Up to so many states, rows are searched; beyond, the order in each column follows the neighbours."""
 
 
 def arrangements(diagram: Diagram) -> list[tuple[str, Places]]:
-    """Candidates, each with its name; the first is the one to prefer."""
+    """Return the possible arrangements, each with its name; the first one is preferred."""
     if diagram.places is not None:
         return [("given", dict(diagram.places))]
     columns = layers(diagram)
     found = [("columns", _in_columns(diagram, columns))]
     if 2 < len(diagram.nodes) <= SEARCHED:
-        if len(neighbours(diagram)) <= 2 * len(diagram.nodes):  # more could not all pass above and below
+        if len(neighbours(diagram)) <= 2 * len(diagram.nodes):  # more arcs could not all pass above and below
             found.append(("row", _in_a_row(diagram)))
         if len(diagram.nodes) > 3:
             found.append(("ring", _in_a_ring(diagram, columns)))
@@ -39,10 +51,8 @@ def arrangements(diagram: Diagram) -> list[tuple[str, Places]]:
 
 
 def layers(diagram: Diagram) -> dict[Hashable, int]:
-    """The number of arcs from the nearest initial state; states that cannot be reached come last."""
-    following: dict[Hashable, list[Hashable]] = {node.key: [] for node in diagram.nodes}
-    for edge in diagram.edges:
-        following[edge.source].append(edge.target)
+    """Return each state's number of arcs from the nearest initial state; unreachable states come last."""
+    following = _following(diagram)
     layer: dict[Hashable, int] = {}
     frontier = [node.key for node in diagram.nodes if node.initial]
     while len(layer) < len(following):
@@ -54,8 +64,16 @@ def layers(diagram: Diagram) -> dict[Hashable, int]:
     return layer
 
 
+def _following(diagram: Diagram) -> dict[Hashable, list[Hashable]]:
+    """Return the targets of each state's arcs."""
+    following: dict[Hashable, list[Hashable]] = {node.key: [] for node in diagram.nodes}
+    for edge in diagram.edges:
+        following[edge.source].append(edge.target)
+    return following
+
+
 def neighbours(diagram: Diagram) -> list[tuple[Hashable, Hashable]]:
-    """Pairs of states with an arc between them, each once."""
+    """Return the pairs of states with an arc between them, each once."""
     order = {node.key: i for i, node in enumerate(diagram.nodes)}
     pairs = {
         tuple(sorted((e.source, e.target), key=order.__getitem__))
@@ -94,7 +112,7 @@ def _in_columns(diagram: Diagram, layer: dict[Hashable, int]) -> Places:
 
 
 def _untidiness(places: Places, pairs: list[tuple[Hashable, Hashable]]) -> float:
-    """Steep, crossing and hidden arcs, as if all were straight."""
+    """Return the price of steep, crossing and hidden arcs, as if all of them were straight."""
     rows = [row for _, row in places.values()]
     total = 0.8 * (max(rows) - min(rows))
     lines = [(Point(*places[u]), Point(*places[v])) for u, v in pairs]
@@ -102,7 +120,7 @@ def _untidiness(places: Places, pairs: list[tuple[Hashable, Hashable]]) -> float
         steps = abs(a.y - b.y) - (a.x == b.x)
         total += steps + 0.2 * steps * steps
         for q, place in places.items():
-            if q != u and q != v and distance_to_segment(Point(*place), a, b) < 0.3:
+            if q != u and q != v and distance(*place, segments_of((a, b))) < 0.3:
                 total += 4
     for (a, b), (c, d) in itertools.combinations(lines, 2):
         total += 4 * segments_cross(a, b, c, d)
@@ -110,7 +128,7 @@ def _untidiness(places: Places, pairs: list[tuple[Hashable, Hashable]]) -> float
 
 
 def _row_moves(places: Places) -> Iterator[Places]:
-    """Another row for one state, two states of a column exchanged, a column up or down."""
+    """Yield changes: a state in another row, two states of a column exchanged, a column moved up or down."""
     rows = [row for _, row in places.values()]
     taken = set(places.values())
     for q, (column, _) in places.items():
@@ -128,7 +146,7 @@ def _row_moves(places: Places) -> Iterator[Places]:
 def _improved(
     places: Places, cost: Callable[[Places], float], moves: Callable[[Places], Iterator[Places]]
 ) -> Places:
-    """The best move, again and again until none helps."""
+    """Make the best move again and again, until none helps."""
     best = cost(places)
     for _ in range(200):
         choices = list(moves(places))
@@ -141,7 +159,7 @@ def _improved(
 
 
 def _by_neighbours(columns: list[list[Hashable]], pairs: list[tuple[Hashable, Hashable]]) -> Places:
-    """Columns sorted by the mean row of their neighbours, a few times over (for many states)."""
+    """Sort each column by the mean row of its states' neighbours, several times over."""
     near: dict[Hashable, list[Hashable]] = {q: [] for column in columns for q in column}
     for u, v in pairs:
         near[u].append(v)
@@ -165,11 +183,9 @@ def _by_neighbours(columns: list[list[Hashable]], pairs: list[tuple[Hashable, Ha
 
 
 def _in_a_row(diagram: Diagram) -> Places:
-    """Along the first arcs out of each state, depth first: the backbone of a chain with shortcuts."""
-    following: dict[Hashable, list[Hashable]] = {node.key: [] for node in diagram.nodes}
+    """Place states in a row, depth first along the first arcs: the backbone of a chain with shortcuts."""
+    following = _following(diagram)
     order = {node.key: i for i, node in enumerate(diagram.nodes)}
-    for edge in diagram.edges:
-        following[edge.source].append(edge.target)
     seen: dict[Hashable, None] = {}
     todo = [node.key for node in reversed(diagram.nodes)]
     todo += [node.key for node in reversed(diagram.nodes) if node.initial]
@@ -182,14 +198,14 @@ def _in_a_row(diagram: Diagram) -> Places:
 
 
 def _in_a_ring(diagram: Diagram, layer: dict[Hashable, int]) -> Places:
-    """On a circle, the first state on the left; neighbours side by side, arcs through the middle not crossing."""
+    """Place states on a circle, the first one on the left, so that arcs are short and few of them cross."""
     keys = sorted((node.key for node in diagram.nodes), key=lambda q: layer[q])
     pairs = neighbours(diagram)
     n = len(keys)
     radius = 0.5 / math.sin(math.pi / n)
 
     def spot(i: int) -> Place:
-        # from the left over the top: the first neighbours come above
+        # clockwise from the left, so that the first neighbours are at the top
         angle = math.pi - 2 * math.pi * i / n
         return round(radius * math.cos(angle), 6), round(-radius * math.sin(angle), 6)
 
@@ -205,3 +221,116 @@ def _in_a_ring(diagram: Diagram, layer: dict[Hashable, int]) -> Places:
             yield places | {p: places[q], q: places[p]}
 
     return _improved({q: spot(i) for i, q in enumerate(keys)}, cost, moves)
+
+
+# ---- the whole scene --------------------------------------------------------------------------------------------
+
+
+SPREADS = (1.0, 1.12, 1.25, 1.4, 1.6, 1.85, 2.15, 2.5, 3.0, 3.6)
+TRIES, PATIENCE = 2, 1
+"""The routings tried at each spread, and the spreads tried beyond the first one at which all labels have room."""
+GAP, RISE = 62.0, 112.0
+"""The least distance between neighbours: from outline to outline in a row, between centres in a column."""
+HANDICAPS = {"columns": 0.0, "given": 0.0, "row": 1.0, "ring": 6.0}
+"""By how much an arrangement must be better than columns to be drawn instead."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A diagram with everything in its place."""
+
+    diagram: Diagram
+    shapes: dict[Hashable, Shape]
+    routes: list[Route]
+    """The curves, in the order of `diagram.edges`."""
+    labels: list[Box]
+    """The labels' boxes, in the order of `diagram.edges`."""
+    misplaced: int
+    """The number of labels that found no free place: 0, unless the automaton is far too dense to be drawn."""
+
+    @property
+    def box(self) -> Box:
+        """The box around the whole picture."""
+        boxes = [*(s.box for s in self.shapes.values()), *self.labels]
+        boxes += [bounds(r.curve.points(24)) for r in self.routes]
+        left, top, right, bottom = zip(*boxes, strict=True)
+        return Box(min(left), min(top), max(right), max(bottom))
+
+
+def scene(diagram: Diagram) -> Scene:
+    """Place all states, arcs and labels of a diagram."""
+    sizes = [label_size(e) for e in diagram.edges]
+    drafts: list[tuple[float, Places, list[Route]]] = []
+    for name, places in arrangements(diagram):
+        shapes = _shapes(diagram, places, 1.0)
+        routes, price = Router(diagram, shapes).choose()
+        placing = place_labels(routes, sizes, shapes)
+        price += 3 * len(placing.failed) + len(placing.doubtful) + HANDICAPS[name] + _sprawl(shapes)
+        drafts.append((round(price, 6), places, routes))
+    scenes: list[Scene] = []
+    for _, places, routes in sorted(drafts, key=lambda draft: draft[0]):
+        scenes.append(_spread_out(diagram, places, routes))
+        if not scenes[-1].misplaced:
+            break
+    return min(scenes, key=lambda s: s.misplaced)
+
+
+def _spread_out(diagram: Diagram, places: Places, routes: list[Route]) -> Scene:
+    """Move states apart until labels have room; at each spread, arcs whose labels have none try other curves."""
+    sizes = [label_size(e) for e in diagram.edges]
+    index = {(e.source, e.target): i for i, e in enumerate(diagram.edges)}
+    best: tuple[tuple[float, ...], Scene] | None = None
+    clear_at: int | None = None
+    for step, spread in enumerate(SPREADS):
+        if clear_at is not None and step > clear_at + PATIENCE:
+            break
+        shapes = _shapes(diagram, places, spread)
+        router = Router(diagram, shapes)
+        extra: dict[tuple[int, Manner], float] = {}
+        for _ in range(TRIES):
+            routes, _ = router.choose(routes, extra)
+            placing = place_labels(routes, sizes, shapes)
+            rank = (len(placing.failed), len(placing.doubtful) + 0.7 * step)
+            if best is None or rank < best[0]:
+                best = rank, Scene(diagram, shapes, routes, placing.boxes, len(placing.failed))
+            if not placing.failed and clear_at is None:
+                clear_at = step
+            if not placing.failed and len(placing.doubtful) <= len(sizes) // 12:
+                return best[1]
+            for i in (*placing.failed, *placing.doubtful):
+                back = index.get((routes[i].target, routes[i].source), i)
+                for j, price in ((i, 3.0), (back, 1.5)):
+                    key = (j, routes[j].manner)
+                    extra[key] = extra.get(key, 0.0) + price
+    assert best is not None
+    return best[1]
+
+
+def _shapes(diagram: Diagram, places: Places, spread: float) -> dict[Hashable, Shape]:
+    """Return the states at their places, far enough apart for a label between neighbours in a row."""
+    shapes = node_shapes(diagram)
+    across = 2 * max(s.radius + s.stretch for s in shapes.values())
+    high = 2 * max(s.radius for s in shapes.values())
+    top = min(row for _, row in places.values())
+    arcs = [label_size(e) for e in diagram.edges if e.source != e.target]
+    loops = [(places[e.source][1] > top, label_size(e)) for e in diagram.edges if e.source == e.target]
+    step_x = spread * (across + max(GAP, max((w for w, _ in arcs), default=0.0) + 22))
+    step_x = max(step_x, max((w for _, (w, _) in loops), default=0.0) + 14)
+    # Loops are above their states, so those below the top row need room under the row above.
+    step_y = spread * max(RISE, high + max((h + 58 for below, (_, h) in loops if below), default=56.0))
+    if _is_ring(places):
+        step_y = step_x = max(step_x, step_y)
+    return {
+        key: shape._replace(center=Point(places[key][0] * step_x, places[key][1] * step_y))
+        for key, shape in shapes.items()
+    }
+
+
+def _is_ring(places: Places) -> bool:
+    return any(row != round(row) and 2 * row != round(2 * row) for _, row in places.values())
+
+
+def _sprawl(shapes: dict[Hashable, Shape]) -> float:
+    """Return the price of size: a long strip is harder to read than a compact picture."""
+    box = bounds([s.center for s in shapes.values()])
+    return (box.right - box.left + box.bottom - box.top) / 400

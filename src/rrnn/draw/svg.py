@@ -1,29 +1,115 @@
-"""A scene as SVG: circles, curves and text, styled for light and dark pages, described for those who hear it."""
+"""Draw automata as SVG in the style of the paper's figures, for light and dark pages and for screen readers."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+import os
+from collections.abc import Hashable, Iterable
 from html import escape
+from pathlib import Path
 
-from rrnn.draw.curves import HEAD_LENGTH, Route
-from rrnn.draw.diagram import Node
-from rrnn.draw.geometry import Bezier, Box, Point
-from rrnn.draw.scene import Scene
-from rrnn.draw.shapes import (
+from rrnn.automata import Cell
+from rrnn.draw.automaton_diagrams import diagram_of
+from rrnn.draw.diagram import Diagram, Node, write_dot
+from rrnn.draw.geometry import (
     ASCENT,
     LABEL_SIZE,
     LEGEND_SIZE,
     LINE,
     RING,
+    Bezier,
+    Box,
+    Point,
     Shape,
     block_size,
     line_sizes,
 )
-from rrnn.draw.text import SUB_DROP, SUB_SIZE, Text
+from rrnn.draw.layout import Scene, scene
+from rrnn.draw.richtext import SUB_DROP, SUB_SIZE, Text
+from rrnn.draw.routing import HEAD_LENGTH, Route
+from rrnn.errors import AutomatonError, FormatError
+from rrnn.wfsa import WFSA
+from rrnn.wfsa.io.files import write_text
+
+MAX_STATES, MAX_EDGES = 70, 200
+"""A larger picture would be unreadable, and finding room for its labels would take minutes."""
+
+
+class SVG(str):
+    """An SVG picture: a string that notebooks show as a picture."""
+
+    __slots__ = ()
+
+    def _repr_svg_(self) -> str:
+        return str(self)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the picture to a file, whole or not at all."""
+        return save(path, self)
+
+
+def to_svg(
+    x: Cell | WFSA | Diagram,
+    highlight: Iterable[Hashable | tuple[Hashable, Hashable]] | None = None,
+    *,
+    legend: bool = True,
+) -> SVG:
+    """Draw an automaton as SVG: bold circles are initial, double circles final, labels are `symbol/weight`.
+
+    `highlight` lists the states, and the arcs as (source, target), to colour, such as those of a best path.
+    `legend=False` leaves out the definitions below a cell. Equal automata give the same bytes.
+    """
+    diagram = diagram_of(x, legend=legend)
+    if len(diagram.nodes) > MAX_STATES or len(diagram.edges) > MAX_EDGES:
+        raise AutomatonError(
+            f"a picture has at most {MAX_STATES} states and {MAX_EDGES} arrows; this automaton has "
+            f"{len(diagram.nodes)} and {len(diagram.edges)}. Use to_dot, and Graphviz, for larger ones."
+        )
+    return SVG(write_svg(scene(diagram), _marked(diagram, highlight or ())))
+
+
+def to_dot(x: Cell | WFSA | Diagram, *, legend: bool = True) -> str:
+    """Return the automaton as dot text for Graphviz, with the labels of `to_svg`."""
+    return write_dot(diagram_of(x, legend=legend))
+
+
+def _marked(diagram: Diagram, items: Iterable[Hashable]) -> frozenset[tuple[Hashable, ...]]:
+    """Return highlighted states as (state,) and arcs as (source, target). A tuple that is a state counts as one."""
+    states = {node.key for node in diagram.nodes}
+    arcs = {(edge.source, edge.target) for edge in diagram.edges}
+    marked: set[tuple[Hashable, ...]] = set()
+    for item in items:
+        if item in states:
+            marked.add((item,))
+        elif isinstance(item, tuple) and item in arcs:
+            marked.add(item)
+        else:
+            raise AutomatonError(
+                f"highlight lists states and arcs (source, target) of the automaton; it has no {item!r}"
+            )
+    return frozenset(marked)
+
+
+def save(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a picture or its dot text, whole or not at all. Raise a `FormatError` if the file cannot be written."""
+    try:
+        write_text(path, text)
+    except (OSError, ValueError) as error:
+        if isinstance(error, FormatError):
+            raise
+        why = getattr(error, "strerror", None) or error  # a path with a NUL raises a ValueError
+        raise FormatError(
+            f"cannot write the picture: {why}. Name a file in a folder that exists and that you may write to.",
+            source=os.fspath(path),
+        ) from None
+    return Path(path)
+
+
+# ---- SVG elements -----------------------------------------------------------------------------------------------
+
 
 MARGIN = 14.0
-# Rules are bound to the class of the picture: inline in a page they must not reach anything else.
+# Every rule names the class of the picture, so that it cannot reach anything else in a page.
 STYLE = """
 .rrnn-fsa{color-scheme:light dark}
 .rrnn-fsa text{font-family:serif;fill:#1b1b1b;stroke:#fff;stroke-width:3px;stroke-linejoin:round;paint-order:stroke}
@@ -46,7 +132,7 @@ STYLE = """
 
 
 def write_svg(scene: Scene, highlight: frozenset[tuple[Hashable, ...]] = frozenset()) -> str:
-    """The SVG text. `highlight` holds states as (key,) and arcs as (source, target)."""
+    """Return a scene as SVG text. `highlight` contains states as (key,) and arcs as (source, target)."""
     picture = scene.box
     legend = scene.diagram.legend
     legend_width, legend_height = block_size(legend, LEGEND_SIZE) if legend else (0.0, -MARGIN)
@@ -81,7 +167,7 @@ def write_svg(scene: Scene, highlight: frozenset[tuple[Hashable, ...]] = frozens
 
 
 def _n(value: float) -> str:
-    """A coordinate: two decimals at most, and no minus before a zero."""
+    """Write a coordinate with at most two decimals, and without a minus before zero."""
     text = f"{value:.2f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text
 
@@ -92,9 +178,8 @@ def _group(lines: list[str], on: bool) -> list[str]:
 
 def _arc(route: Route) -> list[str]:
     tip, left, right = route.head
-    body = _shortened(
-        route.curve, 0.8 * HEAD_LENGTH
-    )  # it ends inside the head, whose tip would be blunt otherwise
+    # The line ends inside the head: otherwise it would make the tip blunt.
+    body = _shortened(route.curve, 0.8 * HEAD_LENGTH)
     straight = route.loop is None and not route.bend
     notch = Point(
         tip.x + 0.72 * ((left.x + right.x) / 2 - tip.x), tip.y + 0.72 * ((left.y + right.y) / 2 - tip.y)
@@ -106,7 +191,7 @@ def _arc(route: Route) -> list[str]:
 
 
 def _shortened(curve: Bezier, by: float) -> Bezier:
-    """The curve without its end: what lies closer to it than this."""
+    """Return the curve without the points that are closer to its end than `by`."""
     low, high = 0.5, 1.0
     for _ in range(30):
         middle = (low + high) / 2
@@ -151,7 +236,7 @@ def _lines(lines: tuple[Text, ...], size: float, x: float, top: float, anchor: s
 
 
 def _text(text: Text, size: float, x: float, y: float, anchor: str = "middle") -> str:
-    """A line of text; a subscript is moved down by `dy`, and what follows it back up."""
+    """Return a <text> element. A subscript is moved down by `dy`, and what follows it back up."""
     spans, lowered = "", False
     for span in text:
         marks = ' font-style="italic"' if span.italic else ""

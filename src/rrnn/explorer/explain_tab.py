@@ -11,7 +11,7 @@ from rrnn.automata import Cell
 from rrnn.errors import DataError, RunError
 from rrnn.explorer.pictures import picture
 from rrnn.interpret.paths import finite
-from rrnn.report.explain import explain as explain_text
+from rrnn.tasks.classify.explanations import explain as explain_text
 from rrnn.tasks.classify.trained import TrainedClassifier, classify_run, load_run
 from rrnn.zoo.models import MODELS
 

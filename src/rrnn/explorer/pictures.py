@@ -11,7 +11,7 @@ from typing import Any
 
 from rrnn.automata import Cell
 from rrnn.draw import Diagram, diagram_of
-from rrnn.draw.scene import scene
+from rrnn.draw.layout import scene
 from rrnn.draw.svg import STYLE, write_svg
 from rrnn.errors import AutomatonError
 from rrnn.wfsa import WFSA

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rrnn.draw.machines import state_text, symbol_text, weight_text
-from rrnn.draw.text import plain
+from rrnn.draw.automaton_diagrams import state_text, symbol_text, weight_text
+from rrnn.draw.richtext import plain
 from rrnn.errors import RRNNError
 from rrnn.explorer.machines import machine_of, read_string
 from rrnn.explorer.pictures import picture

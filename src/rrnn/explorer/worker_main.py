@@ -13,8 +13,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from rrnn.draw.richtext import name_text, plain
 from rrnn.draw.svg import STYLE
-from rrnn.draw.text import name_text, plain
 from rrnn.errors import FormatError, RRNNError
 from rrnn.explorer.design_tab import design
 from rrnn.explorer.explain_tab import explain

@@ -43,7 +43,7 @@ def test_what_a_run_holds(folder: Path) -> None:
         "best.safetensors",
         "last.safetensors",
     }
-    assert wanted <= names and {"result.json", "loss.png"} <= names
+    assert wanted <= names and {"result.json", "loss.svg"} <= names
     assert not [name for name in names if name.endswith((".part", ".pt", ".pkl"))]
     config = json.loads((folder / "config.json").read_text())
     assert config["task"] == "lm" and config["lr"] == 0.5 and config["hidden"] == 8

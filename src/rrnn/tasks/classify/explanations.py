@@ -1,0 +1,338 @@
+"""Explain the prediction of a text classifier by its words and by the units of its first layer.
+
+What is explained is the *margin* of a label: its logit minus the mean of the others'. With two labels it is their
+difference.
+
+- `without`: what the margin loses when the word is deleted and the whole model runs on the shorter text. Exact.
+- `adds`: what the paths that enter the first layer's automata at the word add to the margin. Exact for one layer with a
+  linear read-out whose outputs are scores; otherwise first-order, and `unexplained` is the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from rrnn.errors import DataError, RunError
+from rrnn.interpret import Phrase, Reading, TokenPath, k_best, logit_contributions, phrases, read
+from rrnn.interpret.logits import outputs
+from rrnn.interpret.paths import finite
+from rrnn.interpret.trellises import rank
+from rrnn.nn import RationalRNN
+from rrnn.semirings import get_semiring
+from rrnn.semirings.base import Element
+from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.classify.trained import TrainedClassifier
+
+_DELETION_TOKENS = 2**14  # in a batch of texts that lack a word
+_SHOWN = 200  # characters of a word; users' words may be of any length
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of the text."""
+
+    token: str
+    known: bool
+    """Whether the word is in the model's vocabulary."""
+    without: float
+    """What the margin loses when the word is deleted; it is positive for words that speak for the label."""
+    adds: float | None
+    """What the paths that enter at the word add to the margin; None where scores are not sums."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of the first layer, with its strongest paths in this text."""
+
+    unit: int
+    direction: str
+    cell: str
+    semiring: str
+    adds: float
+    """What it adds to the margin, over all steps; see `Explanation.exact`."""
+    slope: float
+    """The gradient of the margin with respect to its score (or outputs), summed over steps; positive if high scores
+    speak for the label."""
+    score: Element
+    """The score after the whole text."""
+    phrases: tuple[Phrase, ...]
+    """The strongest phrases that it finds anywhere in the text, regardless of the rest of the text. Empty over
+    semirings of several components, whose weights have no sign."""
+    paths: tuple[TokenPath, ...]
+    """The strongest paths to the end of the text."""
+    covered: float | None
+    """The share of these paths in the total |weight| of all paths; None as in `UnitPaths`."""
+
+    def to_json(self) -> dict[str, Any]:
+        lists = {name: [each.to_json() for each in getattr(self, name)] for name in ("phrases", "paths")}
+        return finite(asdict(self) | lists)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A prediction with what its words and units contribute."""
+
+    label: str
+    """The most likely label."""
+    probabilities: dict[str, float]
+    target: str
+    """The label whose margin is explained."""
+    margin: float
+    words: tuple[Word, ...]
+    exact: bool
+    """Whether what words and units add is exact; otherwise it is first-order."""
+    unexplained: float | None
+    """The margin minus `base` and minus what all words add."""
+    base: float | None
+    """The margin if every score of the first layer were 0."""
+    units: tuple[Unit, ...]
+    """The units that add most, the strongest one first."""
+    note: str
+    """What could not be explained, and why."""
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        return tuple(word.token for word in self.words)
+
+    @property
+    def kind(self) -> str:
+        """The word for `exact` on pages and in the terminal."""
+        return "exact" if self.exact else "first-order"
+
+    def to_json(self) -> dict[str, Any]:
+        return finite(asdict(self) | {"units": [unit.to_json() for unit in self.units]})
+
+
+def explain(
+    model: TrainedClassifier, text: str, *, target: str | None = None, units: int = 5, paths: int = 3
+) -> Explanation:
+    """Explain the margin of `target` (the most likely label, if None) by every word, by the strongest `units` of the
+    first layer, and by the strongest `paths` of each unit."""
+    check_classifier(model)
+    if not isinstance(text, str):
+        raise DataError(f"the text to explain must be a str; got {type(text).__name__}")
+    for name, count in (("units", units), ("paths", paths)):
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise DataError(f"{name} must be a positive integer, how many to show; got {count!r}")
+    tokens = model.tokenise(text)
+    if not tokens:
+        raise DataError(
+            "there is no word in this text, so there is nothing to explain: pass a text with words"
+        )
+    if target is not None and target not in model.labels:
+        raise DataError(f"the labels of this model are {', '.join(model.labels)}; got {target!r}")
+    module = model.module
+    with torch.no_grad():
+        ids = torch.as_tensor(model.encode(tokens), device=module.embedding.device)
+        whole, *shorter = _logits(module, [ids, *_shortened(ids)])
+        if not whole.isfinite().all():
+            raise RunError(
+                f"an explanation needs finite logits; this model gives {', '.join(map(str, whole.tolist()))}. Its "
+                "weights have diverged: train it again with a smaller learning rate."
+            )
+        chances = whole.softmax(-1).tolist()
+        best = int(whole.argmax())
+        goal = best if target is None else model.labels.index(target)
+        weigh = _margin(goal, len(model.labels)).to(whole)
+        without = [float((whole - other) @ weigh) for other in shorter]
+        shown = [_visible(token if len(token) <= _SHOWN else f"{token[:_SHOWN]}…") for token in tokens]
+        looked = _look(module, ids, shown, weigh, units, paths)
+    adds = [None] * len(tokens) if looked.adds is None else looked.adds
+    words = set(model.vocabulary.words)
+    known = [token in words for token in tokens]
+    return Explanation(
+        model.labels[best],
+        dict(zip(model.labels, chances, strict=True)),
+        model.labels[goal],
+        float(whole @ weigh),
+        tuple(Word(*each) for each in zip(shown, known, without, adds, strict=True)),
+        looked.exact,
+        None
+        if looked.base is None or looked.adds is None
+        else float(whole @ weigh) - looked.base - sum(looked.adds),
+        looked.base,
+        looked.units,
+        looked.note,
+    )
+
+
+def check_classifier(model: object) -> None:
+    """Raise a `DataError` unless `model` is a trained text classifier."""
+    if not isinstance(model, TrainedClassifier):
+        raise DataError(
+            f"only a text classifier, as rrnn.load returns it, can be explained; got {type(model).__name__}. Load a "
+            "run of `rrnn classify train`."
+        )
+
+
+def _visible(token: str) -> str:
+    """Escape what a terminal would obey or nobody would see: control characters, marks of direction."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in token)
+
+
+def _margin(goal: int, classes: int) -> Tensor:
+    """Return the weights of the logits in the margin of class `goal`."""
+    weigh = torch.full((classes,), -1 / max(1, classes - 1))
+    weigh[goal] = 1.0
+    return weigh
+
+
+def _shortened(ids: Tensor) -> Iterator[Tensor]:
+    """Yield the text without each of its words."""
+    for i in range(len(ids)):
+        yield torch.cat([ids[:i], ids[i + 1 :]])
+
+
+def _logits(module: TextClassifier, texts: list[Tensor]) -> Iterator[Tensor]:
+    """Yield the logits of each text. Texts run in batches, since a long text has many shorter ones."""
+    steps = max(1, *(len(text) for text in texts))
+    size = max(1, _DELETION_TOKENS // steps)
+    for start in range(0, len(texts), size):
+        some = texts[start : start + size]
+        padded = torch.nn.utils.rnn.pad_sequence([F.pad(t, (0, steps - len(t))) for t in some])
+        yield from module(padded, torch.tensor([len(t) for t in some], device=padded.device))
+
+
+def shade(value: float, largest: float) -> float:
+    """Return how strongly to colour a word, from 0 to 1, given the largest of all values."""
+    return min(1.0, abs(value) / largest) if largest > 0 else 0.0
+
+
+# ---- inside the first layer -----------------------------------------------------------------------------------------
+
+
+class _Look(NamedTuple):
+    adds: list[float] | None
+    base: float | None
+    exact: bool
+    units: tuple[Unit, ...]
+    note: str
+
+
+def _look(
+    module: TextClassifier, ids: Tensor, tokens: list[str], weigh: Tensor, units: int, paths: int
+) -> _Look:
+    first, config = module.layers[0], module.config
+    if not isinstance(first, RationalRNN):
+        return _Look(
+            None,
+            None,
+            False,
+            (),
+            f"{config.cell} has no automata inside: only the effect of deleting words is shown.",
+        )
+    x = module.embed(ids)
+    readings = [
+        read(first, x, tokens, backward=backward)
+        for backward in ((False, True) if first.bidirectional else (False,))
+    ]
+    head = _head(module, len(tokens), weigh)
+    sides, _ = first(x.unsqueeze(1))
+    halves = list(sides.split(first.output_size // first.num_directions, -1))
+    affine = config.layers == 1 and config.readout == "linear" and config.pooling in ("last", "mean")
+    if any(not part.ring.adds for reading in readings for part in reading.parts):
+        adds, slopes = (_by_unit(first, each) for each in _by_output(head, sides))
+        return _Look(None, None, affine, _units(readings, adds, slopes, units, paths), _no_sums(readings))
+    found = [
+        logit_contributions(reading, _side(head, halves, i), affine=affine)
+        for i, reading in enumerate(readings)
+    ]
+    idle = [
+        outputs(reading, torch.zeros(len(tokens), 1, first.hidden_size, dtype=torch.float64))
+        for reading in readings
+    ]
+    base = float(head(torch.cat(idle, -1))) + sum(float(each.constant) for each in found)
+    adds = sum(each.by_token[:, 0, 0] for each in found)
+    assert isinstance(adds, Tensor)
+    slopes = [each.gradient[:, 0, 0].sum(0) for each in found]
+    ranked = _units(readings, [each.by_unit[0, 0] for each in found], slopes, units, paths)
+    above = (
+        ""
+        if config.layers == 1
+        else "Only units of the first layer are shown: deeper layers do not read words."
+    )
+    return _Look(adds.tolist(), base, all(each.exact for each in found), ranked, above)
+
+
+def _no_sums(readings: list[Reading]) -> str:
+    """Say why it is not known what words add."""
+    rings = {part.ring for reading in readings for part in reading.parts if not part.ring.adds}
+    names = ", ".join(sorted(ring.name for ring in rings))
+    what = "single numbers" if any(ring.components for ring in rings) else "sums over words"
+    return (
+        f"Scores over {names} are not {what}: see the paths of the units, and the effect of deleting words."
+    )
+
+
+Head = Callable[[Tensor], Tensor]
+
+
+def _head(module: TextClassifier, steps: int, weigh: Tensor) -> Head:
+    """Return the function from the first layer's outputs (T, 1, H) to the margin (1, 1)."""
+    mask = torch.ones(steps, 1, dtype=torch.bool, device=weigh.device)
+    lengths = torch.tensor([steps], device=weigh.device)
+
+    def margin(h: Tensor) -> Tensor:
+        for layer in list(module.layers)[1:]:
+            h, _ = layer(h)
+        return (module.readout(module.pool(h, mask, lengths)) @ weigh).unsqueeze(-1)
+
+    return margin
+
+
+def _side(head: Head, halves: list[Tensor], which: int) -> Head:
+    """Return the head as a function of one direction, with the outputs of the other one fixed."""
+    return lambda h: head(torch.cat([h if i == which else half for i, half in enumerate(halves)], -1))
+
+
+def _by_output(head: Head, h: Tensor) -> tuple[Tensor, Tensor]:
+    """Return gradient · output and the gradient for each output, summed over steps."""
+    with torch.enable_grad():
+        h = h.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(head(h).sum(), h)
+    return (gradient * h.detach()).sum((0, 1)), gradient.sum((0, 1))
+
+
+def _by_unit(layer: RationalRNN, values: Tensor) -> list[Tensor]:
+    """Return the values of each unit, summed over its outputs, for each direction."""
+    sizes = [width * len(cell.output_exprs) for cell, width in layer.cells]
+    parts = iter(values.split(sizes * layer.num_directions))
+    return [
+        torch.cat([next(parts).view(-1, width).sum(0) for _, width in layer.cells])
+        for _ in range(layer.num_directions)
+    ]
+
+
+def _units(
+    readings: list[Reading], adds: Sequence[Tensor], slopes: Sequence[Tensor], count: int, paths: int
+) -> tuple[Unit, ...]:
+    """Return the units of both directions that add most."""
+    every = [(value, i, d) for i, some in enumerate(adds) for d, value in enumerate(some.tolist())]
+    chosen = sorted(every, key=lambda each: -abs(each[0]))[:count]
+    found: list[Unit] = []
+    for i, reading in enumerate(readings):
+        values = {reading.units[d]: (value, slopes[i][d].item()) for value, which, d in chosen if which == i}
+        if values:
+            found += _looked_into(reading.of_units(list(values)), values, paths)
+    return tuple(sorted(found, key=lambda unit: -abs(unit.adds)))
+
+
+def _looked_into(reading: Reading, values: dict[int, tuple[float, float]], paths: int) -> Iterator[Unit]:
+    direction = "backward" if reading.backward else "forward"
+    plain = [
+        u for part in reading.parts if not part.ring.components for u in part.units
+    ]  # others have no phrases
+    seen = {unit.unit: unit for unit in (phrases(reading.of_units(plain), paths) if plain else [])}
+    for unit in k_best(reading, paths):
+        ring = get_semiring(unit.semiring)
+        own = (*seen[unit.unit].positive, *seen[unit.unit].negative) if unit.unit in seen else ()
+        both = [(float(rank(ring, torch.tensor(p.weight))), p) for p in own]
+        best = [phrase for _, phrase in sorted(both, key=lambda each: -each[0])][:paths]
+        what = (unit.unit, direction, unit.cell, unit.semiring, *values[unit.unit], unit.score)
+        yield Unit(*what, tuple(best), unit.paths, unit.covered)
