@@ -80,6 +80,7 @@ def test_states_unsaid(name: str) -> None:
         equal([*run(call, states=None)[1]], [*run(call, states=said)[1]])
 
 
+@pytest.mark.slow
 def test_the_first_call_can_be_a_compiled_one() -> None:
     """Nothing that a trace reads of a program is still to be computed. (Other tests call layers before.)"""
     program = learned_start()

@@ -40,6 +40,7 @@ def test_compile_without_graph_breaks(name: str) -> None:
         torch.testing.assert_close(grads[0], grads[1])
 
 
+@pytest.mark.slow
 def test_compile_steps() -> None:
     torch._dynamo.reset()
     layer = make_layer("F", dtype=torch.float32).eval()
@@ -117,6 +118,7 @@ def test_export_with_dynamic_time_and_batch_reloads_elsewhere(name: str, tmp_pat
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOME)
 def test_autocast(name: str) -> None:
     """Products in bfloat16, states in float32."""

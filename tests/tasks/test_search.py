@@ -133,6 +133,7 @@ def test_tpe(tmp_path: Path) -> None:
     assert sorted(t.user_attrs["setting"] for t in trials_of(where)) == list(range(12))
 
 
+@pytest.mark.slow
 def test_searches_that_start_at_the_same_moment_train_each_setting_once(storage: str) -> None:
     where, trained, barrier = Plan(storage, "s", SPACE, trials=4), list[float](), threading.Barrier(4)
 
@@ -155,6 +156,7 @@ def test_searches_that_start_at_the_same_moment_train_each_setting_once(storage:
     assert len(enqueued) == 4 or "sqlite" in storage  # which has no lock
 
 
+@pytest.mark.slow
 def test_what_is_enqueued_twice_is_pruned_before_it_trains(storage: str) -> None:
     where = Plan(storage, "s", SPACE, trials=3)
     with open_study(where) as study:

@@ -39,7 +39,8 @@ def loose(machine: WFSA) -> list[Tensor]:
     return [w.clone().requires_grad_() for w in moved]
 
 
-@pytest.mark.parametrize("layout", ["matrices", pytest.param("arcs", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["matrices", "arcs"])
 @pytest.mark.parametrize("epsilon", ["none", "acyclic", "cyclic"])
 @pytest.mark.parametrize("semiring", DIFFERENTIABLE)
 def test_gradcheck(semiring: str, epsilon: str, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,7 @@ def test_sums_of_one_machine_with_itself() -> None:
     assert equivalent(nothing, minimise(nothing))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["none", "acyclic", "cyclic"])
 def test_random_machines(epsilon: str) -> None:
     """Sparse machines, with ε-arcs: scores stay, a second pass finds nothing, reversing changes no size."""

@@ -19,6 +19,7 @@ from rrnn.wfsa import WFSA
 from rrnn.wfsa.algebra import closure, concatenation, intersection, remove_epsilon, reverse, scale, union
 
 pynini: Any = pytest.importorskip("pynini")
+pytestmark = pytest.mark.slow
 
 DELTA = 1e-12
 STRINGS = all_strings("ab", 4)
