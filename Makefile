@@ -12,12 +12,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test docs format clean
+.PHONY: help setup demo test quick docs format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up, then all of it in under three minutes: automata, models, explanations, a report"
-	@echo "make test    set up, then check format, lint, types and tests"
+	@echo "make test    set up, then check format, lint, types and all tests (about 8 minutes on two cores)"
+	@echo "make quick   set up, then check format, lint and the tests that are not slow (90 seconds on two cores);"
+	@echo "             leaves out types, browser, wheel, demo, documentation, benchmark scripts, killed processes"
 	@echo "make docs    the documentation as a site: site/index.html"
 	@echo "make setup   only the environment in $(VENV)"
 	@echo "make format  rewrite the sources in the project's style"
@@ -35,13 +37,21 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/python examples/demo.py
 
-# One OpenMP thread a worker: the workers already fill the cores, and more threads only wait for each other.
-test: export OMP_NUM_THREADS = 1
+# One OpenMP thread per worker: the workers already fill the cores, and more threads would only wait for each other.
+# `worksteal` gives each worker a run of neighbouring tests, so that a module's fixtures are seldom made twice.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal
+
 test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/pyright
-	$(BIN)/pytest -n $(WORKERS) -m "not gpu"
+	$(PYTEST) -m "not gpu"
+
+# A test that is listed at the end and takes more than a few seconds should be marked slow, or made faster.
+quick: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(PYTEST) -q -m "not gpu and not slow" --hypothesis-profile quick --durations 10 --durations-min 2
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

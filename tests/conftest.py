@@ -1,17 +1,18 @@
-"""What every test shares: one thread a process, interpreted kernels, hypothesis profiles, golden files."""
+"""Set up what tests share: one thread per process, interpreted kernels, marks, hypothesis profiles, golden files."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-# Before anything imports torch: xdist already runs one process a core.
+# Before anything imports torch: xdist already runs one process per core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Before anything imports triton (torch.compile does): without a GPU its kernels are interpreted. A glance at the
-# device files, since asking torch would import it into tests that do not need it.
+# Before anything imports triton (torch.compile does): without a GPU its kernels are interpreted. The device files
+# tell, since asking torch would import it into tests that do not need it.
 if not any(Path("/dev").glob("nvidia[0-9]*")) and not Path("/dev/dxg").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
@@ -24,13 +25,20 @@ except ModuleNotFoundError:  # `pytest -m gpu` runs where little more than torch
 
 if settings is not None:
     # Deadlines measure the machine, not the code. CI draws the same examples each time and keeps no database, so
-    # that a failure there is a failure here; `pytest --hypothesis-profile=thorough` looks much further.
+    # that a failure there is a failure here. `make quick` draws fewer examples, and
+    # `pytest --hypothesis-profile=thorough` many more.
     settings.register_profile("dev", deadline=None, max_examples=40)
     settings.register_profile("ci", deadline=None, max_examples=40, derandomize=True, database=None)
+    settings.register_profile("quick", deadline=None, max_examples=5)
     settings.register_profile("thorough", deadline=None, max_examples=1000)
     settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
-GOLDEN = Path(__file__).parent / "golden"
+TESTS = Path(__file__).parent
+GOLDEN = TESTS / "golden"
+SLOW_FOLDERS = (TESTS / "benchmarks", TESTS / "docs")
+"""Folders whose tests are all slow. Elsewhere a slow file has `pytestmark = pytest.mark.slow` (or a list that begins
+with it), and a slow test in another file has the mark itself."""
+_SLOW_FILE = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -38,19 +46,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`pytest -m gpu` reads only files with such tests: the others import what is not on every GPU machine."""
-    if config.option.markexpr == "gpu" and collection_path.name.startswith("test_"):
-        return None if "mark.gpu" in collection_path.read_text(encoding="utf-8") else True
+    """Do not import files without a test to run: `pytest -m gpu` works where little more than torch is installed, and
+    `pytest -m "not slow"` does not wait for what slow tests import."""
+    expression = config.option.markexpr
+    if not collection_path.name.startswith("test_"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    if expression == "gpu" and "mark.gpu" not in text:
+        return True
+    if "not slow" in expression and (_in_slow_folder(collection_path) or _SLOW_FILE.search(text)):
+        return True
     return None
 
 
+def _in_slow_folder(path: Path) -> bool:
+    return any(path.is_relative_to(folder) for folder in SLOW_FOLDERS)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`RRNN_SHARD=2/8`: every eighth test, from the third on. See run_gpu.py."""
+    """Mark the slow folders, and with `RRNN_SHARD=2/8` keep every eighth test, from the third on (see run_gpu.py)."""
     if shard := os.environ.get("RRNN_SHARD"):
         which, of = map(int, shard.split("/"))
         config.hook.pytest_deselected(items=[item for n, item in enumerate(items) if n % of != which])
         items[:] = items[which::of]
     for item in items:
+        if _in_slow_folder(item.path):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("gpu"):  # there the versions of torch and triton are not ours to pin
             item.add_marker(pytest.mark.filterwarnings("default"))
 
@@ -64,7 +85,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One cache of compiled kernels for all workers, beside pytest's own; names are hashes, so it is never stale."""
+    """Give all workers one cache of compiled kernels, beside pytest's own. Names are hashes, so it is never stale."""
     if "RRNN_CACHE" not in os.environ and hasattr(config, "cache"):
         folder = config.cache.mkdir("kernels")
         folder.chmod(0o700)
@@ -73,7 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """`golden(name, text)`: the text equals the file tests/golden/NAME, which --update-golden rewrites."""
+    """Return `golden(name, text)`, which compares a text with tests/golden/NAME; --update-golden rewrites the file."""
     update = request.config.getoption("--update-golden")
 
     def check(name: str, text: str) -> None:

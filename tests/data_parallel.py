@@ -1,4 +1,4 @@
-"""Data-parallel training of one layer by two processes, each of which runs `train` on its half of a batch."""
+"""Train one layer data-parallel in two processes, each of which runs `train` on its half of a batch."""
 
 from __future__ import annotations
 
@@ -25,10 +25,8 @@ def _gradients(layer: RationalRNN, run: nn.Module, x: Tensor) -> dict[str, Tenso
 
 
 def train(rank: int, store: str) -> dict[str, Tensor | None]:
-    """One backward pass as process `rank` of two, which meet at a file."""
-    if (
-        sys.platform == "linux"
-    ):  # a machine without a network, or with a name that leads nowhere, has this at least
+    """Run one backward pass as process `rank` of two, which find each other through the file `store`."""
+    if sys.platform == "linux":  # works without a network, and if the host name does not resolve
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
@@ -40,5 +38,6 @@ def train(rank: int, store: str) -> dict[str, Tensor | None]:
 
 
 def gradients_of_one() -> dict[str, Tensor | None]:
+    """Return the gradients that one process computes on the whole batch."""
     layer = _layer()
     return _gradients(layer, layer, inputs(5, 4, 4))

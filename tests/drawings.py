@@ -1,4 +1,4 @@
-"""Automata to draw, and what must not touch what in a picture: shared by the tests of `rrnn.draw`."""
+"""Make random automata to draw, and find what overlaps in a picture."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rrnn.draw.layout import Scene
 
 
 def random_cell(seed: int, states: int, density: float) -> Cell:
-    """A chain of so many states, and each other arc with this probability."""
+    """Return a chain of `states` states, in which each other arc exists with probability `density`."""
     rng = random.Random(seed)
     cell = Cell(f"R{seed}").initial("q0")
     for i in range(states):
@@ -25,7 +25,7 @@ def random_cell(seed: int, states: int, density: float) -> Cell:
 
 
 def collisions(scene: Scene) -> list[str]:
-    """What overlaps, straight from the definition: boxes with boxes, and curves point by point."""
+    """Return what overlaps, by the definition: boxes are compared with boxes, and curves point by point."""
     found: list[str] = []
     labels = {f"label {i}": box for i, box in enumerate(scene.labels)}
     states = {f"state {key}": shape.box for key, shape in scene.shapes.items()}

@@ -1,4 +1,4 @@
-"""The masks of `rrnn.nn.dropout`'s kernel by their definition, in numpy."""
+"""Compute the masks of the kernel in `rrnn.nn.dropout` by their definition, in NumPy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def philox(key: int, counter: list[np.ndarray]) -> list[np.ndarray]:
-    """Philox 4x32-7, as in "Parallel random numbers: as easy as 1, 2, 3"."""
+    """Return the random words of Philox 4x32-7, as in "Parallel random numbers: as easy as 1, 2, 3"."""
     c, low = [word.astype(np.uint64) for word in counter], np.uint64(2**32 - 1)
     k1, k0 = divmod(key, 1 << 32)
     for _ in range(7):
@@ -21,7 +21,10 @@ def philox(key: int, counter: list[np.ndarray]) -> list[np.ndarray]:
 def defined_mask(
     shape: tuple[int, int, int], each: float, shared: float, key: int, number: int, first: int = 0
 ) -> Tensor:
-    """Of `shape` (T, B, D), whose places begin with `first`; `number` counts a pass's masks from 1."""
+    """Return a mask of `shape` (T, B, D).
+
+    The first unit of the first sequence has the index `first`; `number` counts the masks of a pass from 1.
+    """
     steps, batch, units = shape
     place = np.broadcast_to(np.arange(first, first + batch * units), (steps, batch * units))
     t = np.broadcast_to(np.arange(steps)[:, None], place.shape)
@@ -31,7 +34,7 @@ def defined_mask(
     of_all = philox(key, [low, high, zero, zero + 2 * number + 1])[0]
     mask = np.ones(place.shape)
     for bits, p in ((of_each, each), (of_all, shared)):
-        # in the order of int32: the upper half of the numbers comes first
+        # compared as int32: the upper half of the numbers comes first
         below = (bits ^ np.uint64(1 << 31)).astype(np.float64) / 2**32 < p
         mask *= np.where(below, 0.0, 1 / (1 - p))
     return torch.from_numpy(mask).view(shape).float()

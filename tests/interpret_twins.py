@@ -1,4 +1,4 @@
-"""What explanations are held to: paths enumerated on the concrete WFSA of a unit, one at a time."""
+"""Enumerate the paths of a unit one at a time on its concrete WFSA, the slow twin of explanations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Arcs = tuple[tuple[Any, Any, Any], ...]
 
 
 def enumerated(layer: RationalRNN, unit: int, x: Tensor) -> dict[Arcs, float]:
-    """Every path of a unit on a sentence (T, I), by its arcs, with its weight; parallel arcs are one."""
+    """Return the weight of every path of a unit on a sentence (T, I), by its arcs; parallel arcs count as one."""
     words = WORDS[: len(x)]
     machine = to_wfsa(layer, unit, dict(zip(words, x, strict=True)))
 
@@ -49,7 +49,7 @@ def arcs_of(path: TokenPath) -> Arcs:
 
 
 def listed(reading: Reading, unit: int) -> list[TokenPath]:
-    """All paths of a unit on the first sentence of a reading."""
+    """Return all paths of a unit on the first sentence of a reading."""
     reading, k = reading.of_units([unit]), 64
     while True:
         (first, *_) = k_best(reading, k)
@@ -64,7 +64,7 @@ def as_enumerated(reading: Reading, unit: int) -> dict[Arcs, float]:
 
 
 def entries(path: TokenPath) -> list[int]:
-    """The positions at which a path enters, straight from the words of the definition."""
+    """Return the positions at which a path enters, following the definition word by word."""
     found, before = [], path.start
     for i, step in enumerate(path.steps):
         if step.position is not None:

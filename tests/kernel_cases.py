@@ -1,4 +1,4 @@
-"""Kernels against the definition: what to run, how, and how far the answers may be apart."""
+"""Compare kernels with the definition: which cases to run, how to run them, and how far results may differ."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 import torch
-from calls import GRADIENT_SEMIRINGS, cell, random_cell
+from cell_calls import GRADIENT_SEMIRINGS, cell, random_cell
 from torch import Tensor
 
 from rrnn.automata import Cell, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
@@ -32,8 +32,8 @@ needs_interpreter = pytest.mark.skipif(
 
 
 class Schedule(NamedTuple):
-    """Steps a turn, steps of a chunk (0: one after another), states saved every so many steps, stages of the loads'
-    pipeline, whether chunks are chained in one launch."""
+    """How a kernel walks through time: the steps unrolled per turn, the steps of a chunk (0: no chunks), the steps
+    between saved states, the stages of the pipeline of loads, and whether chunks are chained in one launch."""
 
     unroll: int
     chunk: int
@@ -49,15 +49,17 @@ class Schedule(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """One point of the matrix."""
+    """One case of the matrix: a cell and everything that changes its kernel."""
 
     cell: str
     dtype: str
     shape: tuple[int, int, int]  # (T, B, D)
     mask: str  # "whole", "padded" (with NaN in the padding), or "dead": a sequence that is all padding
     schedule: Schedule
-    start: str  # "initial": λ; "given": random numbers; "own": λ unsaid, no gradient from or to states, params as x
-    layout: str  # "dense", "strided": slices of wider tensors, batch first; "columns": not even units side by side
+    start: str  # "initial": λ; "given": random; "own": none is passed, states have no gradient, params have x's dtype
+    layout: (
+        str  # "dense"; "strided": slices of wider tensors, batch first; "columns": units are not contiguous
+    )
     device: str = "cpu"
     block: int = 16
 
@@ -72,7 +74,7 @@ class Case:
 
 
 def unfused() -> Cell:
-    """c = f·c' + u with the weights given: the bare recurrence."""
+    """Return c = f·c' + u with the weights given: the bare recurrence."""
     cell = Cell("unfused").initial("q0").loop("q0", one).arc("q0", "q1", linear("u")).loop("q1", linear("f"))
     return cell.final("q1").output(score)
 
@@ -83,13 +85,13 @@ def log_b() -> Cell:
 
 
 def memoryless() -> Cell:
-    """No stored state."""
+    """Return a cell without a stored state."""
     cell = Cell("memoryless").initial("q0").loop("q0", one).final("q0", sigmoid(parameter("r")))
     return cell.output(tanh(score) * sigmoid(linear("o")))
 
 
 def idle() -> Cell:
-    """q2 is initial and final, but no arc enters or leaves it: it counts before the first symbol only."""
+    """Return a cell with a state that is initial and final but has no arcs: it counts only before the first symbol."""
     cell = Cell("idle").initial("q0").initial("q2", 0.5).loop("q0", one).arc("q0", "q1", linear("u"))
     return cell.final("q1").final("q2").output(tanh(score))
 
@@ -98,7 +100,7 @@ OWN = {"unfused": unfused, "log-B": log_b, "memoryless": memoryless, "idle": idl
     f"small-{semiring}": partial(random_cell, semiring, 1, states=3, density=0.2)
     for semiring in GRADIENT_SEMIRINGS
 }
-"""Beside the zoo. Random cells of three states: the interpreter of kernels takes seconds for larger ones."""
+"""Cells besides those of the zoo. Random cells have three states, since Triton's interpreter takes seconds for more."""
 
 
 @cache
@@ -111,7 +113,7 @@ def program_of(name: str) -> Program:
 
 @dataclass
 class Arguments:
-    """What a backend's forward and backward take."""
+    """The arguments of a backend's forward and backward passes."""
 
     program: Program
     x: Tensor
@@ -124,7 +126,7 @@ class Arguments:
     wants_first: bool = True
 
     def to(self, device: str, dtype: torch.dtype | None = None) -> Arguments:
-        """Elsewhere; `dtype` for everything with a point."""
+        """Return the same arguments on another device, floating-point tensors converted to `dtype`."""
         moved = {
             name: t.to(device) if dtype is None or t.dtype == torch.bool else t.to(device, dtype)
             for name, t in vars(self).items()
@@ -134,7 +136,7 @@ class Arguments:
 
 
 def arguments(case: Case, seed: int = 0) -> Arguments:
-    """Random ones, the same on every device, in the case's dtype but laid out densely."""
+    """Return random arguments, the same on every device, in the case's dtype but contiguous."""
     program, dtype = program_of(case.cell), getattr(torch, case.dtype)
     (steps, batch, units), g = case.shape, torch.Generator().manual_seed(seed)
 
@@ -143,7 +145,7 @@ def arguments(case: Case, seed: int = 0) -> Arguments:
 
     x = draw(steps, batch, len(program.projections), units)
     if case.cell == "unfused":
-        x = x.sigmoid()  # weights below one: the recurrence stays tame
+        x = x.sigmoid()  # weights below one, so that the recurrence does not explode
     params, state = draw(len(program.parameters), units), draw(len(program.flat.states), batch, units)
     if program.semiring_name == "max-times":
         state = state.abs()
@@ -176,7 +178,7 @@ def arguments(case: Case, seed: int = 0) -> Arguments:
 
 
 def lay_out(t: Tensor, layout: str) -> Tensor:
-    """The same numbers with other strides."""
+    """Return the same numbers with other strides."""
     if layout == "dense":
         return t
     if layout == "columns":
@@ -185,7 +187,7 @@ def lay_out(t: Tensor, layout: str) -> Tensor:
 
 
 def _wide(t: Tensor) -> Tensor:
-    """Room for t inside a larger tensor of NaNs."""
+    """Return a view of the shape of t inside a larger tensor of NaNs."""
     whole = t.new_full((*t.shape[:-1], t.shape[-1] + 5), NAN)
     return whole[..., 2:-3]
 
@@ -196,7 +198,7 @@ Results = dict[str, Tensor]
 
 
 def run(backend: Backend, a: Arguments, every: int, *, layout: str = "dense", **options: Any) -> Results:
-    """Forward and backward into tensors full of NaN; nothing beside them is written to."""
+    """Run forward and backward into tensors full of NaN, and check that nothing outside them is written."""
     strided = layout != "dense"
     x, inp, grad_out = (None if t is None else lay_out(t, layout) for t in (a.x, a.inp, a.grad_out))
     mask = None if a.mask is None else lay_out(a.mask.float(), layout).to(torch.bool) if strided else a.mask
@@ -225,13 +227,13 @@ def run(backend: Backend, a: Arguments, every: int, *, layout: str = "dense", **
 
 
 def expected(a: Arguments) -> Results:
-    """By the reference, in float64, on the CPU."""
+    """Return the results of the reference, in float64 on the CPU."""
     return run(get_backend("reference"), a.to("cpu", torch.float64), 1)
 
 
 @contextmanager
 def poisoned() -> Iterator[None]:
-    """Whatever is allocated without a value holds NaN: an entry that no kernel writes is seen."""
+    """Fill memory that is allocated without a value with NaN, so that an entry that no kernel writes is seen."""
 
     def fill(make: Any) -> Any:
         def made(*args: Any, **options: Any) -> Tensor:
@@ -250,10 +252,10 @@ def poisoned() -> Iterator[None]:
 
 # ---- comparing -----------------------------------------------------------------------------------------------------
 
-# Arithmetic is float32 whatever the inputs are (which the reference gets as they are, rounded): only what is written
-# in the inputs' dtype is rounded again, by half an ulp at most.
+# Kernels compute in float32 whatever the dtype of the inputs, and the reference gets the same rounded inputs. Only
+# results in the inputs' dtype are rounded again, by half an ulp at most.
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 6e-4, torch.bfloat16: 4e-3}
-INTERPRETED = {torch.bfloat16: 8e-3}  # Triton's interpreter cuts bfloat16 off instead of rounding
+INTERPRETED = {torch.bfloat16: 8e-3}  # Triton's interpreter truncates to bfloat16 instead of rounding
 
 
 def tolerance(t: Tensor) -> float:
@@ -261,7 +263,7 @@ def tolerance(t: Tensor) -> float:
 
 
 def relative_rms(ours: Tensor, theirs: Tensor) -> float:
-    """Root mean square of the difference over that of the definition; infinite where they differ in what is finite."""
+    """Return the RMS of the difference divided by the RMS of `theirs`; infinity if infinities or NaNs differ."""
     ours, theirs = ours.detach().double().cpu(), theirs.detach().double().cpu()
     finite = theirs.isfinite()
     if ours.shape != theirs.shape or not torch.equal(ours[~finite], theirs[~finite]):
@@ -283,7 +285,7 @@ def compare(ours: Results, theirs: Results, looser: float = 1.0) -> None:
 
 
 def schedule_options(case: Case) -> dict[str, Any]:
-    """Options of the Triton backend that pin the case's schedule."""
+    """Return options of the Triton backend that fix the case's schedule."""
     return {"schedule": case.schedule.plan(case.block)}
 
 
@@ -294,7 +296,7 @@ def run_triton(case: Case, a: Arguments) -> Results:
 
 
 def check(case: Case) -> None:
-    """One case of the Triton backend against the definition."""
+    """Compare one case of the Triton backend with the definition."""
     given = arguments(case)
     with poisoned():
         ours = run_triton(case, given)

@@ -1,4 +1,4 @@
-"""Layers for tests: every cell that layers are tried with, and the definition they are held to."""
+"""Make small layers of every kind of cell, and compute their outputs by the definition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
-from calls import CORE, RANDOM_CELLS, cell
+from cell_calls import CORE, MECHANICS_CELLS, RANDOM_CELLS, cell
 from torch import Tensor, nn
 
 from rrnn.automata import Cell, input, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
@@ -19,14 +19,14 @@ Cells = Cell | Sequence[tuple[Cell, int]]
 
 
 def windowed() -> Cell:
-    """A QRNN of sorts: three windows of different reach."""
+    """Return a cell like a QRNN, with windows of three different widths."""
     f, z = sigmoid(linear("f", bias=True, window=3)), tanh(linear("z", window=2))
     cell = Cell("windowed").initial("q0").loop("q0", one).arc("q0", "q1", (1 - f) * z).loop("q1", f)
     return cell.final("q1").output(sigmoid(linear("o", bias=True)) * score)
 
 
 def odd() -> Cell:
-    """Parameters called as attributes of modules are, an initial weight that is learned, no bias anywhere."""
+    """Return a cell with parameters named like attributes of modules, a learned initial weight, and no bias."""
     cell = (
         Cell("odd", "max-plus").initial("q0", log_sigmoid(parameter("training"))).loop("q0", linear("half"))
     )
@@ -35,7 +35,7 @@ def odd() -> Cell:
 
 
 def memoryless() -> Cell:
-    """No stored state."""
+    """Return a cell without a stored state."""
     cell = Cell("memoryless").initial("q0").loop("q0", one).final("q0", sigmoid(parameter("r")))
     return cell.output(score * tanh(linear("o")))
 
@@ -47,11 +47,15 @@ CASES: dict[str, Callable[[], Cells]] = {
     "memoryless": memoryless,
     "mixed": lambda: [(cell("B"), 3), (cell("SRU"), 2), (windowed(), 1), (cell("B-max-plus"), 2)],
 }
-"""Name → cells of a layer. A line here puts a cell through every test of layers."""
+"""Name → cells of a layer. A line here compares a layer of these cells with the definition."""
+MECHANICS_LAYERS = (*MECHANICS_CELLS, "mixed", "odd", "memoryless")
+"""The layers that stand for all others where a test is about what layers share: padding, layouts, streaming, copies.
+Beside the cells chosen for this, there are cells side by side with windows, an initial state that is learned, and a
+layer without a state."""
 
 
 def make_layer(name: str, input_size: int = 4, hidden_size: int = 3, **options: Any) -> RationalRNN:
-    """A small layer with random parameters everywhere, biases too."""
+    """Return a small layer whose parameters, biases included, are all random."""
     cells = CASES[name]()
     options = {"dtype": torch.float64, **options}
     layer = RationalRNN(cells, input_size, hidden_size if isinstance(cells, Cell) else None, **options)
@@ -62,7 +66,7 @@ Layer = TypeVar("Layer", bound=nn.Module)
 
 
 def randomised(layer: Layer, seed: int = 0) -> Layer:
-    """The layer with random numbers in all parameters."""
+    """Fill all parameters of a layer with random numbers, and return the layer."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for p in layer.parameters():
@@ -78,12 +82,12 @@ def inputs(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Te
 
 
 def slow_layer(layer: RationalLayer, x: Tensor) -> Tensor:
-    """One layer on one sequence (T, I), without skip and norm: every unit by itself, in Python floats."""
+    """Return the output of one layer, without skip and norm, on one sequence (T, I): unit by unit, in Python floats."""
     columns, unit = [], 0
     for c, width in enumerate(layer.widths):
         units = [_slow_unit(layer, c, d, unit + d, x) for d in range(width)]
         unit += width
-        # The first output of all units, then their second one.
+        # The first outputs of all units come first, then their second ones.
         columns += [
             [row[k] for row in of_unit] for k in range(layer.programs[c].output_count) for of_unit in units
         ]
@@ -91,7 +95,7 @@ def slow_layer(layer: RationalLayer, x: Tensor) -> Tensor:
 
 
 def _slow_unit(layer: RationalLayer, c: int, d: int, unit: int, x: Tensor) -> list[list[float]]:
-    """Per step all outputs of one unit."""
+    """Return all outputs of one unit at each step."""
     program, learned = layer.programs[c].flat, layer.parameters_of(c)
     biases = {f"{name}.bias": layer.projection(c, name).bias for name in program.projections}
     named = [(learned | biases)[name] for name in program.parameters]
@@ -127,7 +131,7 @@ def _slow_unit(layer: RationalLayer, c: int, d: int, unit: int, x: Tensor) -> li
 
 
 def _projection(layer: RationalLayer, c: int, name: str, d: int, x: Tensor, t: int) -> float:
-    """W·v without its bias, over the window."""
+    """Return W·v without the bias, summed over the window."""
     projection = layer.projection(c, name)
     lags = range(min(projection.window, t + 1))
     return sum((projection.weight(k)[d] @ x[t - k]).item() for k in lags)
@@ -138,5 +142,5 @@ def same_state(a: Sequence[LayerState], b: Sequence[LayerState]) -> None:
 
 
 def sequences(state: State, which: Any) -> State:
-    """The state of some sequences of the batch."""
+    """Return the state of some sequences of the batch."""
     return transform(lambda t: t[:, which], state)

@@ -1,8 +1,8 @@
-"""`pytest -m gpu` in several processes, since most of its time goes into compiling kernels, one after another.
+"""Run `pytest -m gpu` in several processes, since compiling kernels takes most of its time.
 
-    python tests/run_gpu.py [-n 14] [what pytest takes]
+    python tests/run_gpu.py [-n 14] [arguments of pytest]
 
-For machines with pytest-xdist, `pytest -m gpu -n 14` does the same.
+Where pytest-xdist is installed, `pytest -m gpu -n 14` does the same.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     codes = []
     for shard, run in enumerate(runs):
         out, _ = run.communicate()
-        codes.append(0 if run.returncode == 5 else run.returncode)  # 5: nothing fell to this shard
+        codes.append(0 if run.returncode == 5 else run.returncode)  # 5: this process had no tests
         if codes[-1]:
             print(out)
         print(f"{shard}: {out.strip().splitlines()[-1] if out.strip() else 'no output'}", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +16,30 @@ import rrnn
 ROOT = Path(rrnn.__file__).parent
 
 
-def test_import_is_light() -> None:
-    code = (
-        "import sys, rrnn; dir(rrnn); print({'torch', 'numpy', 'tyro', 'rich', 'jinja2'} & set(sys.modules))"
+def new_modules(before: str, code: str) -> tuple[set[str], float]:
+    """Run two pieces of code in a fresh process; return what the second imports beside the standard library and rrnn,
+    and its CPU seconds."""
+    program = (
+        f"import json, sys, time; {before}; known, began = set(sys.modules), time.process_time(); {code}; "
+        "seconds = time.process_time() - began; "
+        "print(json.dumps([sorted({name.split('.')[0] for name in set(sys.modules) - known}), seconds]))"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "set()"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    names, seconds = json.loads(result.stdout)
+    return set(names) - sys.stdlib_module_names - {"rrnn"}, seconds
+
+
+def test_import_is_light() -> None:
+    """`import rrnn` imports the standard library alone, and takes about 20 ms."""
+    imported, seconds = new_modules("pass", "import rrnn; dir(rrnn)")
+    assert not imported
+    assert seconds < 0.2
+
+
+def test_the_public_names_need_torch_and_no_extras() -> None:
+    """Every public name together imports nothing beyond torch: no jinja2, networkx, optuna, starlette, transformers."""
+    imported, _ = new_modules("import numpy, safetensors.torch, torch", "from rrnn import *")
+    assert not imported
 
 
 @pytest.mark.parametrize("name", rrnn.__all__)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import compatibility as cases
+import compatibility_cases as cases
 import pytest
 import torch
 from safetensors import safe_open

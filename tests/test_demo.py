@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 DEMO = Path(__file__).parents[1] / "examples" / "demo.py"
 
 

@@ -1,4 +1,4 @@
-"""The golden fixture: compares, names the difference, and rewrites when asked."""
+"""The fixture `golden` compares texts with files, shows the difference, and rewrites the files when asked."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
 CASE = "def test_it(golden):\n    golden('sub/answer.txt', 'forty-two\\n')\n"
 
 
@@ -15,19 +18,19 @@ def test_golden(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(CASE)
     answer = tmp_path / "golden" / "sub" / "answer.txt"
 
-    def pytest(*options: str) -> tuple[int, str]:
+    def run_pytest(*options: str) -> tuple[int, str]:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
         result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         return result.returncode, result.stdout
 
-    code, out = pytest()
+    code, out = run_pytest()
     assert code == 1 and "run this test with --update-golden" in out and not answer.exists()
 
-    assert pytest("--update-golden")[0] == 0
+    assert run_pytest("--update-golden")[0] == 0
     assert answer.read_text() == "forty-two\n"
-    assert pytest()[0] == 0
+    assert run_pytest()[0] == 0
 
     answer.write_text("forty-one\n")
-    code, out = pytest()
+    code, out = run_pytest()
     assert code == 1 and "-forty-one" in out and "+forty-two" in out
     assert answer.read_text() == "forty-one\n"

@@ -1,5 +1,5 @@
-"""Imports point one way: each part of the package imports only the parts before it. And a semiring is data: only its
-own folder knows semirings by name."""
+"""The package is built in layers: each part imports only the parts before it. A semiring is data: only its own folder
+knows semirings by name. No file is long."""
 
 from __future__ import annotations
 
@@ -72,18 +72,18 @@ def modules() -> list[Path]:
     return sorted(ROOT.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_imports_point_one_way(path: Path) -> None:
-    names = ["rrnn", *path.relative_to(ROOT).with_suffix("").parts]
-    if names[1] in FACADE:
-        return
-    assert names[1] in ORDER, (
-        f"rrnn.{names[1]} has no place in the order of imports yet: give it one in ORDER"
-    )
-    is_package = names[-1] == "__init__"
-    found = violations(
-        path.read_text(encoding="utf-8"), names[:-1] if is_package else names, is_package=is_package
-    )
+def test_imports_point_one_way() -> None:
+    found = []
+    for path in modules():
+        names = ["rrnn", *path.relative_to(ROOT).with_suffix("").parts]
+        if names[1] in FACADE:
+            continue
+        assert names[1] in ORDER, (
+            f"rrnn.{names[1]} has no place in the order of imports: give it one in ORDER"
+        )
+        is_package = names[-1] == "__init__"
+        module, source = names[:-1] if is_package else names, path.read_text(encoding="utf-8")
+        found += [f"{path}: {line}" for line in violations(source, module, is_package=is_package)]
     assert not found, "\n".join(found)
 
 
@@ -111,6 +111,11 @@ def test_imports_point_one_way(path: Path) -> None:
 )
 def test_the_check_itself(source: str, module: str, is_package: bool, count: int) -> None:
     assert len(violations(source, module.split("."), is_package=is_package)) == count
+
+
+def test_no_file_is_long() -> None:
+    long = [path for path in modules() if path.read_text(encoding="utf-8").count("\n") >= 400]
+    assert not long, f"these modules have 400 lines or more; split them by topic: {', '.join(map(str, long))}"
 
 
 # ---- semirings are data ----------------------------------------------------------------------------------------
@@ -193,13 +198,13 @@ def asks_for_a_semiring(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in modules() if path.relative_to(ROOT).parts[0] != "semirings"],
-    ids=lambda path: path.relative_to(ROOT).as_posix(),
-)
-def test_no_module_asks_for_one_semiring(path: Path) -> None:
-    found = asks_for_a_semiring(path.read_text(encoding="utf-8"))
+def test_no_module_asks_for_one_semiring() -> None:
+    found = [
+        f"{path}: {line}"
+        for path in modules()
+        if path.relative_to(ROOT).parts[0] != "semirings"
+        for line in asks_for_a_semiring(path.read_text(encoding="utf-8"))
+    ]
     assert not found, "a semiring is data: ask it for a property (rrnn.semirings.semiring)\n" + "\n".join(
         found
     )

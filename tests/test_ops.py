@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 import torch
-from calls import ALL_CELLS, Call, make_call
+from cell_calls import ALL_CELLS, ALL_CELLS_SOME_SLOW, MECHANICS_CELLS, Call, make_call
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
@@ -54,18 +55,22 @@ def loss_of(results: list[Tensor]) -> Tensor:
     return torch.stack([w.double().sum() for w in weighed]).sum()
 
 
-def check_gradients(call: Call, results: list[Tensor]) -> list[Tensor]:
+def gradients_of(call: Call, results: list[Tensor]) -> list[Tensor]:
     return list(torch.autograd.grad(loss_of(results), call.leaves, materialize_grads=True))
 
 
 # ---- gradients -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
-@pytest.mark.parametrize("name", ALL_CELLS)
-def test_first_and_second_gradients(name: str, masked: bool) -> None:
-    call = make_call(name, steps=3, batch=2, units=2, seed=1)
-    call.mask = torch.tensor([[True, False], [False, True], [True, True]]) if masked else None
+@pytest.mark.parametrize("name", ALL_CELLS_SOME_SLOW)
+def test_first_and_second_gradients(name: str) -> None:
+    masks = [None, torch.tensor([[True, False], [False, True], [True, True]])]
+    for mask in masks if name in MECHANICS_CELLS else masks[:1]:
+        check_gradients(replace(make_call(name, steps=3, batch=2, units=2, seed=1), mask=mask))
+
+
+def check_gradients(call: Call) -> None:
+    """Compare first and second gradients with differences of function values."""
 
     def function(*tensors: Tensor) -> tuple[Tensor, ...]:
         rest = list(tensors)
@@ -77,13 +82,12 @@ def test_first_and_second_gradients(name: str, masked: bool) -> None:
     assert gradgradcheck(function, call.leaves, fast_mode=True)
 
 
-@pytest.mark.parametrize("every", [1, 2, 16])
-@pytest.mark.parametrize("name", ALL_CELLS)
+@pytest.mark.parametrize(("name", "every"), [*product(ALL_CELLS, [2]), *product(MECHANICS_CELLS, [1, 16])])
 def test_the_op_equals_plain_torch(name: str, every: int) -> None:
     call = make_call(name, steps=5, seed=2)
     expected, results = run(call), run_op(call, every)
     torch.testing.assert_close(results, expected)
-    torch.testing.assert_close(check_gradients(call, results), check_gradients(call, expected))
+    torch.testing.assert_close(gradients_of(call, results), gradients_of(call, expected))
 
 
 def test_cells_side_by_side_equal_each_alone() -> None:
@@ -127,8 +131,8 @@ def test_final_state_starts_the_rest() -> None:
     second, *end = run(replace(call, x=call.x[4:], inp=call.inp[4:], states=middle))
     torch.testing.assert_close(torch.cat([first, second]), whole)
     torch.testing.assert_close(end, finals)
-    grads = check_gradients(call, [torch.cat([first, second]), *end])
-    torch.testing.assert_close(grads, check_gradients(call, [whole, *finals]))
+    grads = gradients_of(call, [torch.cat([first, second]), *end])
+    torch.testing.assert_close(grads, gradients_of(call, [whole, *finals]))
 
 
 # ---- padding -------------------------------------------------------------------------------------------------------
@@ -143,7 +147,7 @@ PADDING = {
 
 @pytest.mark.parametrize("op", [False, True], ids=["torch", "op"])
 @pytest.mark.parametrize("where", PADDING)
-@pytest.mark.parametrize("name", ALL_CELLS)
+@pytest.mark.parametrize("name", MECHANICS_CELLS)
 def test_nothing_depends_on_what_padding_holds(name: str, where: str, op: bool) -> None:
     def results(fill: float) -> tuple[list[Tensor], list[Tensor]]:
         call = make_call(name, steps=5, random_state=where == "all")
@@ -154,7 +158,7 @@ def test_nothing_depends_on_what_padding_holds(name: str, where: str, op: bool) 
                 call.inp[~call.mask] = fill
         found = run_op(call, 2) if op else run(call)
         # a loss that reads the outputs at padded steps too: they are zeros, and their gradient goes nowhere
-        grads = check_gradients(call, found)
+        grads = gradients_of(call, found)
         assert not found[0][~call.mask].any()
         for grad in grads[: 1 if call.inp is None else 2]:
             assert not grad[~call.mask].any()
@@ -166,7 +170,7 @@ def test_nothing_depends_on_what_padding_holds(name: str, where: str, op: bool) 
         torch.testing.assert_close(results(fill), expected, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ALL_CELLS)
+@pytest.mark.parametrize("name", MECHANICS_CELLS)
 def test_padded_steps_equal_no_steps(name: str) -> None:
     call = make_call(name, steps=5, random_state=False)
     mask = torch.tensor(PADDING["inside"]).T
@@ -199,7 +203,7 @@ def test_mixed_dtypes(dtype: torch.dtype, op: bool) -> None:
     expected = run(exact)
     torch.testing.assert_close(out, expected[0].to(dtype))
     torch.testing.assert_close(finals, expected[1:])
-    for grad, leaf in zip(check_gradients(call, results), call.leaves, strict=True):
+    for grad, leaf in zip(gradients_of(call, results), call.leaves, strict=True):
         assert grad.dtype == leaf.dtype and grad.isfinite().all()
 
 
@@ -234,6 +238,7 @@ def test_vmap_over_weights_and_inputs() -> None:
 # ---- torch.library, torch.compile, torch.export --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [0, 2])
 @pytest.mark.parametrize("name", ["F", "SRU", "B-max-plus"])
 def test_opcheck(name: str, every: int) -> None:
@@ -253,6 +258,7 @@ def test_opcheck(name: str, every: int) -> None:
         torch.library.opcheck(torch.ops.rrnn.backward.default, args)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compile_without_graph_breaks(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Inductor keeps what it compiled on disk, where a change of the op would not be seen.
@@ -271,7 +277,7 @@ def test_compile_without_graph_breaks(backend: str, tmp_path: Path, monkeypatch:
     compiled = torch.compile(function, fullgraph=True, backend=backend)
     expected, results = function(*args), compiled(*args)
     torch.testing.assert_close(results, expected)
-    torch.testing.assert_close(check_gradients(call, results), check_gradients(call, expected))
+    torch.testing.assert_close(gradients_of(call, results), gradients_of(call, expected))
     with torch.no_grad():
         torch.testing.assert_close(compiled(*args), expected)
 
@@ -286,6 +292,7 @@ class Module(torch.nn.Module):
         return tuple(rational(x, list(self.params), states, self.programs, inp=inp))
 
 
+@pytest.mark.slow
 def test_export_with_dynamic_time_and_batch_reloads_elsewhere(tmp_path: Path) -> None:
     call = make_call(*MIX, steps=5, batch=2, dtype=torch.float32)
     module = Module(call)

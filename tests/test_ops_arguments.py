@@ -7,7 +7,7 @@ from dataclasses import fields
 import pytest
 import torch
 import torch.nn.functional as F
-from calls import Call, make_call
+from cell_calls import Call, make_call
 from kernel_cases import program_of
 from torch import Tensor
 
@@ -80,6 +80,7 @@ def test_states_unsaid(name: str) -> None:
         equal([*run(call, states=None)[1]], [*run(call, states=said)[1]])
 
 
+@pytest.mark.slow
 def test_the_first_call_can_be_a_compiled_one() -> None:
     """Nothing that a trace reads of a program is still to be computed. (Other tests call layers before.)"""
     program = learned_start()

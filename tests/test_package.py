@@ -16,6 +16,7 @@ import pytest
 
 import rrnn
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 RUN = ROOT / "tests" / "fixtures" / "trained" / "classify"
 

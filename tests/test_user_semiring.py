@@ -18,6 +18,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -57,16 +58,14 @@ from rrnn.wfsa.io import load, save
 @pytest.fixture(params=[LUKASIEWICZ, DUAL], ids=["lukasiewicz", "dual"])
 def ring(request: pytest.FixtureRequest) -> Iterator[Semiring]:
     """A semiring that is registered during one test."""
-    before = dict(SEMIRINGS)
-    yield rrnn.register_semiring(request.param)
-    SEMIRINGS.clear()
-    SEMIRINGS.update(before)
+    with mock.patch.dict(SEMIRINGS):
+        yield rrnn.register_semiring(request.param)
 
 
 @pytest.fixture
 def dual() -> Iterator[Semiring]:
-    yield rrnn.register_semiring(DUAL)
-    del SEMIRINGS["dual"]
+    with mock.patch.dict(SEMIRINGS):
+        yield rrnn.register_semiring(DUAL)
 
 
 def gradients(layer: RationalRNN, out: Tensor, x: Tensor) -> list[Tensor]:
@@ -100,12 +99,10 @@ def test_the_text_of_a_cell(ring: Semiring, tmp_path: Path) -> None:
 
 def test_a_file_needs_the_definition(tmp_path: Path) -> None:
     """What reads a file of a semiring that is not registered says what to do."""
-    before = dict(SEMIRINGS)
-    rrnn.register_semiring(DUAL)
-    text, machine = bigrams(DUAL).to_text(), machine_over(DUAL)
-    save(machine, tmp_path / "m.json")
-    SEMIRINGS.clear()
-    SEMIRINGS.update(before)
+    with mock.patch.dict(SEMIRINGS):
+        rrnn.register_semiring(DUAL)
+        text, machine = bigrams(DUAL).to_text(), machine_over(DUAL)
+        save(machine, tmp_path / "m.json")
     for read in (lambda: Cell.from_text(text), lambda: load(tmp_path / "m.json")):
         with pytest.raises((SemiringError, FormatError), match=r"unknown semiring 'dual'.*register_semiring"):
             read()
@@ -139,6 +136,7 @@ def test_layers_against_the_definition(ring: Semiring, backend: str) -> None:
     assert wanted.std() > 0.05
 
 
+@pytest.mark.slow
 @needs_interpreter
 @pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")
 @pytest.mark.parametrize("chunk", [0, 3])
@@ -193,6 +191,7 @@ def test_streaming_and_padding(ring: Semiring) -> None:
     assert not padded[3:, 1].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled(ring: Semiring, backend: str) -> None:
     layer, x = layer_of(ring), inputs().requires_grad_()

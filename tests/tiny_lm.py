@@ -1,6 +1,6 @@
-"""A language model that trains in a second, with everything on that resuming must bring back.
+"""Train a language model in a second, with every option on whose state resuming must restore.
 
-As a program, `python tiny_lm.py FOLDER`, it trains in FOLDER/0, FOLDER/N, …: see `killed.kill_at_moments`.
+As a program, `python tiny_lm.py FOLDER`, it trains in FOLDER/0, FOLDER/N, …: see `kill_and_resume.kill_at_moments`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from killed import kill_at_moments
+from kill_and_resume import kill_at_moments
 
 from rrnn.tasks import checkpoints, experiment
 from rrnn.tasks.lm.config import LMConfig
@@ -22,7 +22,7 @@ from rrnn.tasks.training import Progress
 
 
 def write_corpus(path: Path, lines: int = 60) -> Path:
-    """Sentences of a grammar a model can learn: subjects, verbs that agree, objects."""
+    """Write sentences of a grammar that a model can learn: subjects, verbs that agree, objects."""
     draw = random.Random(5)
     people, things = ["anna", "ben", "carl"], ["tea", "milk", "bread", "rice"]
     text = [
@@ -34,7 +34,7 @@ def write_corpus(path: Path, lines: int = 60) -> Path:
 
 
 def tiny_config(data: Path, **changes: Any) -> LMConfig:
-    """Dropout, averages, a moving beginning, a falling rate; a checkpoint after every step."""
+    """Return a configuration with dropout, averages, shifted windows, a falling rate and a checkpoint at every step."""
     values: dict[str, Any] = {
         "data": str(data),
         "hidden_size": 8,
@@ -49,7 +49,7 @@ def tiny_config(data: Path, **changes: Any) -> LMConfig:
 
 
 def train_tiny(folder: Path, data: Path, **changes: Any) -> Result:
-    """One sitting."""
+    """Train once, or resume what was begun in `folder`."""
     return train(tiny_config(data, **changes), folder, resume=True, progress=Progress())
 
 

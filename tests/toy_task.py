@@ -1,6 +1,6 @@
-"""The smallest task that has all that resuming must bring back: momentum, noise, a carried state, an average.
+"""Train the smallest task with everything that resuming must restore: momentum, noise, a carried state, an average.
 
-As a program, `python toy_task.py FOLDER`, it trains in FOLDER/0, FOLDER/1, …: see `killed.kill_at_moments`.
+As a program, `python toy_task.py FOLDER`, it trains in FOLDER/0, FOLDER/1, …: see `kill_and_resume.kill_at_moments`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from killed import kill_at_moments
+from kill_and_resume import kill_at_moments
 from torch import Tensor
 
 from rrnn.tasks import checkpoints
@@ -22,7 +22,7 @@ STEPS = 2
 
 
 class ToyTask:
-    """Noisy steps of gradient descent with momentum towards a target, from a state that is carried along."""
+    """Take noisy steps of gradient descent with momentum towards a target, with a state carried from step to step."""
 
     metric: tuple[str, Literal["min", "max"]] = ("distance", "min")
 
@@ -75,7 +75,7 @@ class ToyTask:
 
 
 def train(folder: Path, *, seconds: float | None = 0.0, **options: Any) -> Outcome:
-    """One sitting. A checkpoint after every step, unless told otherwise."""
+    """Train once, or resume what was begun in `folder`; write a checkpoint every `seconds`, by default each step."""
     epochs = options.pop("epochs", CONFIG["epochs"])
     progress: Progress | None = options.pop("progress", None)
     with Run.create(folder, {**CONFIG, "epochs": epochs}, "cell text", resume=True) as run:

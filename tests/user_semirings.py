@@ -1,4 +1,4 @@
-"""Two semirings of a user's own, a cell and a machine over them, and the loop that layers are compared with."""
+"""Define two semirings as a user would, a cell and a machine over them, and the loop that layers are compared with."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LUKASIEWICZ = Semiring(
     selective=True,
     one_absorbs=True,
     has_gradient=True,
-    strength=lambda s, a: a - 1.0,  # that of a path is a sum where it is not cut off at 0
+    strength=lambda s, a: a - 1.0,  # adds along a path, unless the path is cut off at 0
     strength_adds=True,
 )
 DUAL = Semiring(
@@ -54,7 +54,7 @@ T, BATCH, INPUTS, UNITS = 7, 2, 3, 4
 
 
 def weight(ring: Semiring, name: str) -> Expr:
-    """A weight that is close to one, so that ⊗ does not cut everything off at 0."""
+    """Return a weight close to one, so that ⊗ does not cut everything off at 0."""
     gate = rrnn.sigmoid(2 + linear(name, bias=True))
     return construct("dual", gate, linear(f"d{name}")) if ring is DUAL else gate
 
@@ -64,7 +64,7 @@ def constant(ring: Semiring, x: float) -> Any:
 
 
 def bigrams(ring: Semiring) -> Cell:
-    """F: unigrams and bigrams with a loop at each state, and an ε-arc around the first word."""
+    """Return a cell like F: unigrams and bigrams with a loop at each state, and an ε-arc that skips the first word."""
     cell = Cell("own", ring).initial("q0").loop("q0", one)
     cell = cell.arc("q0", "q1", weight(ring, "u")).loop("q1", weight(ring, "f"))
     cell = cell.arc("q1", "q2", weight(ring, "v")).loop("q2", weight(ring, "g"))
@@ -86,7 +86,7 @@ def inputs(dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 def by_definition(ring: Semiring, layer: RationalRNN, x: Tensor) -> list[list[list[Any]]]:
-    """The scores [t][b][unit], as tuples of float tensors without dimensions, which keep the graph."""
+    """Return the scores [t][b][unit], made of 0-dimensional tensors with gradients."""
     cell: Any = layer.layers[0]
     biases, learned = cell.cells[0].bias, cell.cells[0].parameter
 
@@ -120,14 +120,14 @@ def by_definition(ring: Semiring, layer: RationalRNN, x: Tensor) -> list[list[li
             skip = fixed(0.75, unit)
             for t in range(T):
                 w = at(t, b, unit)
-                before = plus(q1, skip)  # q0 holds 1̄, and ε leads to q1
+                before = plus(q1, skip)  # q0 holds 1̄, and an ε-arc leads to q1
                 q1, q2 = plus(times(before, w("f")), w("u")), plus(times(q2, w("g")), times(before, w("v")))
                 found[t][b].append(plus(times(plus(q1, skip), fixed(0.5, unit)), q2))
     return found
 
 
 def expected(ring: Semiring, layer: RationalRNN, x: Tensor) -> Tensor:
-    """The layer's output (T, B, 2·units)."""
+    """Return the output of the layer, of shape (T, B, 2·units)."""
     table = by_definition(ring, layer, x)
     if ring is DUAL:
         parts = [[[[e[i] for e in row] for row in step] for step in table] for i in range(2)]

@@ -1,4 +1,4 @@
-"""A web server of this process, for downloads that go well and badly."""
+"""Run a web server in this process, whose downloads can be made to fail."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class WebServer:
-    """Serves `pages`. A path in `cut` announces more than comes; one in `stalled` sends half and then waits."""
+    """Serve `pages`. A path in `cut` sends less than it announces; one in `stalled` sends half and then waits."""
 
     def __init__(self) -> None:
         self.pages: dict[str, bytes] = {}

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for small machines and strings, which shrink to the smallest one that fails."""
+"""Draw small machines and strings (hypothesis strategies), which shrink to the smallest example that fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIFFERENTIABLE = [name for name, ring in SEMIRINGS.items() if ring.has_gradient]
 
 
 def weights(semiring: str, scale: float = 1.0) -> st.SearchStrategy[Any]:
-    """Weights of a semiring, its 0̄ among them; the smaller `scale`, the smaller a cycle of them."""
+    """Draw weights of a semiring, including 0̄; a smaller `scale` makes the weight of a cycle smaller."""
     ring = SEMIRINGS[semiring]
     if semiring == "counting":
         return st.integers(0, 3)
@@ -34,7 +34,7 @@ def weights(semiring: str, scale: float = 1.0) -> st.SearchStrategy[Any]:
 
 
 def _several(semiring: str, scale: float) -> st.SearchStrategy[Any]:
-    """Weights of the semirings of several components, from real numbers."""
+    """Draw weights of the semirings of several components, made from real numbers."""
     reals = weights("real", scale)
     return {
         "complex": st.tuples(reals, reals),
@@ -45,8 +45,10 @@ def _several(semiring: str, scale: float) -> st.SearchStrategy[Any]:
 
 @st.composite
 def machines(draw: st.DrawFn, semiring: str, *, epsilon: str = "none", states: int = 4) -> WFSA:
-    """`epsilon`: "none", "acyclic", or "cyclic" (at most one ε-arc leaves a state, so that paths can be listed
-    with a cap; the star exists)."""
+    """Draw a machine; `epsilon` is "none", "acyclic" or "cyclic".
+
+    In a cyclic machine the star exists, and at most one ε-arc leaves a state, so that paths can be listed up to a cap.
+    """
     n = draw(st.integers(1, states))
     alphabet = "ab"
     places = list(product(range(n), alphabet, range(n)))
@@ -61,7 +63,7 @@ def machines(draw: st.DrawFn, semiring: str, *, epsilon: str = "none", states: i
     else:
         silent = {}
     ends = st.dictionaries(st.integers(0, n - 1), weights(semiring), max_size=n)
-    order = draw(st.permutations(range(n)))  # topological order is not the order of the states
+    order = draw(st.permutations(range(n)))  # so that the topological order is not the order of the states
     return WFSA(
         semiring,
         alphabet=alphabet,
@@ -81,7 +83,7 @@ def strings(longest: int = 5) -> st.SearchStrategy[str]:
 def machines_and_strings(
     draw: st.DrawFn, *, epsilon: str = "none", longest: int = 5
 ) -> tuple[WFSA, list[str]]:
-    """A machine of any semiring, and a batch of strings for it."""
+    """Draw a machine of any semiring, and a batch of strings for it."""
     semiring = draw(st.sampled_from(sorted(SEMIRINGS)))
     machine = draw(machines(semiring, epsilon=epsilon))
     return machine, draw(st.lists(strings(longest), min_size=1, max_size=5))

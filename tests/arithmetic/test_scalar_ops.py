@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from torch_ops import TORCH
+from op_twins import TORCH
 
 from rrnn.arithmetic import BY_NAME, COMPOSITES, FLOATS, RANGES, TENSORS, Arithmetic, Op, Range
 

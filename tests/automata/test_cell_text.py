@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from cell_strategies import cells, expressions
+from cell_language_strategies import cells, expressions
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cell_strategies import expressions
+from cell_language_strategies import expressions
 from hypothesis import given
 
 from rrnn import automata

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from cell_strategies import expressions
+from cell_language_strategies import expressions
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -196,6 +196,7 @@ print([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks")
 def test_many_processes_start_together_on_an_empty_cache(folder: Path) -> None:
     done = subprocess.run(

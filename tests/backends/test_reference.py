@@ -8,7 +8,7 @@ from dataclasses import replace
 import chunked_reference
 import pytest
 import torch
-from calls import ALL_CELLS, Call, make_call
+from cell_calls import ALL_CELLS, MECHANICS_CELLS, Call, make_call
 from torch import Tensor
 
 from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
@@ -63,19 +63,20 @@ class TestAdjointAndScan:
         if di is not None:
             torch.testing.assert_close(di, expected["inp"], **TOLERANCE)
 
-    @pytest.mark.parametrize("chunk", [1, 3, 7, 9])
-    def test_chunks_equal_steps(self, call: Call, chunk: int) -> None:
+    def test_chunks_equal_steps(self, call: Call, name: str) -> None:
         program, inputs = call.programs[0], inputs_of(call)
-        ours = chunked_reference.forward(program, inputs, call.states[0], chunk)
-        theirs = reference.forward(program.flat, inputs, call.states[0])
-        for a, b in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(a, b, **TOLERANCE)
-        out, end, before = theirs
+        out, end, before = forwards = reference.forward(program.flat, inputs, call.states[0])
         grads = torch.randn_like(out), torch.randn_like(end)
-        ours = chunked_reference.backward(program, inputs, before, *grads, chunk)
-        theirs = reference.backward(program.flat, inputs, before, *grads)
-        for a, b in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(a, b, **TOLERANCE)
+        backwards = reference.backward(program.flat, inputs, before, *grads)
+        for chunk in (1, 3, 7, 9) if name in MECHANICS_CELLS else (3,):
+            for a, b in zip(
+                chunked_reference.forward(program, inputs, call.states[0], chunk), forwards, strict=True
+            ):
+                torch.testing.assert_close(a, b, **TOLERANCE)
+            for a, b in zip(
+                chunked_reference.backward(program, inputs, before, *grads, chunk), backwards, strict=True
+            ):
+                torch.testing.assert_close(a, b, **TOLERANCE)
 
 
 def test_a_state_that_nothing_reads_survives_padding() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from calls import cell
+from cell_calls import cell
 
 from rrnn.backends import Backend, chosen, get_backend, registry, report, resolve, use_backend
 from rrnn.backends.reference import Reference

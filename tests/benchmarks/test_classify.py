@@ -18,7 +18,6 @@ def test_trainings_a_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         sys, "argv", [str(SCRIPT), *args, "--device", "cpu", "--threads", "2", "--json", str(out)]
     )
-    monkeypatch.syspath_prepend(str(SCRIPT.parent))
     runpy.run_path(str(SCRIPT), run_name="__main__")
     found = json.loads(out.read_text())
     assert found["meta"]["versions"] and found["meta"]["commit"]

@@ -12,20 +12,6 @@ import pytest
 import torch
 from torch import Tensor
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(FOLDER))
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Any:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
 
 def in_real_numbers(x: dict[str, Tensor]) -> Tensor:
     """Compute the same output by the rule of the product, (a + ib)(c + id) = ac − bd + i(ad + bc)."""

@@ -10,20 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(FOLDER))
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Any:
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
-
 
 @pytest.mark.parametrize("name", ["B", "B max-plus", "C", "F", "log-B"])
 def test_rivals_compute_the_same_and_differentiate_the_same(name: str) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
 SHAPE = (5, 2, 3)
 
 
@@ -26,11 +24,6 @@ class FakeClock:
     def plain(self, run: Callable[[], object]) -> float:
         run()
         return 2.0
-
-
-@pytest.fixture(autouse=True)
-def path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(FOLDER))
 
 
 class Eager:

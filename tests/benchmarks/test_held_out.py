@@ -12,11 +12,6 @@ import pytest
 ROW = "F-synthetic-not-good+tiny"
 
 
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-
-
 @pytest.fixture
 def row(tmp_path: Path) -> Path:
     """A file with two settings, of which the second is better on dev."""

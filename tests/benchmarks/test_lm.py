@@ -6,17 +6,12 @@ import argparse
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
-
-FOLDER = Path(__file__).parents[2] / "benchmarks"
 
 
 @pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(FOLDER))
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
     import cuda_lm
     import lm
 
@@ -26,9 +21,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(module, "BATCH", 3)
     monkeypatch.setattr(cuda_lm, "DEVICE", "cpu")
     monkeypatch.setattr(cuda_lm, "TOKENS", {"train": 100, "dev": 20, "test": 20})
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 def test_where_a_cpus_step_goes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -11,11 +11,6 @@ import pytest
 TINY = ["data=python", "hidden_size=16", "layers=1", "batch_size=64", "epochs=1", "emas=[0.9]", "device=cpu"]
 
 
-@pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-
-
 def test_a_row_is_trained_once_and_told_in_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

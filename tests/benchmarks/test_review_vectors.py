@@ -16,7 +16,6 @@ from rrnn.tasks.data.vectors import Vectors, read_vectors
 def test_published_vectors_first_then_those_of_reviews(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     import review_vectors
 
     def texts(*words: str) -> list[Any]:

@@ -11,11 +11,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(autouse=True)
-def path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-
-
 def spec(kind: str, cell: str, name: str) -> dict[str, Any]:
     case = {"kind": kind, "cell": cell, "shape": (3, 2, 4), "dtype": "float32", "pass": name}
     return {**case, "timing": "plain"}

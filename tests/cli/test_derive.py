@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from calls import CORE
+from cell_calls import CORE
 
 from rrnn.cli import main
 from rrnn.ir import Program, adjoint, lower

@@ -17,6 +17,7 @@ def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, list[str],
     return code, out.splitlines(), err
 
 
+@pytest.mark.slow
 def test_the_zoo_holds(capsys: pytest.CaptureFixture[str]) -> None:
     code, lines, err = run(capsys)
     assert (code, err) == (0, "")

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from pages import ROOT
+from documented_code import ROOT
 
 from rrnn.arithmetic import FLOATS
 from rrnn.semirings import SEMIRINGS, Semiring, get_semiring

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import ROOT
+from documented_code import ROOT
 
 import rrnn
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pages import ROOT
+from documented_code import ROOT
 
 SCRIPT = ROOT / "docs" / "tables.py"
 RESULTS = ROOT / "docs" / "results.md"

@@ -33,11 +33,13 @@ def test_composed_cells(compose) -> None:
 SPECIMENS = [(seed, 2 + seed % 5, (0.15, 0.3, 0.5)[seed % 3]) for seed in range(20)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "states", "density"), SPECIMENS)
 def test_random_cells(seed: int, states: int, density: float) -> None:
     assert collisions(scene(diagram_of(random_cell(seed, states, density)))) == []
 
 
+@pytest.mark.slow
 def test_all_arcs_of_six_states() -> None:
     assert collisions(scene(diagram_of(random_cell(0, 6, 1.0)))) == []
 

@@ -181,6 +181,7 @@ def test_what_cannot_be_drawn() -> None:
         to_svg(3)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_same_in_another_process() -> None:
     code = "import sys, rrnn; sys.stdout.buffer.write(rrnn.to_svg(rrnn.get_cell('F')).encode())"
     run = [sys.executable, "-c", code]

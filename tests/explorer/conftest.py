@@ -1,4 +1,4 @@
-"""One application with one worker for all tests of a process: starting it takes seconds."""
+"""Share one application with one worker among all tests of a process, because starting it takes seconds."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def trained(runs: Path) -> Path:
-    """The runs folder, with three classifiers that have seen a few texts: an LSTM, which has no automata, a cell over
-    max-plus, and F, the newest."""
+    """Train three classifiers on a few texts: an LSTM, which has no automata, a cell over max-plus, and F, the newest.
+    Return the folder of runs."""
     from rrnn.tasks.classify.config import ClassifyConfig
     from rrnn.tasks.classify.experiment import train
 
@@ -40,11 +40,10 @@ def trained(runs: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def connect() -> Callable[[Path], Any]:
-    """A client of the page over a folder of runs, to be entered."""
+    """Return a function that makes a client of the explorer over a folder of runs, a context manager."""
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # newer starlettes ask for a successor of httpx that older ones do not know
+        # Newer versions of starlette ask for a successor of httpx that older versions do not know.
+        warnings.simplefilter("ignore")
         from starlette.testclient import TestClient
 
     from rrnn.explorer import create_app

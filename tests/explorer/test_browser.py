@@ -15,9 +15,10 @@ import pytest
 sync_api = pytest.importorskip("playwright.sync_api")
 expect = sync_api.expect
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium: run tests/explorer/chromium.sh"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: run tests/explorer/chromium.sh"),
+]
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",

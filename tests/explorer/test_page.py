@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from pages import parse_command
+from documented_code import parse_command
 
 from rrnn.cli.explore import Explore
 from rrnn.explorer import (

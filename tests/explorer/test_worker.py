@@ -138,6 +138,7 @@ def test_a_failed_start_is_tried_again(
     assert found[-1].json() == {"cells": []}
 
 
+@pytest.mark.slow
 def test_a_worker_whose_server_is_gone_ends_itself() -> None:
     """Nobody is there to end it: its pipes stay open, and its job takes far longer than it may."""
     line = json.dumps({"job": "start", "arguments": {}, "limit": 0.1 - worker_main.GRACE})

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from interpret_twins import WORDS, entries, listed
 from layer_cases import inputs, make_layer, randomised
-from strategies import cells
+from runnable_cell_strategies import cells
 from torch import Tensor
 
 from rrnn.errors import AutomatonError, ShapeError

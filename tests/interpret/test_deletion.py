@@ -9,7 +9,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from layer_cases import CASES, inputs, make_layer, randomised
-from strategies import cells
+from runnable_cell_strategies import cells
 from torch import Tensor
 
 from rrnn.errors import AutomatonError
@@ -23,6 +23,7 @@ def shortened(x: Tensor, i: int) -> Tensor:
     return torch.cat([x[:i], x[i + 1 :]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*sorted(CASES), "QRNN4-ifo", "SoPa3"])
 def test_it_is_recomputing(name: str) -> None:
     layer = make_layer(name) if name in CASES else randomised(zoo_layer(name, 4, 3, dtype=torch.float64))

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from interpret_twins import WORDS, as_enumerated, enumerated, listed
 from layer_cases import CASES, inputs, make_layer, randomised
-from strategies import cells
+from runnable_cell_strategies import cells
 
 from rrnn import zoo
 from rrnn.automata import Cell, linear, one, parameter, sigmoid

@@ -99,6 +99,7 @@ def check(found: UnitPhrases, expected: dict[int, Listed], top: int) -> None:
             assert tuple(zip(phrase.tokens, phrase.kinds, strict=True)) == words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_they_are_the_strongest_of_all(name: str) -> None:
     layer = make(name)
@@ -205,6 +206,7 @@ def test_a_wording_that_weighs_otherwise_elsewhere_is_listed_where_it_is_stronge
             assert listed_ == ([(pytest.approx(best[0]), best[1])] if best[0] > 0 else [])
 
 
+@pytest.mark.slow
 def test_a_thousand_sentences_and_150_units_take_seconds() -> None:
     """Processor time, which other work on the machine does not change; ten seconds on two cores are asked for."""
     layer, x = zoo_layer("F", 20, 150), inputs(1000, 20, dtype=torch.float32)

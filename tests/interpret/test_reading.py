@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from cell_strategies import expressions
+from cell_language_strategies import expressions
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from layer_cases import CASES, inputs, make_layer, randomised
-from strategies import cells
+from runnable_cell_strategies import cells
 from torch import nn
 
 from rrnn import interpret, zoo

@@ -10,10 +10,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from stepping import leaves_of, parameters_of, run
-from strategies import DIFFERENTIABLE, SYMBOLS, Numbers, cells, numbers_for
+from op_twins import TORCH
+from program_twin import leaves_of, parameters_of, run
+from runnable_cell_strategies import DIFFERENTIABLE, SYMBOLS, Numbers, cells, numbers_for
 from torch import Tensor
-from torch_ops import TORCH
 
 from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
 from rrnn.errors import ProgramError

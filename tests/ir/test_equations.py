@@ -9,11 +9,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from calls import CORE
+from cell_calls import CORE
 from hypothesis import given
 from hypothesis import strategies as st
-from stepping import elements, leaves_of, parameters_of, run
-from strategies import SYMBOLS, Numbers, cells, numbers_for
+from program_twin import elements, leaves_of, parameters_of, run
+from runnable_cell_strategies import SYMBOLS, Numbers, cells, numbers_for
 
 from rrnn.automata import (
     Cell,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from stepping import run
-from strategies import Numbers
+from program_twin import run
+from runnable_cell_strategies import Numbers
 
 from rrnn.automata import (
     Cell,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from strategies import cells
+from runnable_cell_strategies import cells
 
 from rrnn.automata import Cell
 from rrnn.errors import ProgramError

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from elements import same, size
 from hypothesis import given
 from hypothesis import strategies as st
-from stepping import run
-from strategies import SYMBOLS, cells, numbers_for
+from program_twin import run
+from runnable_cell_strategies import SYMBOLS, cells, numbers_for
+from semiring_elements import same, size
 from torch import Tensor
 
 from rrnn.ir import lower

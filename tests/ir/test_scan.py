@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stepping import elements, leaves_of, run
-from strategies import DIFFERENTIABLE, SYMBOLS, Numbers, cells, numbers_for
+from program_twin import elements, leaves_of, run
+from runnable_cell_strategies import DIFFERENTIABLE, SYMBOLS, Numbers, cells, numbers_for
 
 from rrnn.automata import Cell, linear, one, tanh
 from rrnn.errors import ProgramError

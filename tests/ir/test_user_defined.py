@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from stepping import Step, elements, leaves_of, run
-from strategies import Numbers
+from program_twin import Step, elements, leaves_of, run
+from runnable_cell_strategies import Numbers
 
 from rrnn.arithmetic import FLOATS, Range
 from rrnn.automata import (

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from calls import CORE
+from cell_calls import CORE
 from layer_cases import CASES, inputs, make_layer
 from safetensors import safe_open
 from safetensors.torch import save_file

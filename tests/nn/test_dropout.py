@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from calls import cell
+from cell_calls import cell
 from dropout_twin import defined_mask
 from kernel_cases import needs_interpreter
 from torch import Tensor, nn
@@ -87,6 +87,7 @@ def test_gradients_of_any_strides() -> None:
     assert x.grad is not None and torch.equal(x.grad, dropped(torch.ones(6, 3, 17), 0.4, 0.3))
 
 
+@pytest.mark.slow
 def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(6, 3, 17)
     whole, apart = dropped(x, 0.4, 0.3), dropped(LAYOUTS["sequences apart"](x), 0.4, 0.3)
@@ -150,6 +151,7 @@ for dtype, each, shared, more in [("bf16", True, True, more) for more in odd] + 
 """
 
 
+@pytest.mark.slow
 def test_compiles_for_a_gpu_without_threads_waiting() -> None:
     """The interpreter forgives what the compiler does not. A barrier would mean that random numbers change threads."""
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
@@ -161,6 +163,7 @@ def test_compiles_for_a_gpu_without_threads_waiting() -> None:
 # ---- what it drops ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.02, 0.3, 0.5, 0.9])
 def test_rate_and_scale(p: float) -> None:
     size = (64, 32, 100)
@@ -174,6 +177,7 @@ def test_rate_and_scale(p: float) -> None:
     torch.testing.assert_close(both, each * dropped(torch.ones(size), 0.0, 0.25))
 
 
+@pytest.mark.slow
 def test_masks_are_independent() -> None:
     """Between steps, sequences, units, masks of a pass, and seeds."""
     ones = torch.ones(64, 32, 100)
@@ -247,6 +251,7 @@ def rnn_of(name: str, **options: float) -> nn.Module:
     return RationalRNN(cell(name), 6, 6, 2, **options)  # pyright: ignore[reportArgumentType]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["B", "lstm"])
 def test_one_launch_a_layer_and_direction_of_time(name: str, launches: list) -> None:
     rnn = rnn_of(name, input_dropout=0.1, dropout=0.2, recurrent_dropout=0.3)
@@ -262,6 +267,7 @@ def test_one_launch_a_layer_and_direction_of_time(name: str, launches: list) -> 
     assert not launches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("locked", [False, True])
 @pytest.mark.parametrize("name", ["B", "lstm"])
 def test_launches_of_a_language_model(name: str, locked: bool, launches: list) -> None:
@@ -300,6 +306,7 @@ def test_a_skip_connection_sees_no_mask_of_the_projections() -> None:
             torch.testing.assert_close(rnn(x)[0], zero(0 * x)[0] + x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["B", "lstm"])
 def test_recomputed_with_the_same_masks(name: str) -> None:
     """Activation checkpoints run the layers again, with the generator as it was."""
@@ -313,6 +320,7 @@ def test_recomputed_with_the_same_masks(name: str) -> None:
     torch.testing.assert_close(found[0], found[1])
 
 
+@pytest.mark.slow
 def test_compiles_in_training() -> None:
     rnn = rnn_of("B", input_dropout=0.2, dropout=0.3, recurrent_dropout=0.4)
     x = torch.randn(5, 2, 6, requires_grad=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from calls import cell
+from cell_calls import cell
 from layer_cases import inputs, make_layer
 from torch.nn.utils.rnn import pack_sequence
 

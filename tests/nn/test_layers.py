@@ -1,4 +1,4 @@
-"""What holds for layers of every cell: the definition, and the many ways to feed a sequence agreeing."""
+"""Layers of every cell equal the definition, and the many ways to feed a sequence to a layer agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 import torch
-from layer_cases import CASES, inputs, make_layer, same_state, sequences, slow_layer
+from layer_cases import CASES, MECHANICS_LAYERS, inputs, make_layer, same_state, sequences, slow_layer
 from torch import Tensor
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
@@ -19,7 +19,8 @@ FULL = {"num_layers": 2, "skip": "highway", "norm": "layer"}
 LENGTHS = [3, 6, 0, 5]
 
 
-@pytest.fixture(autouse=True, params=["reference", "auto"])
+# On a CPU the second backend compiles a kernel for each layer.
+@pytest.fixture(autouse=True, params=["reference", pytest.param("auto", marks=pytest.mark.slow)])
 def backend(request: pytest.FixtureRequest) -> object:
     with use_backend(request.param):
         yield
@@ -52,6 +53,9 @@ class TestEveryCell:
         for b in range(2):
             torch.testing.assert_close(out[:, b].detach(), slow_layer(layer.layers[0], x[:, b]))
 
+
+@pytest.mark.parametrize("name", MECHANICS_LAYERS)
+class TestWhatLayersShare:
     def test_pieces_equal_the_whole(self, name: str) -> None:
         layer = make_layer(name, **FULL)
         x = inputs(7, 2, 4)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from calls import cell
+from cell_calls import cell
 from layer_cases import inputs, make_layer, windowed
 from torch import Tensor, nn
 

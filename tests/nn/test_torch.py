@@ -20,6 +20,7 @@ from rrnn.nn.sequences import transform
 SOME = ("F", "B-max-plus", "odd", "mixed")  # real, max-plus, learned λ and windows, everything at once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOME)
 def test_compile_without_graph_breaks(name: str) -> None:
     torch._dynamo.reset()
@@ -39,6 +40,7 @@ def test_compile_without_graph_breaks(name: str) -> None:
         torch.testing.assert_close(grads[0], grads[1])
 
 
+@pytest.mark.slow
 def test_compile_steps() -> None:
     torch._dynamo.reset()
     layer = make_layer("F", dtype=torch.float32).eval()
@@ -52,6 +54,7 @@ def test_compile_steps() -> None:
             torch.testing.assert_close(out, expected[t])
 
 
+@pytest.mark.slow
 def test_compile_any_length_once() -> None:
     """A kernel serves all lengths: with dynamic shapes nothing is compiled anew."""
     torch._dynamo.reset()
@@ -77,6 +80,7 @@ class Masked(nn.Module):
         return self.layer(x, state, mask=mask)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["F", "mixed"])
 def test_export_with_dynamic_time_and_batch_reloads_elsewhere(name: str, tmp_path: Path) -> None:
     layer = make_layer(name, dtype=torch.float32)
@@ -114,6 +118,7 @@ def test_export_with_dynamic_time_and_batch_reloads_elsewhere(name: str, tmp_pat
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOME)
 def test_autocast(name: str) -> None:
     """Products in bfloat16, states in float32."""
@@ -212,6 +217,7 @@ def test_written_for_lstm() -> None:
     assert out.shape == (5, 2, 3) and len(hidden) == 2
 
 
+@pytest.mark.slow
 def test_data_parallel_training(tmp_path: Path) -> None:
     """Two processes, this one and another, give the gradients of one on the joint batch."""
     tests = Path(__file__).parent.parent

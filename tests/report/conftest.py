@@ -1,4 +1,4 @@
-"""Runs to report on, trained once: language models and classifiers of hostile texts."""
+"""Train the runs to report on once: language models, and classifiers of texts that contain HTML."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORDS = ["not", "good", "film", "a", BAD, "&amp;", "'quoted\"", "the"]
 
 
 def write_texts(path: Path, count: int) -> Path:
-    """A label and a text a line: is there a good?"""
+    """Write one label and text per line; the label is whether the text contains `good`."""
     rng = random.Random(str(path.name))
     rows = (rng.choices(WORDS, k=rng.randint(3, 9)) for _ in range(count))
     lines = (f"{'<b>yes</b>' if 'good' in row else 'no'} {' '.join(row)}" for row in rows)
@@ -26,7 +26,7 @@ def write_texts(path: Path, count: int) -> Path:
 
 @pytest.fixture(scope="session")
 def lm_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """F and an LSTM on one corpus, of different sizes."""
+    """Train F and an LSTM of different sizes on one corpus; return the folders of the runs."""
     folder = tmp_path_factory.mktemp("lm")
     corpus = write_corpus(folder / "corpus.txt", 40)
     for cell, hidden in (("F", 8), ("lstm", 6)):
@@ -38,7 +38,7 @@ def lm_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="session")
 def text_runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """F, max-plus B and an LSTM; the folder, the words and a label hold what a browser must not take for HTML."""
+    """Train F, max-plus B and an LSTM; the folder, the words and a label contain text that must not be read as HTML."""
     folder = tmp_path_factory.mktemp("texts")
     files = {name: str(write_texts(folder / f"{name} & co.txt", 60)) for name in ("train", "dev")}
     out = []

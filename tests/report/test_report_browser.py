@@ -13,9 +13,10 @@ from rrnn.report import write_report
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium: run tests/explorer/chromium.sh"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: run tests/explorer/chromium.sh"),
+]
 PROBES = (Path(__file__).parents[1] / "explorer" / "probes.js").read_text(encoding="utf-8")
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 SMALLEST = """() => Math.min(...[...document.querySelectorAll(".chart text")].map(

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from elements import (
+from hypothesis import example, given
+from hypothesis import strategies as st
+from semiring_elements import (
     ELEMENTS,
     IN_STAR,
     OUT_OF_STAR,
@@ -18,8 +20,6 @@ from elements import (
     spread_slack,
     times_slack,
 )
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from rrnn.errors import SemiringError
 from rrnn.semirings import SEMIRINGS, Semiring

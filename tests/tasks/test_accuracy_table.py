@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from tiny_texts import tiny_config
+from tiny_classifier import tiny_config
 
 from rrnn.errors import RunError
 from rrnn.tasks.classify.experiment import Summary

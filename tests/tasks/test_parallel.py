@@ -29,6 +29,7 @@ def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_on_the_joint_batch(tmp_path: Path) -> None:
     """Without dropout, whose masks each process draws for itself. The second sitting resumes in both."""
     data, config = tiny_lm.write_corpus(tmp_path / "text.txt"), tmp_path / "config.json"

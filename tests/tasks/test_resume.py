@@ -50,6 +50,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
     ("program", "every", "kills"), [(toy_task, 1, 40), (tiny_lm, 31, 4)], ids=["toy", "language-model"]
@@ -67,6 +68,7 @@ def test_a_process_killed_at_any_moment_ends_as_if_it_were_not(
         assert_same_result(killed, folder / "0")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs kill -9")
 def test_the_command_killed_from_outside(tmp_path: Path) -> None:
     """As a user would: the process dies wherever it happens to be, and --resume needs no other option."""

@@ -88,6 +88,7 @@ def test_resume_where_nothing_is_yet_begins(tmp_path: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == [".lock", "cell.cell", "config.json"]
 
 
+@pytest.mark.slow
 def test_two_processes_do_not_train_in_one_folder(tmp_path: Path) -> None:
     code = (
         "import sys; from rrnn.tasks.runs import Run\n"

@@ -20,6 +20,7 @@ from rrnn.cli import main
 from rrnn.errors import RunError
 from rrnn.tasks.search import Plan, Whole, draw_setting, open_study, search, work
 
+pytestmark = pytest.mark.slow
 PASSWORD = "geheim@/:%{x}"
 
 

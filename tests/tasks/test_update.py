@@ -119,6 +119,7 @@ class Sizes(nn.Module):
         self.parts = nn.ParameterList(nn.Parameter(torch.randn(1, n)) for n in sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(33,), (20,), (64, 65, 200, 31, 97), (400, 21, 22)], ids=str)
 @pytest.mark.parametrize("programs", [1, 4, 64])
 def test_blocks_are_dealt_out_once(
@@ -143,6 +144,7 @@ def test_blocks_are_dealt_out_once(
         torch.testing.assert_close(y.flat, x.flat, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 3])
 @pytest.mark.parametrize("kernels", [False, True], ids=["torch", "kernels"])
 def test_averages_follow_their_rule(kernels: bool, every: int) -> None:

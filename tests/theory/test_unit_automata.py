@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from calls import cell
+from cell_calls import cell
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_cases import CASES, inputs, make_layer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from calls import ALL_CELLS, cell
+from cell_calls import ALL_CELLS_SOME_SLOW, cell
 from torch import Tensor
 
 from rrnn import theory, zoo
@@ -16,7 +16,7 @@ from rrnn.nn import RationalRNN
 from rrnn.theory import verify_cell, verify_model
 
 
-@pytest.mark.parametrize("name", ALL_CELLS)
+@pytest.mark.parametrize("name", ALL_CELLS_SOME_SLOW)
 def test_layers_are_rational(name: str) -> None:
     verdict = verify_cell(cell(name), name=name)
     assert verdict.holds and verdict.max_error is not None and verdict.max_error < 1e-13
@@ -24,6 +24,7 @@ def test_layers_are_rational(name: str) -> None:
     assert verdict.compared == 144 and verdict.as_dict()["holds"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", zoo.MODELS)
 def test_the_zoo(name: str) -> None:
     """A model is here by being in the registry."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given
-from machines import all_strings, close, random_machine, score, scores
+from random_machines import all_strings, close, random_machine, score, scores
 from wfsa_strategies import machines, strings
 
 from rrnn.errors import AutomatonError, SemiringError, ShapeError
@@ -206,6 +206,7 @@ def test_paths_that_cancel() -> None:
     assert signed.semiring.to_real(score(signed, ("a", "c"))) == pytest.approx(-3e-13, abs=1e-16)
 
 
+@pytest.mark.slow
 def test_a_product_of_a_hundred_thousand_factors() -> None:
     machine = WFSA(alphabet="a", arcs=[(0, "a", 0, -1e-3)], initial={0: 1.0}, final={0: 1.0}).with_semiring(
         "signed-log"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from machines import all_strings, random_machine
+from random_machines import all_strings, random_machine
 
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.wfsa import EPSILON, WFSA, Arc

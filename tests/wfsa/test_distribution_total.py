@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from machines import all_strings, random_machine
+from random_machines import all_strings, random_machine
 
 from rrnn.errors import AutomatonError
 from rrnn.semirings import SEMIRINGS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from machines import close, random_machine
+from random_machines import close, random_machine
 from wfsa_strategies import machines_and_strings
 
 from rrnn.wfsa import EPSILON, WFSA

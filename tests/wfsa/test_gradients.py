@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from machines import all_strings, random_machine
+from random_machines import all_strings, random_machine
 from torch import Tensor
 from wfsa_strategies import DIFFERENTIABLE
 
@@ -40,6 +40,7 @@ def loose(machine: WFSA) -> list[Tensor]:
     return [w.clone().requires_grad_() for w in moved]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["matrices", "arcs"])
 @pytest.mark.parametrize("epsilon", ["none", "acyclic", "cyclic"])
 @pytest.mark.parametrize("semiring", DIFFERENTIABLE)
@@ -72,6 +73,7 @@ def test_double_backward_over_the_reals() -> None:
     assert torch.autograd.gradgradcheck(lambda *w: scores(machine, *w), weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("semiring", ["max-plus", "min-plus"])
 def test_the_gradient_of_a_best_score_is_its_path(semiring: str) -> None:
     """Integer weights, so that there are ties: score and best_path must break them in the same way."""

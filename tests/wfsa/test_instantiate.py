@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from machines import close
+from random_machines import close
 
 from rrnn.automata import (
     Cell,

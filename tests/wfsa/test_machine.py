@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 import torch
-from machines import random_machine
+from random_machines import random_machine
 
 import rrnn
 from rrnn.errors import SemiringError, ShapeError

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from machines import random_machine
+from random_machines import random_machine
 from wfsa_strategies import machines_and_strings
 
 from rrnn.errors import AutomatonError
@@ -166,6 +166,7 @@ def test_the_best_path_has_the_score(semiring: str) -> None:
     assert path is not None and path.weight == pytest.approx(machine.score("abbaab").item())
 
 
+@pytest.mark.slow
 def test_long_strings_and_many_paths() -> None:
     """8²⁰⁰⁰ paths, whose weights underflow: what is asked for is found without looking at the others."""
     machine = random_machine(2, "max-times", states=8, density=1.0).with_semiring("real")

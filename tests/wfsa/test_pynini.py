@@ -13,11 +13,12 @@ import random
 from typing import Any
 
 import pytest
-from machines import all_strings, random_machine, scores
+from random_machines import all_strings, random_machine, scores
 
 from rrnn.wfsa import WFSA
 
 pynini: Any = pytest.importorskip("pynini")
+pytestmark = pytest.mark.slow
 
 DELTA = 1e-12
 STRINGS = all_strings("ab", 4)

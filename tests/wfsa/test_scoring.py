@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 from hypothesis import given
-from machines import all_strings, close, random_machine
+from random_machines import all_strings, close, random_machine
 from wfsa_strategies import machines_and_strings
 
 from rrnn.errors import AutomatonError, SemiringError
@@ -78,6 +78,7 @@ def test_both_layouts(semiring: str, epsilon: str, monkeypatch: pytest.MonkeyPat
     torch.testing.assert_close(machine.score(strings), dense, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("semiring", SEMIRINGS)
 def test_many_strings_of_many_lengths(semiring: str) -> None:
     """Enough strings to take every branch of the stepping, in an order that sorting must undo."""

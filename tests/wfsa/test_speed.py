@@ -10,6 +10,8 @@ import torch
 
 from rrnn.wfsa import WFSA
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("density", [1.0, 0.05])
 @pytest.mark.parametrize(("semiring", "seconds"), [("real", 0.3), ("max-plus", 0.3), ("log", 0.6)])

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from hypothesis import given
-from machines import random_machine
+from random_machines import random_machine
 from torch import Tensor
 from wfsa_strategies import machines_and_strings
 

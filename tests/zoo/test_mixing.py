@@ -178,6 +178,7 @@ def test_half_precision_keeps_its_state_whole(name: str) -> None:
     out.sum().backward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_compiles_whole(name: str) -> None:
     layer = LAYERS[name]()
@@ -214,6 +215,7 @@ def test_threads_change_no_bit() -> None:
     torch.testing.assert_close(results[0], results[1], rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["auto", "triton"])
 def test_five_times_an_eager_loop(backend: str) -> None:
     """A character-level model's shape, forwards and backwards; with torch ops alone about three times is safe to ask

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from layer_cases import inputs, randomised
-from published import PUBLISHED
+from published_equations import PUBLISHED
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -51,7 +51,9 @@ def close(a: Any, b: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-@pytest.mark.parametrize("backend", ["reference", "auto"])
+@pytest.mark.parametrize(
+    "backend", ["reference", pytest.param("auto", marks=pytest.mark.slow)]
+)  # compiles kernels
 def test_published_equations(name: str, backend: str) -> None:
     """Outputs and all gradients, with inputs as wide as the layer and wider."""
     for input_size in (4, 3) if backend == "reference" else (4,):

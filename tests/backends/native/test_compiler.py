@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from calls import make_call
+from cell_calls import make_call
 
 from rrnn.backends import cache, get_backend, report, resolve, use_backend
 from rrnn.backends.native import Native, compiler

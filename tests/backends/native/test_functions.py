@@ -9,7 +9,7 @@ from collections.abc import Callable
 import mpmath
 import pytest
 import torch
-from native import apply, function_program
+from native_functions import apply, function_program
 from torch import Tensor
 
 from rrnn.arithmetic import TENSORS

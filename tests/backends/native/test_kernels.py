@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from calls import ALL_CELLS, Call, make_call
+from cell_calls import ALL_CELLS_SOME_SLOW, MECHANICS_CELLS, Call, make_call
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from strategies import cells
+from runnable_cell_strategies import cells
 from torch import Tensor
 
 from rrnn.automata import Cell, linear, one, tanh
@@ -20,8 +20,8 @@ from rrnn.backends.native.loops import OPS
 from rrnn.ir import Op, lower
 from rrnn.ops import initial_state, rational
 
+SLOW_CELLS = [pytest.param(name, marks=pytest.mark.slow) for name in ("complex-1", "log-1", "min-plus-2")]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 4e-6, torch.bfloat16: 3e-2}
-SOME_CELLS = ("B", "B-max-plus", "F", "SRU", "log-1", "min-plus-2")
 
 
 @pytest.fixture(autouse=True)
@@ -96,17 +96,24 @@ def mask_of(steps: int, batch: int) -> Tensor:
 # ---- the matrix ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("every", [1, 5, 16])
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
-@pytest.mark.parametrize("name", ALL_CELLS)
-def test_every_cell(name: str, masked: bool, every: int) -> None:
+@pytest.mark.parametrize("name", ALL_CELLS_SOME_SLOW)
+def test_every_cell(name: str, masked: bool) -> None:
+    call = make_call(name, steps=23, batch=3, units=37, dtype=torch.float32, seed=4)
+    check(replace(call, mask=mask_of(23, 3) if masked else None), every=5)
+
+
+@pytest.mark.parametrize("every", [1, 16])
+@pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
+@pytest.mark.parametrize("name", MECHANICS_CELLS)
+def test_states_saved_more_and_less_often(name: str, masked: bool, every: int) -> None:
     call = make_call(name, steps=23, batch=3, units=37, dtype=torch.float32, seed=4)
     check(replace(call, mask=mask_of(23, 3) if masked else None), every=every)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
-@pytest.mark.parametrize("name", SOME_CELLS)
+@pytest.mark.parametrize("name", ["B-max-plus", "F", *SLOW_CELLS])
 def test_other_dtypes(name: str, masked: bool, dtype: torch.dtype) -> None:
     call = make_call(name, steps=9, batch=2, units=45, dtype=dtype, seed=6)
     check(replace(call, mask=mask_of(9, 2) if masked else None), every=4)
@@ -128,7 +135,7 @@ def test_empty_sizes(shape: tuple[int, int, int]) -> None:
     assert_near(ours[1], true[1], 1e-6)
 
 
-@pytest.mark.parametrize("name", ["B-max-plus", "C", "log-1", "min-plus-2"])
+@pytest.mark.parametrize("name", ["B-max-plus", "C", *SLOW_CELLS])
 def test_from_the_cells_own_initial_state(name: str) -> None:
     """Where zero is infinite, states start infinite."""
     check(make_call(name, steps=6, units=20, dtype=torch.float32, random_state=False))
@@ -161,6 +168,7 @@ def test_long_sequences_of_saturated_gates() -> None:
 # ---- random cells --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=8)
 @given(st.data())
 def test_random_cells(data: st.DataObject) -> None:

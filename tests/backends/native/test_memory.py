@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from calls import Call, make_call
+from cell_calls import Call, make_call
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from calls import make_call
+from cell_calls import make_call
 from torch import Tensor
 
 from rrnn.backends import interface, use_backend
@@ -148,6 +148,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks, and /proc")
 def test_children_run_kernels_and_there_is_one_pool(tmp_path: Path) -> None:
     script = tmp_path / "forks.py"

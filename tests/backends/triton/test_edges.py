@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from calls import Call, make_call
+from cell_calls import Call, make_call
 from kernel_cases import (
     Case,
     Schedule,
@@ -59,6 +59,7 @@ def test_a_chunk_that_is_all_padding() -> None:
     compare(run_triton(case, a), expected(a))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["B", "F+o", "B-max-plus"])
 def test_chained_chunks_of_several_groups(name: str) -> None:
     check(tiny(name, (2 * GROUP + 3, 1, 2), Schedule(1, 1, 1, chained=True), "padded"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from calls import cell
+from cell_calls import cell
 from kernel_cases import Case, Schedule, arguments, compare, expected, program_of, run, schedule_options
 from torch import Tensor, nn
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from calls import cell
+from cell_calls import cell
 
 from rrnn.backends.triton.module import render
 from rrnn.cli import main
@@ -29,6 +29,7 @@ def test_golden(name: str, capsys: pytest.CaptureFixture[str], golden: Callable[
     golden(f"triton/{name}.py.txt", capsys.readouterr().out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CELLS)
 def test_every_cell_is_rendered(name: str) -> None:
     program = lower(get_cell(name)).program
@@ -37,6 +38,7 @@ def test_every_cell_is_rendered(name: str) -> None:
     assert render(program, 4, 2) == render(program, 4, 2) != render(program, 2, 2)
 
 
+@pytest.mark.slow
 def test_rendering_needs_no_triton() -> None:
     code = (
         "import sys; sys.modules['triton'] = None\n"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from kernel_cases import OWN, Case, Schedule, check, needs_interpreter, program_of
-from pairwise import pairwise
+from pairwise_sample import pairwise
 
 from rrnn.backends.triton.plan import LARGE
 
@@ -59,6 +59,7 @@ def cases(factors: dict[str, Any]) -> list[Case]:
     return [Case(**row) for row in pairwise(factors)]
 
 
+@pytest.mark.slow
 @needs_interpreter
 @pytest.mark.parametrize("case", cases(TINY), ids=str)
 def test_interpreted(case: Case) -> None:

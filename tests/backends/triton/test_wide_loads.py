@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 
+import pytest
 from kernel_cases import needs_interpreter
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import re

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_texts import tiny, tiny_config
+from tiny_classifier import tiny, tiny_config
 
 import rrnn
 from rrnn.errors import DataError, RRNNError, RunError

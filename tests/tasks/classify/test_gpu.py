@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from tiny_texts import tiny, tiny_config
+from tiny_classifier import tiny, tiny_config
 
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.experiment import Result, Summary, train

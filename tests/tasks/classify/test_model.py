@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_texts import tiny_config
+from tiny_classifier import tiny_config
 
 from rrnn.tasks.classify.model import TextClassifier
 

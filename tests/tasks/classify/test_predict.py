@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_texts import tiny, tiny_config, tiny_dataset
+from tiny_classifier import tiny, tiny_config, tiny_dataset
 
 import rrnn
 from rrnn.errors import DataError, FormatError, RRNNError, RunError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from tiny_texts import tiny_config
+from tiny_classifier import tiny_config
 
 from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.prepare import prepare

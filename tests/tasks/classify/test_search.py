@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_texts import tiny_config
+from tiny_classifier import tiny_config
 
 from rrnn.errors import RRNNError
 from rrnn.tasks.classify import search as module
@@ -27,6 +27,7 @@ def test_the_ranges_are_the_papers() -> None:
 SMALL: Space = {"hidden_size": Whole(2, 8), "lr": Real(1e-3, 1e-2, log=True)}
 
 
+@pytest.mark.slow
 def test_two_processes_search_and_seeds_follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A synthetic task, for an epoch; the settings are those that need no optuna to draw."""
     monkeypatch.setattr(module, "PAPER", SMALL)
@@ -42,6 +43,7 @@ def test_two_processes_search_and_seeds_follow(tmp_path: Path, monkeypatch: pyte
     assert row.seeds == (0,) and row.paper is None
 
 
+@pytest.mark.slow
 def test_a_search_without_processes_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PAPER", SMALL)
     base = tiny_config(data="synthetic:ends-within-3", layers=1, epochs=1)
@@ -52,6 +54,7 @@ def test_a_search_without_processes_goes_on(tmp_path: Path, monkeypatch: pytest.
         search_classifier(base.replace(cell="B"), tmp_path, trials=3)
 
 
+@pytest.mark.slow
 def test_seeds_of_another_setting_are_not_taken_for_the_bests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

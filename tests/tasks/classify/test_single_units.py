@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from rrnn.tasks.classify.single_units import who_learns_what
 
 
+@pytest.mark.slow
 def test_what_one_automaton_can_tell() -> None:
     """B has no order of two words; max-plus has no negation, so no counting against each other."""
     found = {

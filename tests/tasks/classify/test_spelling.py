@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_texts import tiny, tiny_config
+from tiny_classifier import tiny, tiny_config
 
 import rrnn
 from rrnn.tasks.classify import model as spelling

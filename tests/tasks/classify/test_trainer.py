@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernel_cases import needs_interpreter
-from tiny_texts import tiny, tiny_config
+from tiny_classifier import tiny, tiny_config
 
 from rrnn.errors import RunError
 from rrnn.tasks import update
@@ -25,7 +25,9 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update, "PARTIALS", 2)  # the interpreter runs one after another
 
 
-WAYS = pytest.mark.parametrize("kernels", [False, pytest.param(True, marks=needs_interpreter)])
+WAYS = pytest.mark.parametrize(
+    "kernels", [False, pytest.param(True, marks=[needs_interpreter, pytest.mark.slow])]
+)
 
 
 @WAYS
@@ -134,6 +136,7 @@ def test_averages_are_evaluated_and_the_weights_are_trained(kernels: bool) -> No
     assert task.evaluate("dev") == plain.evaluate("dev")
 
 
+@pytest.mark.slow
 @needs_interpreter
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("cell", ["F", "LSTM"])

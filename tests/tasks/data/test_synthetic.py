@@ -71,6 +71,7 @@ def accuracy_of_counts(train: list[Example], test: list[Example], words: tuple[s
     return mean(guesses.get(key, 0) == example.label for key, example in zip(keys, test, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words", "low", "high"),
     [

@@ -63,6 +63,7 @@ def seeds_of(task: LanguageTask, seeds: list[int], steps: range, epoch: int = 1)
     return found
 
 
+@pytest.mark.slow
 @needs_interpreter
 def test_a_seed_a_step_another_epoch_other_seeds(seeds: list[int]) -> None:
     task = task_of()
@@ -72,6 +73,7 @@ def test_a_seed_a_step_another_epoch_other_seeds(seeds: list[int]) -> None:
     assert seeds_of(task_of(seed=1), seeds, range(1)) != first[:1]
 
 
+@pytest.mark.slow
 @needs_interpreter
 def test_processes_have_seeds_of_their_own(seeds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LanguageTask, "_averaged_over_group", lambda self, gradients: gradients)
@@ -79,6 +81,7 @@ def test_processes_have_seeds_of_their_own(seeds: list[int], monkeypatch: pytest
     assert ours != theirs
 
 
+@pytest.mark.slow
 @needs_interpreter
 def test_a_checkpoint_keeps_the_seed(seeds: list[int]) -> None:
     task, other = task_of(), task_of()

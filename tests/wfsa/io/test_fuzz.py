@@ -236,6 +236,7 @@ def test_good_files_are_read(name: str, tmp_path: Path) -> None:
     assert READERS[name](tmp_path / "f")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_only_rrnn_errors_come_out(name: str, tmp_path: Path) -> None:
     path, read, refused = tmp_path / "f", READERS[name], 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from machines import all_strings, random_machine, scores
+from random_machines import all_strings, random_machine, scores
 
 from rrnn.errors import AutomatonError
 from rrnn.wfsa import EPSILON, WFSA
@@ -28,6 +28,7 @@ def nth_from_the_end(n: int) -> WFSA:
     return WFSA("boolean", alphabet="ab", arcs=arcs, initial={0: 1}, final={n: 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["none", "acyclic", "cyclic"])
 def test_random_machines(epsilon: str) -> None:
     for seed in range(100):
@@ -42,6 +43,7 @@ def test_random_machines(epsilon: str) -> None:
         assert machine.equivalent(small)
 
 
+@pytest.mark.slow
 def test_one_language_has_one_minimal_machine() -> None:
     for seed in range(60):
         machine = random_machine(seed, "boolean", states=4, density=0.3)
@@ -66,6 +68,7 @@ def test_minimising_merges_what_brzozowski_merges() -> None:
         assert twice.same_as(machine.minimise())
 
 
+@pytest.mark.slow
 def test_first_differences() -> None:
     equal = 0
     for seed in range(300):

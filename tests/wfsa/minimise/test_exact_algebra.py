@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from machines import all_strings, random_machine, scores
-from rational_machines import Rational
+from exact_machines import Rational
+from random_machines import all_strings, random_machine, scores
 
 from rrnn.errors import AutomatonError
 from rrnn.wfsa import EPSILON, WFSA
@@ -17,6 +17,7 @@ def least(machine: WFSA) -> int:
     return max(Rational((1, machine.remove_epsilon())).rank(), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["none", "acyclic"])
 def test_random_machines(epsilon: str) -> None:
     shrunk = 0

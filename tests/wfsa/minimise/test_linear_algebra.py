@@ -14,10 +14,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from rational_machines import Rational
+from exact_machines import Rational
 
 from rrnn.wfsa import WFSA
 from rrnn.wfsa.minimise.linear_algebra import Dense, to_dense
+
+pytestmark = pytest.mark.slow
 
 Weight = Callable[[], float]
 EACH = 300  # machines of each of ten kinds

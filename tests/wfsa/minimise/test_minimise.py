@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 import torch
-from machines import all_strings, random_machine, score, scores
-from rational_machines import Rational
+from exact_machines import Rational
+from random_machines import all_strings, random_machine, score, scores
 
 from rrnn.errors import AutomatonError, SemiringError
 from rrnn.wfsa import EPSILON, WFSA
@@ -91,6 +91,7 @@ def test_sums_of_one_machine_with_itself() -> None:
     assert nothing.equivalent(nothing.minimise())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", ["none", "acyclic", "cyclic"])
 def test_random_machines(epsilon: str) -> None:
     """Sparse machines, with ε-arcs: scores stay, a second pass finds nothing, reversing changes no size."""

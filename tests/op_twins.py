@@ -1,4 +1,4 @@
-"""Every op of the table written in torch, apart from the table's own tensor functions, to compare with."""
+"""Define every op of the table a second time in torch, independently of the table, to compare with."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def select(first: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tenso
 
 
 class _LogAddExp(torch.autograd.Function):
-    """logaddexp with the softmax of its arguments as the gradient, and 0 for a −∞."""
+    """logaddexp whose gradient is the softmax of its arguments, and 0 for an argument of −∞."""
 
     @staticmethod
     def forward(ctx, a: Tensor, b: Tensor) -> Tensor:
@@ -61,4 +61,4 @@ TORCH: dict[Op, Callable[..., Tensor]] = {
     Op.WHERE: lambda c, a, b: torch.where(c != 0, a, b),
     Op.SHARE: lambda a, b: (a - b).where(a != -math.inf, -math.inf).exp(),
 }
-"""Whatever computes a number from numbers; instructions on elements of a semiring are written out before they run."""
+"""Ops that compute a number from numbers. Ops on elements of a semiring are expanded into these before they run."""

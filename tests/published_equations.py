@@ -1,7 +1,7 @@
-"""Every model of the zoo once more, as its paper writes it: a plain loop over time.
+"""Compute every model of the zoo by the equations of its paper, in a plain loop over time.
 
-`PUBLISHED[name](layer, x)` gives the outputs (T, B, H) of a layer of one depth on x (T, B, I), from the layer's own
-parameters, so that gradients can be compared too. A line in `PUBLISHED` is all that a new model needs to be tested.
+`PUBLISHED[name](layer, x)` returns the outputs (T, B, H) of a single layer on x (T, B, I). It reads the layer's own
+parameters, so that gradients can be compared too. To test a new model, add a line to `PUBLISHED`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INF = float("inf")
 
 
 class Read:
-    """A layer's parameters under the names of its cell, applied to an input."""
+    """Give access to a layer's parameters by their names in the cell, and apply projections to the input."""
 
     def __init__(self, layer: Any, x: Tensor) -> None:
         self.layer, self.x = layer.layers[0], x
@@ -30,7 +30,7 @@ class Read:
         self.steps = range(x.shape[0])
 
     def __call__(self, name: str, t: int) -> Tensor:
-        """W v_t + V v_{t−1} + … + b: (B, H)."""
+        """Return W v_t + V v_{t−1} + … + b, of shape (B, H)."""
         return self._apply(self.layer.projection(0, name), t)
 
     def _apply(self, projection: Projection, t: int) -> Tensor:
@@ -42,7 +42,7 @@ class Read:
         return self.layer.parameters_of(0)[name]
 
     def v(self, t: int) -> Tensor:
-        """The input itself, or the projection that stands for it where sizes differ."""
+        """Return the input, or its projection where the sizes of input and layer differ."""
         projected = self.layer.own_projection("input")
         return self.x[t] if projected is None else self._apply(projected, t)
 
@@ -57,7 +57,7 @@ Step = Callable[[Read, int, Tensor], tuple[Tensor, Tensor]]
 
 
 def loop(step: Step, layer: Any, x: Tensor, start: float = 0.0) -> Tensor:
-    """h_1 … h_T of a recurrence with one state."""
+    """Return h_1 … h_T of a recurrence with one state."""
     a, outputs = Read(layer, x), []
     c = a.full(start)
     for t in a.steps:
@@ -66,7 +66,7 @@ def loop(step: Step, layer: Any, x: Tensor, start: float = 0.0) -> Tensor:
     return torch.stack(outputs)
 
 
-# ---- the paper's own -------------------------------------------------------------------------------------------------
+# ---- models of the paper ---------------------------------------------------------------------------------------------
 
 
 def b(a: Read, t: int, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -97,7 +97,7 @@ def b_max_plus_scaled(a: Read, t: int, c: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def chain(layer: Any, x: Tensor, n: int) -> Tensor:
-    """C is the chain of two."""
+    """Compute a chain of n states after the start; C is the chain of two."""
     a, c, outputs = Read(layer, x), [], []
     c = [a.zeros() for _ in range(n)]
     for t in a.steps:
@@ -120,7 +120,7 @@ def f(layer: Any, x: Tensor) -> Tensor:
     return torch.stack(outputs)
 
 
-# ---- its relatives ---------------------------------------------------------------------------------------------------
+# ---- models of other papers -----------------------------------------------------------------------------------------
 
 
 def sru(a: Read, t: int, c: Tensor) -> tuple[Tensor, Tensor]:
@@ -173,7 +173,7 @@ def qrnn(a: Read, t: int, c: Tensor, pooling: str = "fo") -> tuple[Tensor, Tenso
 
 
 def sopa(layer: Any, x: Tensor, semiring: str = "max-plus", n: int = 4) -> Tensor:
-    """The update of the authors' code: ε, then main transitions and self-loops; z[0] is opened anew."""
+    """Follow the update in the authors' code: ε-arcs, then main transitions and self-loops; z[0] becomes one again."""
     a, outputs = Read(layer, x), []
     plus = torch.add if semiring == "real" else torch.maximum
     times = torch.add if semiring == "max-plus" else torch.mul
@@ -194,7 +194,7 @@ def sopa(layer: Any, x: Tensor, semiring: str = "max-plus", n: int = 4) -> Tenso
 
 
 def cnn(layer: Any, x: Tensor, n: int = 3) -> Tensor:
-    """Each window by itself, then the maximum of those so far."""
+    """Compute each window by itself, then the maximum over the windows so far."""
     a, outputs, best = Read(layer, x), [], None
     for t in a.steps:
         if t >= n - 1:
@@ -230,7 +230,7 @@ def rg_lru(a: Read, t: int, c: Tensor) -> tuple[Tensor, Tensor]:
     return c, c
 
 
-# ---- controls: their parameters are their own ------------------------------------------------------------------------
+# ---- layers that are no cells: they have parameters of their own -----------------------------------------------------
 
 
 def scrn(layer: Any, x: Tensor) -> Tensor:

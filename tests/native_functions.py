@@ -1,4 +1,4 @@
-"""Small programs for tests of generated C: one instruction, run over all its arguments at once."""
+"""Make programs of one function, and run them on many arguments at once by generated C code."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from rrnn.semirings import get_semiring
 
 
 def function_program(op: Op | str, *, of_logaddexp: bool = False) -> Program:
-    """A program without states whose output is one function of its projections, an op or a composite of one argument;
-    `of_logaddexp` replaces the last argument by the logaddexp of both, as SHARE has it in gradients."""
+    """Return a program without states whose output is one function of its projections.
+
+    The function is an op, or the name of a composite of one argument. `of_logaddexp` replaces the last argument by the
+    logaddexp of both, as SHARE gets it in gradients.
+    """
     b, arity = Builder(get_semiring("real")), 1 if isinstance(op, str) else op.arity
     args = [b.leaf(Op.PREACT, k) for k in range(arity)]
     if of_logaddexp:
@@ -33,7 +36,7 @@ def function_program(op: Op | str, *, of_logaddexp: bool = False) -> Program:
 
 
 def apply(program: Program, *args: Tensor) -> Tensor:
-    """The program's output on 1-dimensional arguments, as the native backend computes it."""
+    """Return the output of the program on 1-dimensional arguments, computed by the native backend."""
     n = args[0].numel()
     x = torch.stack([a.reshape(n) for a in args]).view(1, 1, len(args), n)
     out, none = torch.empty(1, 1, n, dtype=x.dtype), torch.empty(0, n, dtype=x.dtype)

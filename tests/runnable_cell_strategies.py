@@ -1,4 +1,4 @@
-"""Hypothesis strategies for cells: any automaton, any semiring, and numbers to run it with.
+"""Draw cells that can be lowered and run, over any semiring, and numbers to run them with (hypothesis strategies).
 
 @given(st.data())
 def test(data):
@@ -52,8 +52,8 @@ _GATE = sigmoid(_F)
 _SIGNED = partial(construct, "signed")
 _VALUED = partial(construct, "valued")
 
-# Weights of arcs that consume a symbol: few enough that equal ones meet, and `zero`, which prunes. A real expression is
-# a weight over a semiring of several components, too.
+# Weights of arcs that consume a symbol. There are few, so that equal ones occur together, and `zero`, which prunes
+# arcs. A real expression is also a weight over a semiring of several components.
 _ARCS: dict[str, list[Expr | float]] = {
     "real": [one, _GATE, (1 - _GATE) * _U, _U, tanh(_A) * _P, sigmoid(_R), input() - 0.5, -0.5, zero],
     "log": [one, log_sigmoid(_F), log_sigmoid(-_F), _U, log_sigmoid(_A) + _P, -0.5, input(), zero],
@@ -87,7 +87,7 @@ _ARCS: dict[str, list[Expr | float]] = {
         *(_SIGNED(2 * step(_F) - 1, log_sigmoid(_A)), _SIGNED(1, _U)),
     ],
 }
-_GROWING = {"counting": [3]}  # a loop of such a weight is warned of
+_GROWING = {"counting": [3]}  # a loop of such a weight causes a warning
 # Weights of ε-arcs, initial and final states. The first ones are small enough for any ε-cycle of six states.
 _CONSTANTS: dict[str, tuple[list[Expr | float], list[Expr | float]]] = {
     "real": ([0.15 * tanh(_R), 0.1], [one, sigmoid(_R), tanh(_S), _P, -0.5]),
@@ -113,7 +113,7 @@ _CONSTANTS: dict[str, tuple[list[Expr | float], list[Expr | float]]] = {
 
 
 def _outputs(semiring: str) -> list[tuple[Expr, ...]]:
-    """Outputs, one or several, that are finite, with a finite gradient, wherever the score is zero."""
+    """Return outputs, one or several, that are finite and have finite gradients even where the score is zero."""
     gate = sigmoid(linear("o", bias=True))
     if semiring == "complex":
         re, im = (getattr(score, c) for c in ("re", "im"))
@@ -167,7 +167,7 @@ def cells(
         cell = cell.initial(q, draw(constant))
     for q in finals:
         cell = cell.final(q, draw(constant))
-    if draw(st.booleans()):  # an always-on start is what most cells have
+    if draw(st.booleans()):  # most cells have an always-on start
         cell = cell.loop(initials[0], one)
 
     weight = st.sampled_from([w for w in _ARCS[semiring] if inputs or not _reads_input(ex.as_expr(w))])
@@ -185,7 +185,7 @@ def cells(
     cell = cell.output(*draw(st.sampled_from(outputs)))
     try:
         lower(cell)
-    except CellError:  # every weight on the way to a final state happens to be zero
+    except CellError:  # happens if every path to a final state has a weight of zero
         assume(False)
     return cell
 
@@ -218,13 +218,13 @@ def _reads_input(expr: Expr) -> bool:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What one hidden unit of a cell computes with."""
+    """The numbers that one hidden unit of a cell computes with."""
 
     parameters: Mapping[str, float]  # by name, biases as "f.bias"
     preacts: Mapping[str, Mapping[str, float]]  # symbol → projection (without its bias), and "input"
 
     def for_wfsa(self) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-        """(symbols, parameters) as `rrnn.wfsa.instantiate` takes them: biases added."""
+        """Return symbols and parameters as `rrnn.wfsa.instantiate` takes them, with biases added."""
         bias = {
             name.removesuffix(".bias"): b for name, b in self.parameters.items() if name.endswith(".bias")
         }
@@ -235,7 +235,7 @@ class Numbers:
 
 
 def numbers_for(cell: Cell, symbols: Sequence[str] = SYMBOLS) -> st.SearchStrategy[Numbers]:
-    """Numbers for everything the cell mentions. They are hundredths, so that zeros and ties come up."""
+    """Draw numbers for everything the cell mentions. They are multiples of 0.01, so that zeros and ties occur."""
     nodes = [node for top in cell.expressions() for node in ex.walk(top)]
     linears = {node.name: node for node in nodes if isinstance(node, ex.Linear)}
     learned = [node.name for node in nodes if isinstance(node, ex.Parameter)]

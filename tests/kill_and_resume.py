@@ -1,4 +1,4 @@
-"""Processes that are killed (-9) at given moments, and others that go on where they left off."""
+"""Kill training processes (SIGKILL) at given moments, and let others resume them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 def kill_at_moments(
     folder: Path, train: Callable[[Path], object], places: Sequence[tuple[Any, str]], *, every: int
 ) -> None:
-    """Trains in FOLDER/0 undisturbed; in FOLDER/n, n = every, 2·every, …, a process is killed just before its n-th call
-    of one of the functions in `places` (owner, name), and a second one resumes. Ends where n is more than there are.
+    """Train in FOLDER/0 undisturbed, and in FOLDER/n for n = every, 2·every, … with one interruption.
 
-    Each is a fork of this process, which must not have run anything of torch yet: torch takes seconds to import.
+    There a process is killed just before its n-th call of one of the functions in `places` (owner, name), and a second
+    process resumes. This ends when n exceeds the number of calls. Each process is a fork of this one, because torch
+    takes seconds to import; this one must not have run any torch code yet.
     """
     assert _in_child(lambda: train(folder / "0")) == 0
     for count in itertools.count(every, every):
@@ -27,7 +28,7 @@ def kill_at_moments(
 
 
 def _in_child(function: Callable[[], object]) -> int:
-    """How a forked process ended: 0, or the signal."""
+    """Run a function in a forked process; return the signal that ended the process, or 0."""
     child = os.fork()
     if child == 0:
         code = 1

@@ -1,4 +1,4 @@
-"""A small labelled data set and a small classifier, for tests."""
+"""Make a small labelled data set, and the configuration of a classifier that trains on it in a second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tiny_config(**changes: Any) -> ClassifyConfig:
 
 
 def tiny_dataset(seed: int = 0, sizes: tuple[int, int, int] = (60, 20, 20), longest: int = 20) -> Dataset:
-    """The label is whether `good` comes before `bad`: lengths from 1 to `longest`."""
+    """Return random texts of 1 to `longest` words; the label is whether `good` comes before `bad`."""
     rng = random.Random(seed)
 
     def example() -> Example:

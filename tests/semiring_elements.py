@@ -1,4 +1,4 @@
-"""Elements of every semiring as hypothesis strategies, and how far two evaluations of one expression may lie apart.
+"""Draw elements of every semiring (hypothesis strategies), and bound how far two evaluations may lie apart.
 
 Tolerances are those of floating point, not of taste. ⊕ of the selective semirings, boolean and counting is
 exact, and so is everything built from it by monotone operations. A sum or product of floats is right up to a
@@ -43,7 +43,7 @@ ELEMENTS: dict[str, st.SearchStrategy[Any]] = {
     "expectation": st.tuples(SIGNED, SIGNED),
     "signed-log": st.tuples(SIGN, ADDITIVE | st.integers(-2, 2).map(float)) | NOTHING,
 }
-# Where a star exists, and where it does not.
+# Elements whose star exists, and elements whose star does not.
 INSIDE_ONE = st.floats(-1.0, 1.0, exclude_min=True, exclude_max=True)
 IN_STAR: dict[str, st.SearchStrategy[Any]] = {
     "real": INSIDE_ONE,

@@ -1,4 +1,7 @@
-"""Random expressions and cells as hypothesis strategies, for tests of the cell language itself."""
+"""Draw any expression or cell that the language allows (hypothesis strategies), for tests of the language itself.
+
+Cells that can also be run come from `runnable_cell_strategies`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from rrnn.semirings import SEMIRINGS
 
 semirings = st.sampled_from(sorted(SEMIRINGS))
 
-# One way to use each name, as a cell demands; some are words of the text form.
+# Each name is used in one way, as a cell demands. Some names are words of the text form.
 PROJECTIONS = [
     linear("u"),
     linear("f", bias=True),
@@ -31,7 +34,7 @@ numbers = st.one_of(
 
 
 def expressions(*, constant: bool = False) -> st.SearchStrategy[Expr]:
-    """Any expression. The arguments of log and sqrt are kept in their domains."""
+    """Draw any expression. The arguments of log and sqrt are kept in their domains."""
     leaves = st.one_of(
         st.sampled_from(PARAMETERS if constant else PROJECTIONS + PARAMETERS), numbers.map(ex.as_expr)
     )
@@ -55,14 +58,14 @@ def expressions(*, constant: bool = False) -> st.SearchStrategy[Expr]:
 
 
 def weights(semiring: str, inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
-    """Weights that lie in a semiring's set, from any expressions; what is known to lie outside becomes one."""
+    """Draw weights that lie in a semiring's set, made from `inner`; one that is known to lie outside becomes 1̄."""
     return _weights(semiring, inner).map(lambda weight: weight if _fits(weight, semiring) else ex.one)
 
 
 def _fits(weight: Expr, semiring: str) -> bool:
     try:
         check_weight(weight, "a weight", SEMIRINGS[semiring], constant=False)
-    except CellError:  # exp(1e300), say
+    except CellError:  # for example exp(1e300)
         return False
     return True
 
@@ -80,7 +83,7 @@ def _weights(semiring: str, inner: st.SearchStrategy[Expr]) -> st.SearchStrategy
 
 
 def _constructed(semiring: str, inner: st.SearchStrategy[Expr]) -> list[st.SearchStrategy[Expr]]:
-    """Weights made by the semiring's constructors; a sign is −1 or 1."""
+    """Return strategies for weights made by the semiring's constructors; a sign is −1 or 1."""
     return [
         st.builds(
             lambda *given, name=name: ex.construct(name, *given),
@@ -92,7 +95,7 @@ def _constructed(semiring: str, inner: st.SearchStrategy[Expr]) -> list[st.Searc
 
 @st.composite
 def cells(draw: st.DrawFn) -> Cell:
-    """A finished cell of up to four states: a chain from q0 to the last, and what else chance adds."""
+    """Draw a finished cell of up to four states: a chain from q0 to the last state, and random arcs."""
     ring = draw(semirings)
     states = [f"q{i}" for i in range(draw(st.integers(1, 4)))]
     labels = draw(st.permutations(LABELS))

@@ -1,18 +1,18 @@
-"""Run a lowered cell step by step on Python floats, the slowest and plainest way there is."""
+"""Run a lowered cell step by step on Python floats, the slow twin of every backend."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from strategies import Numbers
+from runnable_cell_strategies import Numbers
 
 from rrnn.ir import Op, Program
 from rrnn.ir.interpreter import initial_state, run_step
 
 
 class Step(NamedTuple):
-    """One step: the stored numbers before and after it, the score (a tuple, if it has several components), outputs."""
+    """One step: the stored numbers before and after it, the score (a tuple if it has several components), outputs."""
 
     before: list[float]
     after: list[float]
@@ -21,7 +21,7 @@ class Step(NamedTuple):
 
     @property
     def output(self) -> float:
-        """The first output."""
+        """Return the first output."""
         return self.outputs[0]
 
 
@@ -30,7 +30,7 @@ def parameters_of(program: Program, numbers: Numbers) -> list[float]:
 
 
 def leaves_of(program: Program, numbers: Numbers, symbol: str) -> dict[Op, list[float]]:
-    """What a step reads at a symbol, but for the state."""
+    """Return what a step reads at a symbol, except the state."""
     row = numbers.preacts[symbol]
     return {
         Op.PARAM: parameters_of(program, numbers),
@@ -53,6 +53,6 @@ def run(program: Program, numbers: Numbers, string: Iterable[str]) -> list[Step]
 
 
 def elements(program: Program, numbers: list[float]) -> list[Any]:
-    """Return the elements that stored numbers are."""
+    """Group stored numbers into elements of the semiring."""
     ring = program.semiring
     return [ring.element(numbers[i : i + ring.size]) for i in range(0, len(numbers), ring.size)]

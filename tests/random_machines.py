@@ -1,4 +1,4 @@
-"""Random machines for tests, of every semiring, with or without ε-arcs."""
+"""Make random machines of every semiring, and compare their scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from rrnn.semirings import SEMIRINGS
 from rrnn.wfsa import EPSILON, WFSA
 
-# Arc weights, and those of ε-arcs: mild enough for the star of a short ε-cycle to exist.
+# The ranges of arc weights and of ε-weights. The latter are small enough for the star of a short ε-cycle to exist.
 _WEIGHTS: dict[str, tuple[float, float]] = {
     "real": (-1.0, 1.0),
     "log": (-3.0, 0.5),
@@ -49,7 +49,7 @@ def random_machine(
     density: float = 0.4,
     epsilon: str = "none",
 ) -> WFSA:
-    """`epsilon`: "none", "acyclic" (ε-arcs lead to later states only) or "cyclic" (anywhere)."""
+    """Return a random machine; `epsilon` is "none", "acyclic" (ε-arcs lead to later states only) or "cyclic"."""
     rng = random.Random(f"{seed} {semiring}")
     names = [f"q{i}" for i in range(states)]
     arcs = [
@@ -76,22 +76,25 @@ def all_strings(alphabet: Iterable[Any], longest: int) -> list[tuple[Any, ...]]:
 
 
 def score(machine: WFSA, string: tuple[Any, ...]) -> Any:
-    """The score as an element; a symbol that the machine does not know has no path."""
+    """Return the score of a string as an element; it is zero if the machine does not know a symbol."""
     if not set(string) <= set(machine.alphabet):
         return machine.semiring.zero
     return machine.semiring.numbers(machine.score(string))
 
 
 def scores(machine: WFSA, strings: list[tuple[Any, ...]]) -> list[Any]:
-    """Many scores as elements, of strings that may hold symbols the machine does not know."""
+    """Return the scores of many strings as elements; strings may contain symbols that the machine does not know."""
     known = [string for string in strings if set(string) <= set(machine.alphabet)]
     found = dict(zip(known, machine.semiring.numbers(machine.score(known)), strict=True))
     return [found.get(string, machine.semiring.zero) for string in strings]
 
 
 def close(semiring: str, a: Any, b: Any, tolerance: float = 1e-9) -> bool:
-    """Are two elements equal up to rounding? Two signed-log weights are where the real numbers are that they stand for:
-    what is left when paths cancel has any sign, and a logarithm that says nothing."""
+    """Return whether two elements are equal up to rounding.
+
+    Weights of signed-log are compared as the real numbers they stand for: where paths cancel, the sign and the
+    logarithm of the small rest are arbitrary.
+    """
     ring = SEMIRINGS[semiring]
     if semiring == "signed-log" and max(a[1], b[1]) < 300:
         return math.isclose(ring.to_real(a), ring.to_real(b), rel_tol=tolerance, abs_tol=tolerance)

@@ -1,4 +1,4 @@
-"""A small sample of a large product in which every pair of values of every two factors still meets."""
+"""Choose a small sample of a large product in which every pair of values of two factors still occurs together."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ Pair = tuple[tuple[str, int], tuple[str, int]]
 
 
 def pairwise(factors: Mapping[str, Sequence[Any]]) -> list[Row]:
-    """Rows {factor: value}, greedily: each starts from a pair not yet met, and every other factor takes the value that
-    meets the most new pairs. The same rows every time."""
+    """Return rows {factor: value} that together contain every pair of values of two factors.
+
+    The choice is greedy and the same every time: each row starts from a pair that has not occurred yet, and every other
+    factor takes the value that adds the most new pairs.
+    """
     names = list(factors)
     left = {
-        ((a, i), (b, j)): None  # a dict: in order, unlike a set
+        ((a, i), (b, j)): None  # a dict, because a set has no order
         for a, b in combinations(names, 2)
         for i in range(len(factors[a]))
         for j in range(len(factors[b]))
@@ -32,7 +35,7 @@ def pairwise(factors: Mapping[str, Sequence[Any]]) -> list[Row]:
             if name not in chosen:
                 size, turn = len(factors[name]), len(rows)
                 gains = [sum(pair(name, k, *other) in left for other in chosen.items()) for k in range(size)]
-                # equal values take turns, so that no value is worn out
+                # values that add equally many take turns
                 chosen[name] = max(
                     range(size), key=[(g, -((k - turn) % size)) for k, g in enumerate(gains)].__getitem__
                 )

@@ -44,7 +44,7 @@ class Rational:
             self.scale_steps.append(scale)
 
     def scores(self, longest: int) -> list[Fraction]:
-        """The scores of all strings up to a length, in order."""
+        """Return the scores of all strings up to a length, shortest first."""
         level, out = [(self.initial[0], self.scale_initial * self.scale_final)], []
         for length in range(longest + 1):
             out += [scale * sum(x * y for x, y in zip(v, self.final[0], strict=True)) for v, scale in level]
@@ -62,7 +62,10 @@ class Rational:
         return scale * sum(x * y for x, y in zip(vector, self.final[0], strict=True))
 
     def rank(self) -> int:
-        """The least number of states of a machine with the same scores: dim(reached) minus what is not seen of it."""
+        """Return the smallest number of states of a machine with the same scores.
+
+        That is the dimension of the reachable vectors, minus what no continuation of the string distinguishes.
+        """
         reached = [v for _, v, new in _explored(self.initial[0], self.steps) if new]
         back = [[list(column) for column in zip(*matrix, strict=True)] for matrix in self.steps]
         seen = [v for _, v, new in _explored(self.final[0], back) if new]
@@ -72,7 +75,7 @@ class Rational:
         )
 
     def first_nonzero(self) -> tuple[str, ...] | None:
-        """The first string whose score is not 0: shortest first, then in the order of the alphabet."""
+        """Return the first string whose score is not 0: shortest first, then in the order of the alphabet."""
         for string, vector, _ in _explored(self.initial[0], self.steps):
             if sum(x * y for x, y in zip(vector, self.final[0], strict=True)):
                 return tuple(self.alphabet[s] for s in string)
@@ -80,7 +83,7 @@ class Rational:
 
 
 def _whole(rows: list[list[Fraction]]) -> tuple[list[Row], Fraction]:
-    """Integers, and the number to multiply them by."""
+    """Return fractions as integers, and the number to multiply these by."""
     common = lcm(*(x.denominator for row in rows for x in row))
     numbers = [[int(x * common) for x in row] for row in rows]
     shared = gcd(*(x for row in numbers for x in row)) or 1
@@ -96,7 +99,10 @@ def _times(vector: Row, matrix: list[Row]) -> Row:
 
 
 def _explored(start: Row, steps: list[list[Row]]) -> Iterator[tuple[tuple[int, ...], Row, bool]]:
-    """Strings in order, their vectors, and whether each is independent of the ones before; the others end there."""
+    """Yield strings in order, their vectors, and whether each is independent of those before.
+
+    A string whose vector depends on earlier ones is not extended.
+    """
     echelon: list[tuple[int, Row]] = []
     level: list[tuple[tuple[int, ...], Row]] = [((), start)]
     while level:
@@ -110,7 +116,7 @@ def _explored(start: Row, steps: list[list[Row]]) -> Iterator[tuple[tuple[int, .
 
 
 def _insert(echelon: list[tuple[int, Row]], vector: Row) -> bool:
-    """Does the vector add a dimension? Gaussian elimination without fractions."""
+    """Add the vector to an echelon form, by elimination without fractions; return whether it adds a dimension."""
     for pivot, row in echelon:
         if vector[pivot]:
             a, b = row[pivot], vector[pivot]

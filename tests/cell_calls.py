@@ -1,4 +1,4 @@
-"""Cells for tests: the zoo, and random ones of every semiring, with what running them needs."""
+"""Provide cells by name (of the zoo, and random ones of every semiring) and random arguments of `rational`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from functools import cache
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -41,14 +42,27 @@ GRADIENT_SEMIRINGS = (
     "signed-log",
 )
 CORE = ("B", "B-max-plus", "C", "F", "ngram4", "SRU")
-"""Those cells of the zoo that everything is tried with; tests/zoo tries every model, but not with everything."""
+"""The cells of the zoo that every backend and option is tested with; tests/zoo tests the equations of every model."""
 RANDOM_CELLS = tuple(f"{semiring}-{seed}" for semiring in GRADIENT_SEMIRINGS for seed in (1, 2, 3))
 ALL_CELLS = (*CORE, "F+o", "B-max-plus+o", *RANDOM_CELLS)
-"""Names that `cell` knows: adding one here puts it through every test of ops, backends and layers."""
+"""Names that `cell` knows: adding one here puts it through the tests of every op and backend."""
+MECHANICS_CELLS = ("B-max-plus", "F", "complex-1")
+"""The cells that stand for all others where a test is about what all cells share: padding, layouts, pieces of a
+sequence, saved states. The first has one state, whose zero is infinite. The second has two, learned parameters and an
+ε-arc. The third has four states of two components each, two outputs, and reads the layer's input. Equations and
+gradients are tested on every cell."""
+ALL_CELLS_SOME_SLOW = [
+    name
+    if name not in RANDOM_CELLS or name in MECHANICS_CELLS
+    else pytest.param(name, marks=pytest.mark.slow)
+    for name in ALL_CELLS
+]
+"""All cells for tests that compile or differentiate: `make quick` leaves random ones out."""
 
 
 @cache
 def cell(name: str) -> Cell:
+    """Return the cell of a name: a random one such as "log-2", or one of the zoo."""
     if name in RANDOM_CELLS:
         semiring, _, seed = name.rpartition("-")
         return random_cell(semiring, int(seed))
@@ -56,7 +70,7 @@ def cell(name: str) -> Cell:
 
 
 def _weight(rng: random.Random, semiring: str, name: str) -> Expr:
-    """A weight of one arc: gates and inputs as layers have them, small enough to stay tame over many steps."""
+    """Return a random weight of an arc, made of gates and inputs, small enough not to explode over many steps."""
     gate, plain = linear(name, bias=rng.random() < 0.5), linear(f"{name}_v")
     if semiring == "complex":
         return rng.choice(
@@ -64,7 +78,7 @@ def _weight(rng: random.Random, semiring: str, name: str) -> Expr:
         )
     if semiring == "expectation":
         return rng.choice([pair(sigmoid(gate), 0.3 * plain), sigmoid(gate)])
-    if semiring == "signed-log":  # of one sign: what cancels loses digits in any arithmetic
+    if semiring == "signed-log":  # all of one sign, because terms that cancel lose digits in any arithmetic
         return rng.choice([sigmoid(gate), exp_(0.2 * plain - 0.3)])
     if semiring == "real":
         return rng.choice([sigmoid(gate), (1 - sigmoid(gate)) * plain, 0.5 * tanh(plain)])
@@ -76,7 +90,7 @@ def _weight(rng: random.Random, semiring: str, name: str) -> Expr:
 
 
 def _constant(rng: random.Random, semiring: str, name: str) -> Expr:
-    """An initial, ε or final weight."""
+    """Return a random initial, ε or final weight."""
     if rng.random() < 0.4:
         return one
     if semiring in ("log", "max-plus"):
@@ -85,7 +99,7 @@ def _constant(rng: random.Random, semiring: str, name: str) -> Expr:
 
 
 def random_cell(semiring: str, seed: int, *, states: int = 4, density: float = 0.35) -> Cell:
-    """A random automaton along a chain, so that some path always accepts, with acyclic ε-arcs and an output
+    """Return a random cell: a chain, so that some path always accepts, more arcs, acyclic ε-arcs, and an output
     that reads the score, a projection and, for odd seeds, the layer's input."""
     rng = random.Random(f"{semiring} {seed}")
     names = [f"q{i}" for i in range(states)]
@@ -109,7 +123,7 @@ def random_cell(semiring: str, seed: int, *, states: int = 4, density: float = 0
 
 @dataclass
 class Call:
-    """Arguments of `rrnn.ops.rational` for cells side by side."""
+    """The arguments of `rrnn.ops.rational` for one or more cells side by side."""
 
     programs: list[Program]
     x: Tensor
@@ -120,17 +134,19 @@ class Call:
 
     @property
     def leaves(self) -> list[Tensor]:
-        """Everything with a gradient: x, the input if it is read, params, states."""
+        """Return every tensor that requires a gradient: x, the input if it is read, parameters, states."""
         inp = [] if self.inp is None else [self.inp]
         return [t for t in (self.x, *inp, *self.params, *self.states) if t.requires_grad]
 
     def to(self, dtype: torch.dtype) -> Call:
-        """The same numbers in another dtype, states in theirs."""
+        """Return a copy with x and the input in another dtype; parameters and states keep theirs."""
         fresh = self.detached()
         fresh.x, fresh.inp = fresh.x.to(dtype), None if fresh.inp is None else fresh.inp.to(dtype)
         return fresh
 
     def detached(self) -> Call:
+        """Return a copy whose tensors are leaves of their own."""
+
         def fresh(t: Tensor) -> Tensor:
             return t.detach().clone().requires_grad_(t.requires_grad)
 
@@ -149,7 +165,7 @@ def make_call(
     random_state: bool = True,
     grad: bool = True,
 ) -> Call:
-    """Random arguments for these cells; units differ from cell to cell."""
+    """Return random arguments for these cells; each cell has one unit more than the one before."""
     g = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int, dtype: torch.dtype = dtype) -> Tensor:

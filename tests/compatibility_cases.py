@@ -1,4 +1,4 @@
-"""Cells, machines and measurements whose results at one version are kept in tests/fixtures.
+"""Define the cells, machines and measurements whose results of an older version are kept in tests/fixtures.
 
 `tests/fixtures/make.py` wrote the results; `tests/test_compatibility.py` compares them with today's.
 """
@@ -51,7 +51,7 @@ FOLDER = Path(__file__).with_name("fixtures")
 
 
 def chain(semiring: str, loop: Any, arc: Any, output: Any = score) -> Cell:
-    """Return B over a semiring: q0 is always open, q1 keeps what `arc` puts in."""
+    """Return B over a semiring: q0 is always on, q1 keeps what `arc` adds."""
     cell = Cell(f"B_{semiring.replace('-', '_')}", semiring).initial("q0").loop("q0", one)
     return cell.arc("q0", "q1", arc).loop("q1", loop).final("q1").output(output)
 
@@ -81,7 +81,7 @@ def epsilon_limit(semiring: str, *, after_last: bool) -> Cell:
 
 
 def functions() -> Cell:
-    """Return a cell that uses every function, odd numbers, names of the user's, and the layer's input."""
+    """Return a cell that uses every function, unusual numbers, names given by a user, and the layer's input."""
     f = sigmoid(linear("f", bias=True) - log(1 + softplus(parameter("scale")))).named("forget")
     u = (sqrt(1 - f * f) * relu(linear("u", window=3)) - 1e-300 * exp(-input() * input())).named("new")
     cell = Cell("functions").initial("q0", 0.1).loop("q0", one).arc("q0", "q1", u).loop("q1", f)
@@ -246,7 +246,7 @@ def _or_none(function: Callable[[], Any]) -> Any:
 
 
 def assert_close(now: Any, then: Any, tolerance: float = 1e-10, place: str = "") -> None:
-    """Compare JSON data: numbers up to the tolerance, all else exactly."""
+    """Compare JSON data: numbers up to the tolerance, everything else exactly."""
     if isinstance(then, float) and isinstance(now, float | int):
         near = now == then or abs(now - then) <= tolerance * max(1.0, abs(then))
         assert near or (math.isnan(now) and math.isnan(then)), f"{place}: {now!r}, once {then!r}"
