@@ -118,7 +118,9 @@ def test_what_needs_another_order_says_so(ring: Semiring) -> None:
         torch.randn(3, 1, 3, dtype=torch.float64),
     )
     machine = rrnn.to_wfsa(layer, 1, {s: x[i, 0] for i, s in enumerate("abc")})
-    with pytest.raises(SemiringError, match=r"⊗ of quaternions is not commutative. Score the strings"):
+    with pytest.raises(
+        SemiringError, match=r"need a commutative ⊗; that of quaternions is not. Score the strings"
+    ):
         machine.backward("abc")
     with pytest.raises(SemiringError, match="reverse needs a commutative"):
         machine.reverse()

@@ -265,7 +265,7 @@ def test_explain(visit: Callable[..., Any]) -> None:
     page.select_option("#target", other)
     expect(page.locator("#verdict")).to_contain_text(f"the margin of {other}")
     page.select_option("#run", "B-max-plus")  # its scores are no sums over words
-    expect(page.locator("#words-note")).to_contain_text("no sums")
+    expect(page.locator("#words-note")).to_contain_text("not sums")
     assert all(text.endswith(("–", "– unknown")) for text in words.all_text_contents())
     page.select_option("#run", "search/seed-0")  # an LSTM: words, but nothing to look into
     expect(page.locator("#words-note")).to_contain_text("no automata")
