@@ -14,6 +14,8 @@ from rrnn.draw.paper_figures import FIGURES
 from rrnn.wfsa import WFSA
 from rrnn.zoo import CELLS, get_cell
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("name", [*CELLS, "F+o", "ngram1", "ngram2", "ngram10"])
 def test_the_zoo(name: str) -> None:
@@ -33,13 +35,11 @@ def test_composed_cells(compose) -> None:
 SPECIMENS = [(seed, 2 + seed % 5, (0.15, 0.3, 0.5)[seed % 3]) for seed in range(20)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "states", "density"), SPECIMENS)
 def test_random_cells(seed: int, states: int, density: float) -> None:
     assert collisions(scene(diagram_of(random_cell(seed, states, density)))) == []
 
 
-@pytest.mark.slow
 def test_all_arcs_of_six_states() -> None:
     assert collisions(scene(diagram_of(random_cell(0, 6, 1.0)))) == []
 

@@ -34,6 +34,8 @@ from rrnn.tasks.search import (
     work,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def plan(folder: Path, **options: object) -> Plan:
     return Plan(str(folder / "journal"), "study", SPACE, **options)  # pyright: ignore[reportArgumentType]
@@ -69,7 +71,6 @@ def settings_done(where: Plan) -> list[int]:
     return sorted(numbers[t.params["x"]] for t in trials_of(where) if t.state.name == "COMPLETE")
 
 
-@pytest.mark.slow
 def test_failures_are_recorded_and_do_not_stop_the_study(storage: str) -> None:
     where = Plan(storage, "s", SPACE, trials=12)
     seen: list[Standing] = []
@@ -133,7 +134,6 @@ def test_tpe(tmp_path: Path) -> None:
     assert sorted(t.user_attrs["setting"] for t in trials_of(where)) == list(range(12))
 
 
-@pytest.mark.slow
 def test_searches_that_start_at_the_same_moment_train_each_setting_once(storage: str) -> None:
     where, trained, barrier = Plan(storage, "s", SPACE, trials=4), list[float](), threading.Barrier(4)
 
@@ -156,7 +156,6 @@ def test_searches_that_start_at_the_same_moment_train_each_setting_once(storage:
     assert len(enqueued) == 4 or "sqlite" in storage  # which has no lock
 
 
-@pytest.mark.slow
 def test_what_is_enqueued_twice_is_pruned_before_it_trains(storage: str) -> None:
     where = Plan(storage, "s", SPACE, trials=3)
     with open_study(where) as study:
@@ -167,7 +166,6 @@ def test_what_is_enqueued_twice_is_pruned_before_it_trains(storage: str) -> None
     assert settings_done(more) == [0, 1, 2, 3]
 
 
-@pytest.mark.slow
 def test_a_killed_workers_trial_is_trained_again(tmp_path: Path) -> None:
     where = plan(tmp_path, trials=4)
     killer = threading.Thread(target=lambda: os.kill(pid_in(tmp_path / "pid"), signal.SIGKILL))
@@ -183,7 +181,6 @@ def test_a_killed_workers_trial_is_trained_again(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("journal.*"))
 
 
-@pytest.mark.slow
 def test_a_silent_worker_of_a_database_is_given_up(tmp_path: Path) -> None:
     """Even if it was killed before its first heartbeat."""
     where = Plan(f"sqlite:///{tmp_path}/study.db", "s", SPACE, trials=2, heartbeat_seconds=1, grace_seconds=1)
@@ -282,7 +279,6 @@ def test_a_damaged_journal_is_named_and_can_be_mended(
     assert search(where, plain).value == best.value
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "job",
     ["search(plan, Hanging(folder), workers=2)", "list(side_by_side(Hanging(folder), [{}], processes=2))"],
