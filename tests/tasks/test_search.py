@@ -153,7 +153,7 @@ def test_searches_that_start_at_the_same_moment_train_each_setting_once(storage:
     assert sorted(trained) == sorted(draw_setting(SPACE, 0, number)["x"] for number in range(4))
     assert settings_done(where) == [0, 1, 2, 3]
     enqueued = [trial for trial in trials_of(where) if "setting" in trial.user_attrs]
-    assert len(enqueued) == 4 or "sqlite" in storage  # which has no lock
+    assert len(enqueued) == 4
 
 
 def test_what_is_enqueued_twice_is_pruned_before_it_trains(storage: str) -> None:

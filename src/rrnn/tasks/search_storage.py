@@ -40,7 +40,7 @@ def open_storage(
     """Open the journal or database, or create it. Errors of the database are raised as RunError.
 
     Yield it together with a lock that is held until the caller leaves it, so that one process at a time sets up the
-    study. (Only PostgreSQL and, on POSIX, journals have such a lock.)
+    study. (PostgreSQL has such a lock, and so have, on POSIX, journals and SQLite. MySQL has none.)
     """
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
@@ -49,6 +49,10 @@ def open_storage(
         if is_database(where):
             url = _parse_url(where)
             everything.enter_context(_clear_errors(url))
+            if url.get_backend_name() == "sqlite" and url.database and os.name == "posix":
+                # Not the database itself: closing it would release SQLite's own locks.
+                with suppress(OSError):  # the database then says what is wrong with the folder
+                    _lock(lock.enter_context(open(f"{url.database}.lock", "a")), wait=True)
             storage = _connect(url, heartbeat_seconds, grace_seconds, lock)
             everything.callback(storage.engine.dispose)
             yield storage, lock
