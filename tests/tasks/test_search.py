@@ -121,7 +121,10 @@ def test_a_study_of_version_0_1_goes_on(tmp_path: Path) -> None:
             )
         )
     search(where, plain)
-    assert settings_done(where) == [0, 1, 2] and len(trials_of(where)) == 5
+    # The worker and the process that waits for it may both enqueue the lost trial's setting; one of them is trained.
+    states = [trial.state.name for trial in trials_of(where)]
+    assert settings_done(where) == [0, 1, 2]
+    assert (states.count("COMPLETE"), states.count("FAIL"), states.count("RUNNING")) == (3, 2, 0)
 
 
 def test_among_equals_the_first_is_the_best(tmp_path: Path) -> None:
