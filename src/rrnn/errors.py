@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
 
 class RRNNError(Exception):
     """The base of all errors that a user can cause."""
@@ -56,3 +60,10 @@ class DivergedError(RunError):
 
 class GrowthWarning(UserWarning):
     """A cell whose weights provably make its states grow without bound."""
+
+
+def nearest(name: Any, names: Iterable[Any]) -> str:
+    """Return " Did you mean …?" if one of the names is spelled similarly, and the empty string otherwise."""
+    texts = {str(n): n for n in names}
+    close = difflib.get_close_matches(str(name), texts, 1)
+    return f" Did you mean {texts[close[0]]!r}?" if close else ""

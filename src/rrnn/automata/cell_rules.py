@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import warnings
 from collections.abc import Iterable
@@ -13,7 +12,7 @@ from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import weight_range
 from rrnn.automata.expression_rules import check_output, check_weight, is_zero, shown
 from rrnn.automata.expression_text import expr_text, given_names
-from rrnn.errors import CellError, GrowthWarning
+from rrnn.errors import CellError, GrowthWarning, nearest
 from rrnn.semirings import Semiring
 
 if TYPE_CHECKING:
@@ -78,8 +77,7 @@ def _check_ends(cell: Cell) -> None:
         ("final", [q for q in ends if q not in starts and q not in targets], "enters"),
     ):
         if lonely:
-            near = difflib.get_close_matches(lonely[0], [q for q in cell.states if q != lonely[0]], 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = nearest(lonely[0], [q for q in cell.states if q != lonely[0]])
             raise CellError(
                 f"cell {cell.name!r}: unknown state {lonely[0]!r}: it is {word}, but no arc {met} it.{hint} "
                 "Add the arc or leave the state out."

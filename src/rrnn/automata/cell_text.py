@@ -19,13 +19,12 @@ line stands, it lists every state that the lines after it may use.
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 
 from rrnn.automata import expressions as ex
 from rrnn.automata.expression_text import RESERVED, definitions, expr_text, parse_expr, parse_list
-from rrnn.errors import CellError, FormatError, RRNNError
+from rrnn.errors import CellError, FormatError, RRNNError, nearest
 
 if TYPE_CHECKING:
     from rrnn.automata.cell import Cell
@@ -183,8 +182,7 @@ class _Reader:
     def state(self, name: str) -> str:
         """Return a state's name, checked against the `states` line if there is one."""
         if "states" in self.lines_read and name not in self.cell.states:
-            near = difflib.get_close_matches(name[:64], self.cell.states, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = nearest(name[:64], self.cell.states)
             raise FormatError(
                 f"unknown state {name[:64]!r}: the states line does not list it.{hint} Add it there, or correct it."
             )

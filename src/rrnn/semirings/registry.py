@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import pkgutil
 from importlib import import_module
 
-from rrnn.errors import SemiringError
+from rrnn.errors import SemiringError, nearest
 from rrnn.semirings import defined
 from rrnn.semirings.semiring import Semiring
 
@@ -72,8 +71,7 @@ def get_semiring(semiring: str | Semiring) -> Semiring:
         return semiring
     found = SEMIRINGS.get(str(semiring).replace("_", "-").lower()) or SEMIRINGS.get(str(semiring))
     if found is None:
-        near = difflib.get_close_matches(str(semiring), SEMIRINGS, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = nearest(semiring, SEMIRINGS)
         raise SemiringError(
             f"unknown semiring {semiring!r}: there are {', '.join(SEMIRINGS)}.{hint} If it is your own, "
             "define it before you use it: rrnn.register_semiring(rrnn.Semiring(…))."

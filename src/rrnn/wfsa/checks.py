@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from rrnn.arithmetic import TENSORS
-from rrnn.errors import AutomatonError, SemiringError, ShapeError
+from rrnn.errors import AutomatonError, SemiringError, ShapeError, nearest
 from rrnn.semirings import Semiring
-from rrnn.wfsa.symbols import EPSILON, nearest, preview
+from rrnn.wfsa.symbols import EPSILON, preview
 
 Index = tuple[Tensor, Tensor, Tensor]
 

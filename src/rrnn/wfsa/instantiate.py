@@ -8,11 +8,11 @@ from typing import Any
 
 from rrnn.automata import Cell, evaluate
 from rrnn.automata import expressions as ex
-from rrnn.errors import AutomatonError, CellError
+from rrnn.errors import AutomatonError, CellError, nearest
 from rrnn.semirings import Semiring
 from rrnn.wfsa import checks
 from rrnn.wfsa.machine import WFSA
-from rrnn.wfsa.symbols import EPSILON, State, Symbol, nearest
+from rrnn.wfsa.symbols import EPSILON, State, Symbol
 
 
 def instantiate(

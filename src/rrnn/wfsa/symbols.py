@@ -7,14 +7,13 @@ array) is one string. Inside a batch, a list is a string, too.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from rrnn.errors import AutomatonError
+from rrnn.errors import AutomatonError, nearest
 
 State = Hashable
 Symbol = Hashable
@@ -113,10 +112,3 @@ def preview(values: Iterable[Any], limit: int = 8) -> str:
     """Return the first few of the values as text for a message."""
     shown = [repr(v) for v in values]
     return ", ".join(shown[:limit]) + (f", … ({len(shown)} in all)" if len(shown) > limit else "")
-
-
-def nearest(name: Any, names: Iterable[Any]) -> str:
-    """Return " Did you mean …?" if one of the names is spelled similarly, and the empty string otherwise."""
-    texts = {str(n): n for n in names}
-    close = difflib.get_close_matches(str(name), texts, 1)
-    return f" Did you mean {texts[close[0]]!r}?" if close else ""
