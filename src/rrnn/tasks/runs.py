@@ -8,7 +8,6 @@ One process writes to a run at a time: `Run.create` takes a lock that ends with 
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -22,6 +21,7 @@ from rrnn.errors import RunError
 from rrnn.tasks import checkpoints
 from rrnn.tasks.checkpoints import Checkpoint, write_atomic
 from rrnn.tasks.configs import Config, with_current_names
+from rrnn.tasks.workers import lock_file
 
 CONFIG, CELL, VOCABULARY, METRICS, RESULT, LOCK = (
     "config.json",
@@ -296,21 +296,11 @@ def _sweep(folder: Path) -> None:
 def _take_lock(folder: Path) -> IO[str]:
     """Open the lock file and lock it, until it is closed or the process ends in any way."""
     file = open(folder / LOCK, "a+", encoding="utf-8")  # noqa: SIM115 - it stays open as long as the run
-    try:
-        if os.name == "posix":
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            import msvcrt
-
-            file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    except OSError as error:
+    if not lock_file(file):
         file.close()
         raise RunError(
             f"another process is training in {folder}: wait for it, stop it, or choose another --out"
-        ) from error
+        )
     return file
 
 

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from rrnn.errors import RunError
+from rrnn.tasks.workers import lock_file
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -52,7 +53,7 @@ def open_storage(
             if url.get_backend_name() == "sqlite" and url.database and os.name == "posix":
                 # Not the database itself: closing it would release SQLite's own locks.
                 with suppress(OSError):  # the database then says what is wrong with the folder
-                    _lock(lock.enter_context(open(f"{url.database}.lock", "a")), wait=True)
+                    lock_file(lock.enter_context(open(f"{url.database}.lock", "a")), wait=True)
             storage = _connect(url, heartbeat_seconds, grace_seconds, lock)
             everything.callback(storage.engine.dispose)
             yield storage, lock
@@ -60,7 +61,7 @@ def open_storage(
             Path(where).parent.mkdir(parents=True, exist_ok=True)
             file = lock.enter_context(open(where, "a"))
             if os.name == "posix":  # Windows would keep others from reading
-                _lock(file, wait=True)
+                lock_file(file, wait=True)
             _check_journal(Path(where))
             yield JournalStorage(JournalFileBackend(where)), lock
 
@@ -179,7 +180,7 @@ def show_alive(where: str, trial: Trial) -> Iterator[None]:
     path = _lock_path(where, trial)
     try:
         with path.open("a") as file:
-            _lock(file, wait=True)
+            lock_file(file, wait=True)
             yield
     finally:
         with suppress(OSError):
@@ -192,7 +193,7 @@ def is_abandoned(where: str, trial: FrozenTrial) -> bool:
     try:
         with path.open("r+") as file:
             # A worker that has just created the file may be about to lock it.
-            if not _lock(file) or time.time() - path.stat().st_mtime < _WRITE_SECONDS:
+            if not lock_file(file) or time.time() - path.stat().st_mtime < _WRITE_SECONDS:
                 return False
     except FileNotFoundError:  # the worker has not come so far, or never will
         return begun is None or (datetime.now() - begun).total_seconds() > START_SECONDS
@@ -202,20 +203,3 @@ def is_abandoned(where: str, trial: FrozenTrial) -> bool:
 
 def _lock_path(where: str, trial: Trial | FrozenTrial) -> Path:
     return Path(f"{where}.trial-{trial._trial_id}")  # several studies may share a journal
-
-
-def _lock(file: IO[str], *, wait: bool = False) -> bool:
-    """Lock an open file until it is closed or the process ends. Return False if somebody else has locked it."""
-    try:
-        if os.name == "posix":
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        else:
-            import msvcrt
-
-            file.seek(0)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    except OSError:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Run many trainings at the same time: in threads, which share a GPU by a stream each, or in processes."""
+"""Run many trainings at the same time, in threads (which share a GPU by a stream each) or processes; lock files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from rrnn.errors import RunError
 
@@ -98,3 +98,20 @@ def _exit_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+def lock_file(file: IO[str], *, wait: bool = False) -> bool:
+    """Lock an open file until it is closed or the process ends. Return False if somebody else has locked it."""
+    try:
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        else:
+            import msvcrt
+
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+    except OSError:
+        return False
+    return True
