@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rrnn.errors import RunError
 from rrnn.tasks.workers import lock_file
@@ -92,11 +92,14 @@ def _connect(url: URL, heartbeat_seconds: int, grace_seconds: int, lock: ExitSta
     from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
     from sqlalchemy.exc import SQLAlchemyError
 
-    is_postgresql = url.get_backend_name() == "postgresql"
+    is_postgresql, is_sqlite = (url.get_backend_name() == name for name in ("postgresql", "sqlite"))
     if url.drivername == "postgresql":  # SQLAlchemy's default driver depends on its version
         url = url.set(drivername="postgresql+psycopg")
-    # Without an encoding, PostgreSQL may answer in bytes.
-    defaults = {"connect_timeout": CONNECT_SECONDS, "client_encoding": "utf8"} if is_postgresql else {}
+    defaults: dict[str, Any] = {}
+    if is_postgresql:  # without an encoding, it may answer in bytes
+        defaults = {"connect_timeout": CONNECT_SECONDS, "client_encoding": "utf8"}
+    elif is_sqlite:  # the driver begins no transactions of its own: see below
+        defaults = {"isolation_level": None, "timeout": START_SECONDS}
     arguments = {
         "pool_pre_ping": True,  # trials last longer than idle connections
         "connect_args": {key: value for key, value in defaults.items() if key not in url.query},
@@ -108,13 +111,20 @@ def _connect(url: URL, heartbeat_seconds: int, grace_seconds: int, lock: ExitSta
         transaction.execute(sqlalchemy.text(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"))
     for attempt in range(10):
         try:
-            return RDBStorage(
+            storage = RDBStorage(
                 url.render_as_string(hide_password=False),
                 engine_kwargs=arguments,
                 heartbeat_interval=heartbeat_seconds,
                 grace_period=grace_seconds,
                 heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(),
             )
+            if is_sqlite:
+                # SQLite has no SELECT … FOR UPDATE, with which Optuna takes a waiting trial. Without a lock from the
+                # beginning of the transaction, two workers could take the same trial.
+                sqlalchemy.event.listen(
+                    storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")
+                )
+            return storage
         except RuntimeError as error:  # another version of Optuna created the tables
             raise RunError(str(error)) from None
         except (SQLAlchemyError, StorageInternalError):
