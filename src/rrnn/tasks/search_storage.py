@@ -90,6 +90,7 @@ def _connect(url: URL, heartbeat_seconds: int, grace_seconds: int, lock: ExitSta
     import sqlalchemy
     from optuna.exceptions import StorageInternalError
     from optuna.storages import RDBStorage, RetryHeartbeatStaleTrialCallback
+    from sqlalchemy import event
     from sqlalchemy.exc import SQLAlchemyError
 
     is_postgresql, is_sqlite = (url.get_backend_name() == name for name in ("postgresql", "sqlite"))
@@ -121,7 +122,7 @@ def _connect(url: URL, heartbeat_seconds: int, grace_seconds: int, lock: ExitSta
             if is_sqlite:
                 # SQLite has no SELECT … FOR UPDATE, with which Optuna takes a waiting trial. Without a lock from the
                 # beginning of the transaction, two workers could take the same trial.
-                sqlalchemy.event.listen(
+                event.listen(
                     storage.engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE")
                 )
             return storage
