@@ -4,19 +4,21 @@
 on real numbers; ⊕ and ⊗ come from the arcs. `one` and `zero` are the semiring's, and so are its constructors:
 `complex(re, im)` is a weight of two real expressions. Expressions are values: equal when written equally, whatever name
 (`.named("u1")`) they were given for printing.
+
+A family is a row of states with one description. `linear("B", over=h, per="head")` has one value for each state of the
+family h, shared by all units of a head.
 """
 
 from __future__ import annotations
 
 import math
-import re
-import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from numbers import Real
 from typing import Any
 
+from rrnn.automata.families import LEVELS, Family, check_name, family, leaf_name, short  # noqa: F401
 from rrnn.errors import CellError
 from rrnn.semirings import SEMIRINGS
 
@@ -146,6 +148,8 @@ class Linear(Expr):
     name: str
     bias: bool = False
     window: int = 1
+    over: Family | None = None
+    per: str = "unit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,6 +157,8 @@ class Parameter(Expr):
     """A learned number per hidden unit."""
 
     name: str
+    over: Family | None = None
+    per: str = "unit"
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,17 +228,34 @@ class Binary(Expr):
 one, zero, score = One(), Zero(), Score()
 
 
-def linear(name: str, *, bias: bool = False, window: int = 1) -> Expr:
+def linear(
+    name: str, *, bias: bool = False, window: int = 1, over: Family | None = None, per: str = "unit"
+) -> Expr:
     """Return a projection of the input, `W_name · v`, one learned row per unit. `bias=True` adds a learned number;
-    `window=K` sees the K latest inputs."""
+    `window=K` sees the K latest inputs. With `over=h` there is a row for each state of a family; with `per="head"` or
+    `per="group"` the units of a head, or of a group of heads, share their rows."""
     if not isinstance(window, int) or isinstance(window, bool) or not 1 <= window <= 1000:
         raise CellError(f"linear({name!r}): window must be a whole number from 1 to 1000; got {window!r}")
-    return Linear(_leaf_name(name, "a projection's name"), bool(bias), window)
+    name = leaf_name(name, "a projection's name")
+    return Linear(name, bool(bias), window, *_extent("linear", name, over, per))
 
 
-def parameter(name: str) -> Expr:
-    """Return a learned number per unit."""
-    return Parameter(_leaf_name(name, "a parameter's name"))
+def parameter(name: str, *, over: Family | None = None, per: str = "unit") -> Expr:
+    """Return a learned number per unit. With `over=h` there is one for each state of a family; with `per="head"` or
+    `per="group"` the units of a head, or of a group of heads, share it."""
+    name = leaf_name(name, "a parameter's name")
+    return Parameter(name, *_extent("parameter", name, over, per))
+
+
+def _extent(function: str, name: str, over: object, per: object) -> tuple[Family | None, str]:
+    """Return what `over=` and `per=` say, or raise a `CellError`."""
+    if over is not None and not isinstance(over, Family):
+        raise CellError(
+            f'{function}({name!r}): over takes a family, as in h = family("h", 16); got {short(over)}'
+        )
+    if per not in LEVELS:
+        raise CellError(f'{function}({name!r}): per is "unit", "head" or "group"; got {short(per)}')
+    return over, str(per)
 
 
 def input() -> Expr:
@@ -315,49 +338,14 @@ def as_expr(x: Operand) -> Expr:
             value = math.inf
         if not math.isfinite(value):
             raise CellError(
-                f"a number in a weight must be finite and fit a 64-bit float; got {_short(x)}. "
+                f"a number in a weight must be finite and fit a 64-bit float; got {short(x)}. "
                 "Use `zero` for the semiring's zero."
             )
         return Number(value + 0.0)  # −0.0 becomes 0.0: they are equal, and must print equally
     raise CellError(
-        f'a weight is an expression, a number or "score"; got {_short(x)}. '
+        f'a weight is an expression, a number or "score"; got {short(x)}. '
         'Write linear("name") for a projection of the input, parameter("name") for a learned number.'
     )
-
-
-def check_name(name: object, what: str) -> str:
-    """Return the name, or raise a `CellError`: names must survive every text form and mean the same in each."""
-    if (
-        not isinstance(name, str)
-        or len(name) > 64
-        or not (name.isidentifier() and re.fullmatch(r"\w+", name))
-        or not unicodedata.is_normalized("NFKC", name)
-    ):
-        raise CellError(
-            f"{what} must be an identifier of at most 64 letters, digits and _, not beginning with a digit; "
-            f"got {_short(name)}"
-        )
-    return name
-
-
-def _leaf_name(name: object, what: str) -> str:
-    """Return the name of a projection or parameter, or raise a `CellError` if it is taken or no name."""
-    if name in ("input", "score"):
-        raise CellError(
-            f"{what} cannot be {name!r}: that word is the layer's input or the automaton's score. "
-            f"Use another name, such as {name}_1."
-        )
-    return check_name(name, what)
-
-
-def _short(x: object) -> str:
-    """Return a value as a message shows it, however large it is. (Python refuses to print integers of over 4300
-    digits.)"""
-    try:
-        text = repr(x)
-    except Exception:
-        text = f"a {type(x).__name__}"
-    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -370,6 +358,13 @@ def walk(expr: Expr) -> Iterator[Expr]:
         else:
             todo.append((node, True))
             todo.extend((child, False) for child in reversed(node.children))
+
+
+def families_of(expr: Expr) -> set[Family]:
+    """Return the families on whose index an expression depends."""
+    return {
+        node.over for node in walk(expr) if isinstance(node, (Linear, Parameter)) and node.over is not None
+    }
 
 
 def depends_on_input(expr: Expr) -> bool:

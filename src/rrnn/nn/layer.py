@@ -47,6 +47,8 @@ class RationalLayer(nn.Module):
         norm: Norm | None = None,
         forget_bias: float = 0.0,
         zoneout: float = 0.0,
+        heads: int = 1,
+        groups: int = 1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -55,7 +57,8 @@ class RationalLayer(nn.Module):
         self.input_size, self.hidden_size = input_size, sum(self.widths)
         self.skip, self.forget_bias, self.zoneout = skip, forget_bias, zoneout
         lowered = [lower(cell) for cell in self.cell_types]
-        self.programs = tuple(each.program for each in lowered)
+        self.programs = tuple(each.program.with_heads(heads, groups) for each in lowered)
+        self.has_families = any(program.wide is not None for program in self.programs)
         self.uses_input = any(program.uses_input for program in self.programs)
 
         pairs = zip(self.programs, self.widths, strict=True)
@@ -67,7 +70,8 @@ class RationalLayer(nn.Module):
             "skip": self.output_size if skip and outputs_differ else 0,
             "gate": self.output_size if skip == "highway" else 0,
         }
-        self.rows = lay_out_rows(lowered, self.widths, {name: size for name, size in extra.items() if size})
+        extra = {name: size for name, size in extra.items() if size}
+        self.rows = lay_out_rows(lowered, self.programs, self.widths, extra)
         # The pre-activations that cells read come first.
         self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
@@ -133,7 +137,7 @@ class RationalLayer(nn.Module):
 
     def initial(self, batch: int) -> LayerState:
         """Return the first state: λ of every cell, and a history of zeros."""
-        states = initial_states(self.programs, self.parameter_rows(self.weight), batch)
+        states = initial_states(self.programs, self.parameter_rows(self.weight), batch, self.widths)
         return LayerState(states, self._no_history(batch))
 
     def _no_history(self, batch: int) -> Tensor | None:
@@ -144,7 +148,7 @@ class RationalLayer(nn.Module):
         """Return the shapes of the states and of the history; `batch` is () for an unbatched state."""
         history = (self.window - 1, *batch, self.input_size) if self.window > 1 else None
         return [
-            (len(p.flat.states), *batch, w) for p, w in zip(self.programs, self.widths, strict=True)
+            (p.flat.state_count, *batch, w) for p, w in zip(self.programs, self.widths, strict=True)
         ], history
 
     # ---- weights by name -----------------------------------------------------------------------------------------
@@ -270,7 +274,10 @@ class RationalLayer(nn.Module):
         inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
         cells, params = y[..., : self.columns] if own else y, self.parameter_rows(weight)
         programs = programs or self.programs
-        out, finals = rational(cells, params, states, programs, mask=mask, inp=inp, weight=inside)
+        widths = self.widths if self.has_families else None
+        out, finals = rational(
+            cells, params, states, programs, mask=mask, inp=inp, weight=inside, widths=widths
+        )
         return out, LayerState(tuple(finals), history), own
 
     def forward(

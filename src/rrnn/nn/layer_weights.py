@@ -50,13 +50,18 @@ class ProjectionRows(NamedTuple):
 
 
 def lay_out_rows(
-    cells: Sequence[Lowered], widths: Sequence[int], extra: Mapping[str, int]
+    cells: Sequence[Lowered], programs: Sequence[Program], widths: Sequence[int], extra: Mapping[str, int]
 ) -> tuple[ProjectionRows, ...]:
     """Return the rows of the projections of all cells, then of the layer's own, `extra`: name → number of rows."""
     wanted = [
-        (i, projection.name, width, projection.window)
-        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        for projection in cell.projections
+        (
+            i,
+            projection.name,
+            width if wide is None else wide.numbers(wide.projections[k], width),
+            projection.window,
+        )
+        for i, (cell, wide, width) in enumerate(zip(cells, [p.wide for p in programs], widths, strict=True))
+        for k, projection in enumerate(cell.projections)
     ]
     wanted += [(-1, name, size, 1) for name, size in extra.items()]
     ends = [0] * max((window for *_, window in wanted), default=1)  # the end of each matrix so far
@@ -147,19 +152,34 @@ class CellParameters(nn.Module):
     ) -> None:
         super().__init__()
         self.units = units
+        self.wide = program.wide
         self.names = tuple((name.endswith(BIAS), name.removesuffix(BIAS)) for name in program.parameters)
+        self.shapes = [self._shape(k) for k in range(len(self.names))]
         self.bias, self.parameter = NamedParameters(), NamedParameters()
-        for is_bias, name in self.names:
+        for (is_bias, name), shape in zip(self.names, self.shapes, strict=True):
             if bias or not is_bias:
-                value = nn.Parameter(torch.empty(units, device=device, dtype=dtype))
+                value = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
                 (self.bias if is_bias else self.parameter).add(name, value)
 
+    def _shape(self, k: int) -> tuple[int, ...]:
+        """Return the shape of parameter k: (units,), with families before units, and after heads or groups."""
+        if self.wide is None:
+            return (self.units,)
+        extent = self.wide.parameters[k]
+        sizes = tuple(self.wide.sizes[f][1] for f in extent.over)
+        sharers = (self.wide.sharers(extent, self.units),)
+        return (*sizes, *sharers) if extent.per == "unit" else (*sharers, *sizes)
+
     def rows(self, like: Tensor) -> list[Tensor] | Tensor:
-        """Return P rows (units,) in the program's order; biases that the layer does not have are zeros."""
+        """Return P rows (units,) in the program's order; biases that the layer does not have are zeros. For a program
+        of families return one flat row of them all, (1, P)."""
         if not self.names:
-            return like.new_zeros(0, self.units)
+            return like.new_zeros(0, self.units) if self.wide is None else like.new_zeros(1, 0)
         biases, learned = self.bias.get, self.parameter.get  # looked up once: attributes of modules are slow
         rows = [biases(name) if is_bias else learned(name) for is_bias, name in self.names]
+        if self.wide is not None:
+            pairs = zip(rows, self.shapes, strict=True)
+            return torch.cat([(like.new_zeros(s) if r is None else r).flatten() for r, s in pairs])[None]
         return [like.new_zeros(self.units) if row is None else row for row in rows]
 
 

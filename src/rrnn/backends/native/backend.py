@@ -70,6 +70,8 @@ class Native(Backend):
             return f"it runs on the CPU, not on {device.type}"
         if dtype not in TYPES:
             return f"it computes with float32, float64 and bfloat16, not {dtype}"
+        if program is not None and program.wide is not None:
+            return "it does not run families of states yet"
         compiler = find_compiler()
         return compiler if isinstance(compiler, str) else None
 
@@ -81,12 +83,12 @@ class Native(Backend):
         warnings.warn(f"rrnn runs its slow reference backend on the CPU: {why}", RuntimeWarning, stacklevel=2)
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
-        program, x, params, mask, inp, every = call
+        program, x, params, mask, inp, every, _ = call
         steps, batch, _, units = x.shape
         kernel = _forward_kernel(program, x.dtype)
         dtype = compute_dtype(x.dtype)
         x, params = units_contiguous(x), cast(params, dtype).contiguous()
-        state = first_state(program, batch, params, dtype) if state is None else state.contiguous()
+        state = first_state(program, batch, units, params, dtype) if state is None else state.contiguous()
         inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         final = torch.empty_like(state)
         saved = state.new_empty(((steps + every - 1) // every, *state.shape)) if every else None
@@ -107,7 +109,7 @@ class Native(Backend):
         return final, saved
 
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
-        program, x, params, mask, inp, every = call
+        program, x, params, mask, inp, every, _ = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
         kernel = _backward_kernel(program, x.dtype)
