@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from rrnn.errors import ProgramError
 from rrnn.ir.builder import Builder, Value, copy_into
@@ -25,6 +25,12 @@ class Adjoint:
     step: Program  # grad_preact k, grad_input, grad_state s, grad_unit j; new_state s, to recompute with
     epilogue: Program  # grad_param p, from GRAD_UNIT j
     units: tuple[int, ...]  # unit value j is instruction units[j] of the forward program
+
+    @cached_property
+    def unit_rows(self) -> int:
+        """The number of rows of all unit values: those over families have one for each index."""
+        wide = self.epilogue.wide
+        return len(self.units) if wide is None else sum(wide.indices(extent) for extent in wide.units)
 
 
 @lru_cache(maxsize=256)

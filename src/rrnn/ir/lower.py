@@ -48,6 +48,9 @@ def bias_name(projection: str) -> str:
     return f"{projection}.bias"
 
 
+_LEAVES = (ex.Linear, ex.Parameter)
+
+
 class _Lowering:
     """A cell on its way to a program: its states and arcs that lie on some path, and the builder."""
 
@@ -113,6 +116,14 @@ class _Lowering:
                         parameters.setdefault(bias_name(node.name), len(parameters))
                 elif isinstance(node, ex.Parameter):
                     parameters.setdefault(node.name, len(parameters))
+        if any(node.per != "unit" for e in self._used() for node in ex.walk(e) if isinstance(node, _LEAVES)):
+            # What units have for themselves comes first: rows of it lie side by side.
+            shared = {
+                n.name: n.per != "unit" for e in self._used() for n in ex.walk(e) if isinstance(n, _LEAVES)
+            }
+            projections = dict(sorted(projections.items(), key=lambda item: shared[item[0]]))
+            order = sorted(parameters, key=lambda name: shared[name.removesuffix(".bias")])
+            parameters = {name: i for i, name in enumerate(order)}
         return projections, parameters
 
     def run(self, stored: list[str]) -> Lowered:

@@ -117,6 +117,9 @@ def _verify_families(program: Program) -> None:
     for extent in extents:
         if extent.per not in ("unit", "head", "group") or len(set(extent.over)) != len(extent.over):
             raise ProgramError(f"{extent} is not an extent")
+    for table in (wide.projections, wide.parameters):
+        if sorted(table, key=lambda extent: extent.per != "unit") != list(table):
+            raise ProgramError("projections and parameters that units share come after the others")
     if (
         any(size < 1 for _, size in wide.sizes)
         or wide.heads < 1
