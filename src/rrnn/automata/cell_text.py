@@ -72,16 +72,19 @@ def render(cell: Cell) -> str:
         lines.append(f"{where} : {expr_text(weight, names)}")
     lines += [f"final {q}{_suffix(w, names)}" for q, w in cell.finals]
     lines += [f"read {q}{_suffix(w, names)}" for q, w in cell.reads]
-    if cell.families or cell.reads or is_shared(cell):
+    if cell.families or cell.reads or has_options(cell):
         lines[0] = WIDE_HEADER
     lines.append("output " + ", ".join(expr_text(e, names) for e in cell.output_exprs))
     return "\n".join(lines) + "\n"
 
 
-def is_shared(cell: Cell) -> bool:
-    """Return whether units share a projection or parameter."""
+def has_options(cell: Cell) -> bool:
+    """Return whether a projection or parameter has an option that version 1 does not know."""
     nodes = (node for top in cell.expressions() for node in ex.walk(top))
-    return any(isinstance(node, (ex.Linear, ex.Parameter)) and node.per != "unit" for node in nodes)
+    leaves = [node for node in nodes if isinstance(node, (ex.Linear, ex.Parameter))]
+    return any(
+        leaf.per != "unit" or leaf.start is not None or not getattr(leaf, "learned", True) for leaf in leaves
+    )
 
 
 def _suffix(weight: ex.Expr, names: dict[ex.Expr, str]) -> str:

@@ -48,6 +48,10 @@ def _show(e: ex.Expr, names: Mapping[ex.Expr, str], parent: int = 0, top: bool =
             return f'linear("{name}"{options}{_extent(e)})'
         case ex.Parameter(name=name):
             return f'parameter("{name}"{_extent(e)})'
+        case ex.Index(of=of):
+            return f"index({of})"
+        case ex.Uniform(low=low, high=high):
+            return f"uniform({_show(ex.Number(low), {})}, {_show(ex.Number(high), {})})"
         case ex.Component(of=of, name=name):
             return f"{_show(of, names, 3)}.{name}"
         case ex.Construct(function=function, arguments=arguments):
@@ -67,8 +71,10 @@ def _show(e: ex.Expr, names: Mapping[ex.Expr, str], parent: int = 0, top: bool =
 
 def _extent(leaf: ex.Linear | ex.Parameter) -> str:
     """Return the options of a leaf that has a value for each state of a family, or is shared by several units."""
-    over = f", over={leaf.over}" if leaf.over is not None else ""
-    return over + (f', per="{leaf.per}"' if leaf.per != "unit" else "")
+    text = f", over={leaf.over}" if leaf.over is not None else ""
+    text += f', per="{leaf.per}"' if leaf.per != "unit" else ""
+    text += f", start={_show(leaf.start, {})}" if leaf.start is not None else ""
+    return text + (", learned=False" if isinstance(leaf, ex.Parameter) and not leaf.learned else "")
 
 
 # ---- reading -----------------------------------------------------------------------------------------------
@@ -206,9 +212,13 @@ class _Parser:
         elif name == "input":
             found = ex.input()
         elif name == "parameter":
-            found = ex.parameter(self.string(), **self.options())
+            found = ex.parameter(self.string(), **self.options(wide=("over", "per", "start", "learned")))
         elif name == "linear":
-            found = ex.linear(self.string(), **self.options("bias", "window"))
+            found = ex.linear(self.string(), **self.options("bias", "window", wide=("over", "per", "start")))
+        elif name == "index" and self.families is not None:
+            found = self.index()
+        elif name == "uniform" and self.families is not None:
+            found = self.uniform()
         elif name in ex.constructors():
             found = ex.construct(name, *self.arguments())
         else:
@@ -230,9 +240,9 @@ class _Parser:
             found.append(self.expression())
         return found
 
-    def options(self, *allowed: str) -> dict[str, Any]:
-        """Read the options of linear(…) or parameter(…)."""
-        allowed = allowed if self.families is None else (*allowed, "over", "per")
+    def options(self, *allowed: str, wide: tuple[str, ...]) -> dict[str, Any]:
+        """Read the options of linear(…) or parameter(…); `wide` are those of texts of version 2."""
+        allowed = allowed if self.families is None else (*allowed, *wide)
         found: dict[str, Any] = {}
         while self.token == "," and self.kind == "sign":
             self.advance()
@@ -242,14 +252,32 @@ class _Parser:
                 raise self.error(f"{' or '.join(forms)}, each once" if forms else "')'")
             self.advance()
             self.take("=")
-            found[option] = self.option(option)
-            self.advance()
+            if option == "start":
+                found[option] = self.expression()
+            else:
+                found[option] = self.option(option)
+                self.advance()
         return found
+
+    def index(self) -> ex.Expr:
+        """Read the argument of index(…)."""
+        word = self.token
+        if self.kind != "name" or not (word in ex.LEVELS or (self.families and word in self.families)):
+            raise self.error("a family, or unit, head or group")
+        self.advance()
+        return ex.index((self.families or {}).get(word, word))
+
+    def uniform(self) -> ex.Expr:
+        """Read the arguments of uniform(…)."""
+        ends = self.arguments()
+        if len(ends) != 2 or not all(isinstance(end, ex.Number) for end in ends):
+            raise FormatError(f"uniform takes two numbers, as in uniform(0, 1); got {_clip(self.text)!r}")
+        return ex.uniform(*(end.value for end in ends if isinstance(end, ex.Number)))
 
     def option(self, option: str) -> Any:
         """Return the value of an option, the present token."""
         kind, token = self.kind, self.token
-        if option == "bias" and token in ("True", "False"):
+        if option in ("bias", "learned") and token in ("True", "False"):
             return token == "True"
         if option == "window" and kind == "number" and re.fullmatch("[0-9]{1,4}", token):
             return int(token)
@@ -272,6 +300,8 @@ _OPTIONS = {  # as a message shows them, and what their values are
     "bias": ("bias=True", "True or False"),
     "window": ("window=K", "a whole number from 1 to 1000"),
     "over": ("over=FAMILY", "the name of a family that a line above defines, as in family h 16"),
+    "start": ("start=EXPRESSION", "an expression"),
+    "learned": ("learned=False", "True or False"),
     "per": ('per="head"', '"unit", "head" or "group"'),
 }
 _CONSTANTS: dict[str, ex.Expr] = {"one": ex.one, "zero": ex.zero, "score": ex.score}

@@ -81,6 +81,16 @@ class Families(NamedTuple):
         """Return how many numbers an extent is."""
         return self.indices(extent) * self.sharers(extent, units)
 
+    def places(self, extent: Extent, units: int, unit: int) -> dict[str, int]:
+        """Return which numbers of an extent a unit reads: the end of a name ("_3" for index 3; "" without a family) →
+        the place among all numbers."""
+        count, sharers = self.indices(extent), self.sharers(extent, units)
+        own = unit * sharers // units
+        if not extent.over:
+            return {"": own}
+        stride, step = (1, sharers) if extent.per == "unit" else (count, 1)
+        return {f"_{i}": own * stride + i * step for i in range(count)}
+
     def extent(self, op: Op, index: int) -> Extent:
         """Return the extent of what a leaf reads."""
         if op is Op.PREACT:

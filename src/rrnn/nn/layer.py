@@ -90,7 +90,8 @@ class RationalLayer(nn.Module):
             matrix = torch.empty(row_count(self.lag_rows[k]), input_size, device=device, dtype=dtype)
             self.lagged.add(str(k), nn.Parameter(matrix))
         self.cells = nn.ModuleList(
-            CellParameters(p, w, bias, device, dtype) for p, w in zip(self.programs, self.widths, strict=True)
+            CellParameters(cell, p, w, bias, device, dtype)
+            for cell, p, w in zip(self.cell_types, self.programs, self.widths, strict=True)
         )
         gate_bias = skip == "highway" and bias
         self.gate_bias = (
@@ -114,13 +115,8 @@ class RationalLayer(nn.Module):
         for k, weight in enumerate(self._matrices()):
             for r in self.lag_rows[k]:
                 uniform_rows(weight[r.of_lag(k)], self.input_size, r.window)
-        found = False
-        for cell in self.cells:
-            for name, value in cell.named_parameters():
-                forget = name.startswith("bias.") and is_forget_gate(name.removeprefix("bias."))
-                value.fill_(self.forget_bias if forget else 0.0)
-                found = found or forget
-        if self.forget_bias and not found:
+        found = [self._cell(c).reset(self.forget_bias) for c in range(len(self.cells))]
+        if self.forget_bias and not any(found):
             raise CellError(
                 f"forget_bias={self.forget_bias} sets the bias of projections called f, f1, f2, … or forget…, and "
                 f"{', '.join(cell.name for cell in self.cell_types)} has none with a bias. Leave forget_bias out."
@@ -179,8 +175,24 @@ class RationalLayer(nn.Module):
         return self._projection(-1, name, self.gate_bias if name == "gate" else None)
 
     def parameters_of(self, cell: int) -> dict[str, Tensor]:
-        """Return the learned parameters of a cell, `parameter(name)`, by name: (units,) each, to read or to write."""
+        """Return the parameters of a cell, `parameter(name)`, by name: (units,) each, to read or to write."""
         return dict(self._cell(cell).parameter.named_parameters())
+
+    def numbers_of(self, cell: int, column: int) -> tuple[dict[str, tuple[str, int]], dict[str, Tensor]]:
+        """Return what one unit of a cell reads, by the names that a cell without families would have: its projections,
+        each as (the projection's name, the row of its matrix and bias), and the values of its parameters."""
+        program, width, own = self.programs[cell], self.widths[cell], self._cell(cell)
+        wide = program.wide
+        rows: dict[str, tuple[str, int]] = {}
+        for k, name in enumerate(program.projections):
+            places = {"": column} if wide is None else wide.places(wide.projections[k], width, column)
+            rows |= {name + end: (name, place) for end, place in places.items()}
+        values: dict[str, Tensor] = {}
+        for k, (is_bias, name) in enumerate(own.names):
+            if not is_bias:
+                places = {"": column} if wide is None else wide.places(wide.parameters[k], width, column)
+                values |= {name + end: own.parameter[name].flatten()[at] for end, at in places.items()}
+        return rows, values
 
     def _projection(self, cell: int, name: str, bias: Tensor | None) -> Projection:
         """Return the weights of a projection of a cell, or of the layer itself (−1)."""

@@ -282,11 +282,12 @@ class _Text:
             if n in later:
                 self.lane_rows[n] = len(self.lane_rows)
                 stores.append(Store(f"lane[{self.lane_rows[n]}][i]", n))
-        text = self._loops(stores)
+        sums, totals = self._sums(kind, phase)
+        text = self._loops(stores + sums)
         for n in self._computed(kind, phase):
             if n in self.lane_rows:
                 self.given[n] = f"lane[{self.lane_rows[n]}][i]"
-        return text + self._sums(kind, phase)
+        return text + totals
 
     def _here(self, kind: Kind, phase: int) -> list[Written]:
         """Return what the loops of a kind and phase write. What lanes share is written by a loop over lanes, too."""
@@ -307,20 +308,19 @@ class _Text:
                 place = self.lines.lines[n].text
                 before += ["SIMD", f"for (long i = 0; i < n; i++) {place} = {nothing};"]
                 stores.append(Store(place, folded, form=form.replace("{s}", self.lines.suffix)))
-        inside = self._loops(stores) + self._sums(kind, phase)
+        sums, totals = self._sums(kind, phase)
+        inside = self._loops(stores + sums) + totals
         if not inside:
             return before
         if self.body.firsts:
             before.append("memset(seen, 0, sizeof seen);")
         return [*before, f"for (long k = 0; k < {size}; k++) {{", *("    " + line for line in inside), "}"]
 
-    def _sums(self, kind: Kind, phase: int) -> list[str]:
-        """Return what adds up lanes for the places that they share."""
+    def _sums(self, kind: Kind, phase: int) -> tuple[list[Store], list[str]]:
+        """Return the stores and, after them, the statements that add up lanes for the places that they share."""
         here = [each for each in self._here(kind, phase) if each.summed]
-        if not here:
-            return []
-        text = self._loops([Store(f"sums[{j}][i]", each.value) for j, each in enumerate(here)])
-        return text + [f"{each.place.text} += total(sums[{j}], m);" for j, each in enumerate(here)]
+        stores = [Store(f"sums[{j}][i]", each.value) for j, each in enumerate(here)]
+        return stores, [f"{each.place.text} += total(sums[{j}], m);" for j, each in enumerate(here)]
 
     def _loops(self, stores: list[Store]) -> list[str]:
         if not stores:
