@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
+from rrnn.backends.extents import spread
 from rrnn.errors import CellError
 from rrnn.ir import Program, lower
 from rrnn.nn.layer_weights import (
@@ -32,6 +33,18 @@ from rrnn.ops import Params, initial_states, rational
 Skip = Literal["highway", "residual"]
 Norm = Literal["layer"] | Callable[[int], nn.Module]
 Drop = Callable[[Tensor], Tensor]
+
+
+def _by_index(program: Program, table: str, place: int, flat: Tensor, units: int) -> dict[str, Tensor]:
+    """Return a projection's or parameter's numbers, (…, C), by name: (…, units) for each index of its family."""
+    name, wide = getattr(program, table)[place], program.wide
+    if wide is None:
+        return {name: flat}
+    extent = getattr(wide, table)[place]
+    (value,) = spread(wide, [extent], flat, units)
+    value = value.reshape(*flat.shape[:-1], wide.indices(extent), units)
+    ends = [f"_{i}" for i in range(wide.indices(extent))] if extent.over else [""]
+    return {name + end: value[..., i, :] for i, end in enumerate(ends)}
 
 
 class RationalLayer(nn.Module):
@@ -214,7 +227,8 @@ class RationalLayer(nn.Module):
         device: torch.device | str | None = None,
     ) -> list[dict[str, Tensor]]:
         """Return for each cell what its expressions read, by name: projections of x (T, B, I) with their biases, (T, B,
-        units), parameters (units,), and where the cell reads input(), "input" (T, B, units).
+        units), parameters (units,), and where the cell reads input(), "input" (T, B, units). Names are those of the
+        cell written without families: B_0, B_1, ….
 
         `history` (K − 1, B, I) is what windows see before x, zeros if it is None. Products are the layer's; then values
         are taken to `dtype` and `device`, and biases are added there."""
@@ -226,10 +240,14 @@ class RationalLayer(nn.Module):
         y, found, first = taken(y), [], 0
         columns = {(r.cell, r.name): y[..., r.start : r.stop] for r in self.rows}
         for c, (program, width) in enumerate(zip(self.programs, self.widths, strict=True)):
-            values = {name: taken(value) for name, value in self.parameters_of(c).items()}
-            for name in program.projections:
+            values = {}
+            for name, value in self.parameters_of(c).items():
+                place = program.parameters.index(name)
+                values |= _by_index(program, "parameters", place, taken(value).flatten(), width)
+            for place, name in enumerate(program.projections):
                 bias = self._cell(c).bias.get(name)
-                values[name] = columns[c, name] if bias is None else columns[c, name] + taken(bias)
+                value = columns[c, name] if bias is None else columns[c, name] + taken(bias).flatten()
+                values |= _by_index(program, "projections", place, value, width)
             if program.uses_input:
                 whole = columns[-1, "input"] if (-1, "input") in columns else taken(x)
                 values["input"] = whole[..., first : first + width]

@@ -40,6 +40,12 @@ def _attention(
     return Cell(name, semiring).initial("q0").loop("q0", one).arc("q0", h, entry).loop(h, loop).read(h, read)
 
 
+def _keys(h: Family) -> tuple[Expr, Expr, Expr]:
+    """Return keys and queries, which the units of a head share, and values, one per unit."""
+    k, q = (linear(name, over=h, per="head").named(name) for name in "kq")
+    return k, q, linear("v").named("v")
+
+
 def linear_attention(states: int = 64) -> Cell:
     """Build linear attention (Katharopoulos et al. 2020): z_i = z_i' + φ(k_i) v, h = Σ φ(q_i) z_i, φ(x) = elu(x) + 1.
 
@@ -47,9 +53,11 @@ def linear_attention(states: int = 64) -> Cell:
     the units of a head.
     """
     h = family("h", states)
-    k, q = (linear(name, over=h, per="head") for name in "kq")
-    k, q = ((call("max", x, 0) + exp(call("min", x, 0))).named(name) for x, name in ((k, "k"), (q, "q")))
-    return _attention("linear_attention", h, k * linear("v"), 1.0, q)
+    k, q, v = _keys(h)
+    k, q = (
+        (call("max", x, 0) + exp(call("min", x, 0))).named(name) for x, name in ((k, "phi_k"), (q, "phi_q"))
+    )
+    return _attention("linear_attention", h, k * v, 1.0, q)
 
 
 def retnet(states: int = 32) -> Cell:
@@ -60,8 +68,9 @@ def retnet(states: int = 32) -> Cell:
     keys and queries by their position.
     """
     h = family("h", states)
-    re_k, im_k, re_q, im_q = (linear(name, over=h, per="head") for name in ("k_re", "k_im", "q_re", "q_im"))
-    v = linear("v")
+    names = "k_re", "k_im", "q_re", "q_im"
+    re_k, im_k, re_q, im_q = (linear(name, over=h, per="head").named(name) for name in names)
+    v = linear("v").named("v")
     gamma = parameter("gamma", per="head", start=1 - exp(-math.log(2) * (5 + index("head"))), learned=False)
     theta = parameter(
         "theta", over=h, per="head", start=exp(index(h) * (-math.log(10000) / states)), learned=False
@@ -84,11 +93,11 @@ def gla(states: int = 64, temperature: float = 16.0) -> Cell:
     The gates α = σ(W_α x + b)^(1/16) begin near one, so that the state remembers.
     """
     h = family("h", states)
-    k, q = (linear(name, over=h, per="head") for name in "kq")
+    k, q, v = _keys(h)
     alpha = exp(log_sigmoid(linear("alpha", over=h, per="head", bias=True)) / float(temperature)).named(
         "alpha"
     )
-    return _attention("GLA", h, k * linear("v"), alpha, states**-0.5 * q)
+    return _attention("GLA", h, k * v, alpha, states**-0.5 * q)
 
 
 def hgrn2(states: int = 64, gamma: float = 0.0) -> Cell:
@@ -101,7 +110,8 @@ def hgrn2(states: int = 64, gamma: float = 0.0) -> Cell:
     h = family("h", states)
     f = sigmoid(linear("f", over=h, per="head", bias=True))
     f = (gamma + (1 - gamma) * f).named("f") if gamma else f
-    return _attention("HGRN2", h, (1 - f) * linear("v"), f, linear("q", over=h, per="head"))
+    _, q, v = _keys(h)
+    return _attention("HGRN2", h, (1 - f) * v, f, q)
 
 
 def _step_size(low: float = 0.001, high: float = 0.1) -> Expr:
@@ -118,8 +128,8 @@ def mamba(states: int = 16) -> Cell:
     """
     h = family("h", states)
     delta = softplus(linear("delta", bias=True, start=_step_size())).named("delta")
-    a = -exp(parameter("A_log", over=h, start=log(index(h) + 1)))
-    b, c = linear("B", over=h, per="head"), linear("C", over=h, per="head")
+    a = (-exp(parameter("A_log", over=h, start=log(index(h) + 1)))).named("A")
+    b, c = (linear(name, over=h, per="head").named(name) for name in "BC")
     cell = _attention("Mamba", h, delta * b * input(), exp(delta * a), c)
     return cell.output(score + parameter("D", start=1) * input())
 
@@ -131,8 +141,8 @@ def mamba2(states: int = 64) -> Cell:
     """
     h = family("h", states)
     delta = softplus(linear("delta", per="head", bias=True, start=_step_size())).named("delta")
-    a = -exp(parameter("A_log", per="head", start=log(uniform(1, 16))))
-    b, c = linear("B", over=h, per="group"), linear("C", over=h, per="group")
+    a = (-exp(parameter("A_log", per="head", start=log(uniform(1, 16))))).named("A")
+    b, c = (linear(name, over=h, per="group").named(name) for name in "BC")
     cell = _attention("Mamba2", h, delta * b * input(), exp(delta * a), c)
     return cell.output(score + parameter("D", per="head", start=1) * input())
 
