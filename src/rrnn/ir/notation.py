@@ -32,7 +32,7 @@ class Symbol(NamedTuple):
     number: str = ""
     time: str = ""  # "", "t", "t-1", "0"
     prefix: str = ""  # W, b, δ
-    index: str = ""  # "i": of a family's state
+    index: str = ""  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def symbol_of(name: str, time: str = "", prefix: str = "") -> Symbol:

@@ -107,7 +107,7 @@ def families_read(
 ) -> frozenset[int]:
     """Return the families on whose index an instruction's value depends; `over` are those of earlier ones."""
     op, args, attr = instruction
-    if wide is None:
+    if wide is None or op is Op.CONST:
         return _NONE
     if op.leaf:
         return frozenset(wide.extent(op, int(attr or 0)).over)

@@ -378,7 +378,7 @@ class _Kernel:
         found = {n: self.unit_rows.place(j, "unit[{0} * PITCH + i]") for j, n in enumerate(self.units)}
         rows, shared = kind.load.format("a[{0} * xk + i]"), kind.load.format("w[{0}]")
         for n, (op, _, attr) in enumerate(program.instructions):
-            at = int(attr or 0)
+            at = 0 if op is Op.CONST else int(attr or 0)
             if op is Op.PREACT:
                 found[n] = self.projections.place(at, rows, shared, program.projections[at])
             elif op is Op.INPUT:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rrnn.backends.interface import Backend, CellCall, Gradients, cast, first_state, units_contiguous
+from rrnn.backends.triton import families
 from rrnn.backends.triton.chained_chunks import words
 from rrnn.backends.triton.module import Kernels, kernels_of
 from rrnn.backends.triton.plan import Plan, plan, takes_logarithms
@@ -67,13 +68,14 @@ class Triton(Backend):
             return f"it runs on CUDA devices, not on {device.type}"
         if dtype not in DTYPES:
             return f"it computes with float32, bfloat16 and float16, not {dtype}"
-        if program is not None and program.wide is not None:
-            return "it does not run families of states yet"
         return None
 
     def forward(
         self, call: CellCall, state: Tensor | None, out: Tensor, schedule: Plan | None = None
     ) -> tuple[Tensor, Tensor | None]:
+        if call.program.wide is not None:
+            with on_device(call.x.device):
+                return families.forward(call, state, out)
         program, x, params, mask, inp, every, _ = call
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), False)
@@ -111,6 +113,9 @@ class Triton(Backend):
     def backward(
         self, call: CellCall, saved: Tensor, grads: Gradients, schedule: Plan | None = None
     ) -> tuple[Tensor, Tensor | None]:
+        if call.program.wide is not None:
+            with on_device(call.x.device):
+                return families.backward(call, saved, grads)
         program, x, params, mask, inp, every, _ = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
