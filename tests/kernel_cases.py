@@ -220,7 +220,7 @@ def run(backend: Backend, a: Arguments, every: int, *, layout: str = "dense", **
             around = torch.cat([t._base[..., :2], t._base[..., -3:]], -1)
             assert around.isnan().all(), "a kernel wrote outside the view that it was given"
     if not backend.gives_parameter_gradients:
-        grad_params = epilogue(a.program, a.params, grad_params)
+        grad_params = epilogue(a.program, a.params, grad_params, call.units)
     found = {"output": out, "final state": final, "dx": grad_x, "dparams": grad_params}
     more = {"dstate": first, "dinput": grad_inp}
     return found | {name: t for name, t in more.items() if t is not None}

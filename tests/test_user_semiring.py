@@ -167,7 +167,7 @@ def test_triton_kernels(ring: Semiring, chunk: int) -> None:
         learned, first = backend.backward(call, saved, grads, **options)
         assert first is not None
         if not backend.gives_parameter_gradients:
-            learned = epilogue(program, call.params, learned)
+            learned = epilogue(program, call.params, learned, call.units)
         return [t.double() for t in (out, final, grad_x, learned, first)]
 
     ours = run("triton", torch.float32, schedule=Plan(16, 1, 1, chunk, 0, False))

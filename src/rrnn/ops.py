@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.backends import reference
+from rrnn.backends.extents import join_states
 from rrnn.backends.interface import cast, compute_dtype, first_state
 from rrnn.backends.layer_call import LayerCall, LayerCells, run_backward, run_forward
 from rrnn.backends.reference import per_unit_values
@@ -54,15 +55,19 @@ def rational(
     inp: Tensor | None = None,
     save_every: int | None = None,
     weight: Tensor | None = None,
+    widths: Sequence[int] | None = None,
 ) -> Result:
     """Run cells side by side over time.
 
     x (T, B, Σ K·D) holds per cell its K projections of D units each; params[i] (P, D), or its rows; states[i]
     (S, B, D), None for the cells' own; mask (T, B) bool; inp (T, B, ΣD) for cells that read the layer's input.
     With a weight (Σ K·D, I), x (T, B, I) is what it projects: the product is part of the same node of autograd's graph,
-    which saves time on the host. (Not inside autocast, nor torch.compile.)"""
+    which saves time on the host. (Not inside autocast, nor torch.compile.)
+
+    A program of families reads flat rows of pre-activations and parameters (see `rrnn.backends.extents`), which do not
+    tell the number of units: `widths` are those of all cells."""
     rows = [[p] if isinstance(p, Tensor) else p for p in params]
-    widths = [r[0].shape[-1] for r in rows]
+    widths = [r[0].shape[-1] for r in rows] if widths is None else list(widths)
     grad = torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (x, weight, inp, *chain(*rows), *(states or ()))
     )
@@ -74,7 +79,7 @@ def rational(
     name = chosen()
     if torch.compiler.is_compiling():
         tables, texts = [_table(r) for r in rows], [p.text for p in programs]
-        first = list(initial_states(programs, tables, x.shape[1]) if states is None else states)
+        first = list(initial_states(programs, tables, x.shape[1], widths) if states is None else states)
         out, final, _ = torch.ops.rrnn.forward(x, tables, first, mask, inp, texts, widths, every, name)
         return Result(out, final)
     if name == "auto" and torch._C._are_functorch_transforms_active():
@@ -85,12 +90,12 @@ def rational(
     cells = LayerCells(programs, widths, every, backend)
     if backend.name == "reference":
         tables = [_table(r) for r in rows]
-        first = initial_states(programs, tables, x.shape[1]) if states is None else states
+        first = initial_states(programs, tables, x.shape[1], widths) if states is None else states
         return _eager_reference(LayerCall(x, tables, mask, inp, cells), first)
     if states is None:  # kernels know first states that are numbers
         first = [
-            None if None not in p.flat.first_states else initial_state(p, _table(r), x.shape[1])
-            for p, r in zip(programs, rows, strict=True)
+            None if None not in p.flat.first_states else initial_state(p, _table(r), x.shape[1], w)
+            for p, r, w in zip(programs, rows, widths, strict=True)
         ]
     else:
         first = [cast(s, compute_dtype(x.dtype)) for s in states]
@@ -102,19 +107,25 @@ def rational(
     return Result(out, final)
 
 
-def initial_state(program: Program, params: Tensor, batch: int) -> Tensor:
+def initial_state(program: Program, params: Tensor, batch: int, units: int | None = None) -> Tensor:
     """Return λ of every stored state, (S, batch, D), differentiable in the parameters."""
-    program = program.flat
-    dtype, shape = compute_dtype(params.dtype), (batch, params.shape[-1])
+    program, units = program.flat, units or params.shape[-1]
+    dtype = compute_dtype(params.dtype)
     if None not in program.first_states:  # the usual case
-        return first_state(program, batch, params, dtype)
-    values = per_unit_values(program, params.to(dtype))
-    return torch.stack([values[i].expand(shape) for i in program.initial])
+        return first_state(program, batch, units, params, dtype)
+    values = per_unit_values(program, params.to(dtype), units)
+    count = 0 if program.wide is None else len(program.wide.sizes)
+    first = [values[i].expand(batch, *[-1] * count, units) for i in program.initial]
+    return join_states(program, first, params)
 
 
-def initial_states(programs: Sequence[Program], params: Sequence[Params], batch: int) -> tuple[Tensor, ...]:
+def initial_states(
+    programs: Sequence[Program], params: Sequence[Params], batch: int, widths: Sequence[int] | None = None
+) -> tuple[Tensor, ...]:
     """Return the `initial_state` of each of several cells side by side."""
-    return tuple(initial_state(p, _table(v), batch) for p, v in zip(programs, params, strict=True))
+    tables = [_table(p) for p in params]
+    widths = [t.shape[-1] for t in tables] if widths is None else widths
+    return tuple(initial_state(p, t, batch, w) for p, t, w in zip(programs, tables, widths, strict=True))
 
 
 def _table(params: Params) -> Tensor:
@@ -297,7 +308,7 @@ def _fake_forward(x: Tensor, *rest: Any) -> tuple[Tensor, list[Tensor], list[Ten
     programs, widths, every, _ = _OpCells(*rest[4:])
     dtype, steps, batch = compute_dtype(x.dtype), x.shape[0], x.shape[1]
     parsed = [Program.parse(text) for text in programs]
-    counts = [len(p.flat.states) for p in parsed]
+    counts = [p.flat.state_count for p in parsed]
     finals = [x.new_empty(n, batch, w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
     kept = (steps + every - 1) // every if every else 0
     saved = [x.new_empty(kept * n * batch * w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from op_twins import TORCH
 
-from rrnn.arithmetic import BY_NAME, COMPOSITES, FLOATS, RANGES, TENSORS, Arithmetic, Op, Range
+from rrnn.arithmetic import ALONG_FAMILY, BY_NAME, COMPOSITES, FLOATS, RANGES, TENSORS, Arithmetic, Op, Range
 
 NUMERIC = [op for op in Op if op.value.meaning is not None]
 ON_ELEMENTS = {Op.ELEMENT, Op.COMPONENT, Op.PLUS, Op.TIMES}
@@ -38,7 +38,7 @@ def columns(rows: list[tuple[float, ...]]) -> list[torch.Tensor]:
 
 def test_every_op_is_a_leaf_a_number_or_an_element() -> None:
     assert set(NUMERIC) == set(TORCH)
-    assert {op for op in Op if not op.leaf} == {*NUMERIC, *ON_ELEMENTS}
+    assert {op for op in Op if not op.leaf} == {*NUMERIC, *ON_ELEMENTS, *ALONG_FAMILY}
     assert {op.value.name: op for op in Op} == BY_NAME
     assert not set(BY_NAME) & set(COMPOSITES)
     assert all(op.attribute in (None, "number", "index", "output") for op in Op)
@@ -57,7 +57,7 @@ def test_a_row_is_complete(op: Op) -> None:
     assert row.gradient or op in (Op.GE, Op.GT)
 
 
-@pytest.mark.parametrize("op", [op for op in Op if op not in NUMERIC], ids=of)
+@pytest.mark.parametrize("op", [op for op in Op if op not in (*NUMERIC, *ALONG_FAMILY)], ids=of)
 def test_leaves_and_elements_compute_no_number(op: Op) -> None:
     row = op.value
     assert not (row.tensor or row.gradient or row.range or row.c or row.triton)

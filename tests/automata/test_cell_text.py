@@ -159,7 +159,7 @@ def test_precedence() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "line", "message"),
     [
-        ("rrnn-cell 1", "rrnn-cell 2", 1, "starts with the line 'rrnn-cell 1'; got 'rrnn-cell 2'"),
+        ("rrnn-cell 1", "rrnn-cell 3", 1, "starts with the line 'rrnn-cell 1'; got 'rrnn-cell 3'"),
         ("cell B", "cell B C", 2, "a cell's name must be an identifier"),
         ("cell B", "sell B", 2, "cannot read 'sell B'. A line is one of: cell NAME"),
         ("semiring real", "semiring rael", 3, "unknown semiring 'rael'.*Did you mean 'real'"),

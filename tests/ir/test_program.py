@@ -52,7 +52,7 @@ def test_regions() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.replace("rrnn-program 1", "rrnn-program 2"), "starts with 'rrnn-program 1'"),
+        (lambda t: t.replace("rrnn-program 1", "rrnn-program 3"), "starts with 'rrnn-program 1'"),
         (lambda t: "", "starts with"),
         (lambda t: t.replace("%3 = state 1", "%3 = stat 1"), "line 10 .* cannot be read"),
         (lambda t: t.replace("%3 = state 1", "%4 = state 1"), "cannot be read"),

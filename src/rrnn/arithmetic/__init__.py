@@ -13,7 +13,7 @@ from typing import Any
 from rrnn.arithmetic import ranges
 from rrnn.arithmetic.operators import Operators
 from rrnn.arithmetic.ranges import Range
-from rrnn.arithmetic.scalar_ops import BY_NAME, COMPOSITES, Op
+from rrnn.arithmetic.scalar_ops import ALONG_FAMILY, BY_NAME, COMPOSITES, FOLDS, Op
 
 
 class Arithmetic:
@@ -84,9 +84,11 @@ TEXTS = Arithmetic(_on_texts)
 """On texts: running a definition writes it down, as `(max a (exp b))`."""
 
 __all__ = [
+    "ALONG_FAMILY",
     "BY_NAME",
     "COMPOSITES",
     "FLOATS",
+    "FOLDS",
     "RANGES",
     "TENSORS",
     "TEXTS",

@@ -198,6 +198,13 @@ class Op(Enum):
     PLUS = OpRow("plus", 2)
     TIMES = OpRow("times", 2)
 
+    # over the index of a family, whose number is the attribute; `ir.builder` emits them
+    SUM = OpRow("sum", 1, "index", gradient=lambda s, a, y, g: (g,))
+    LOGSUM = OpRow("logsum", 1, "index", gradient=lambda s, a, y, g: (s.mul(g, s.share(a, y)),))
+    MOST = OpRow("most", 1, "index")
+    LEAST = OpRow("least", 1, "index")
+    FIRST = OpRow("first", 2, "index")  # 1.0 at the first index at which {0} equals {1}, else 0.0
+
     # arithmetic
     ADD = OpRow(
         "add", 2, None, lambda a, b: a + b, lambda torch: lambda a, b: a + b, lambda s, a, b, y, g: (g, g),
@@ -335,6 +342,10 @@ class Op(Enum):
 
 
 BY_NAME = {op.text: op for op in Op}
+ALONG_FAMILY = (Op.SUM, Op.LOGSUM, Op.MOST, Op.LEAST, Op.FIRST)
+"""The ops that look at all states of a family."""
+FOLDS = {Op.ADD: Op.SUM, Op.LOGADDEXP: Op.LOGSUM, Op.MAX: Op.MOST, Op.MIN: Op.LEAST}
+"""Each ⊕ that is one op, and the op that adds up a family by it."""
 
 COMPOSITES: dict[str, Callable[..., Any]] = {
     "relu": lambda s, x: s.max(0.0, x),  # 0 first: at a tie x gets no gradient, as in torch

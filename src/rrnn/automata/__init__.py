@@ -11,11 +11,14 @@ from rrnn.automata.evaluator import Evaluator, evaluate, range_of, weight_range
 from rrnn.automata.expression_text import definitions, expr_text, parse_expr
 from rrnn.automata.expressions import (
     Expr,
+    Family,
     Operand,
     construct,
     constructors,
     cos,
     exp,
+    family,
+    index,
     input,
     linear,
     log,
@@ -31,8 +34,10 @@ from rrnn.automata.expressions import (
     sqrt,
     step,
     tanh,
+    uniform,
     zero,
 )
+from rrnn.automata.unroll import unroll
 
 from_text = Cell.from_text
 
@@ -58,6 +63,7 @@ __all__ = [
     "CellArc",
     "Evaluator",
     "Expr",
+    "Family",
     "check_cell",
     "concatenate",
     "construct",
@@ -68,7 +74,9 @@ __all__ = [
     "evaluate",
     "exp",
     "expr_text",
+    "family",
     "from_text",
+    "index",
     "input",
     "interpolate",
     "linear",
@@ -91,7 +99,9 @@ __all__ = [
     "step",
     "tanh",
     "to_text",
+    "uniform",
     "union",
+    "unroll",
     "weight_range",
     "zero",
 ]

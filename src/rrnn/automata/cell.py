@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from rrnn.automata import expressions as ex
-from rrnn.automata.cell_rules import check_cell, warn_of_growth
+from rrnn.automata.cell_rules import check_cell, check_index, warn_of_growth
 from rrnn.automata.cell_text import read_cell, render, to_text
 from rrnn.automata.expression_rules import check_output, check_weight
 from rrnn.errors import CellError, SemiringError
@@ -26,6 +26,9 @@ class CellArc(NamedTuple):
     weight: ex.Expr
     epsilon: bool = False
 
+
+State = str | ex.Family
+"""A state by its name, or a family of states."""
 
 # Templates are small. These limits bound what a hostile text can ask for.
 MAX_STATES, MAX_ARCS, MAX_VOLUME = 256, 4096, 50_000
@@ -47,6 +50,8 @@ class Cell:
     given_outputs: tuple[ex.Expr, ...] = ()
     epsilon_limit: int | None = None
     epsilon_after_last: bool = True
+    families: tuple[ex.Family, ...] = ()
+    reads: tuple[tuple[str, ex.Expr], ...] = ()
 
     def __init__(self, name: str, semiring: str | Semiring = "real") -> None:
         object.__setattr__(self, "name", ex.check_name(name, "a cell's name"))
@@ -58,26 +63,29 @@ class Cell:
 
     # ---- builder -------------------------------------------------------------------------------------------
 
-    def initial(self, state: str, weight: ex.Operand = ex.one) -> Cell:
+    def initial(self, state: State, weight: ex.Operand = ex.one) -> Cell:
         """Return the cell with `state` as a start of paths, with the initial weight λ."""
-        weighed = self._weigh("initial", state, weight, self.initials)
-        return self._with(initials=weighed, states=self._states_with(state))
+        return self._meeting(state)._weigh("initial", str(state), weight, self.initials)
 
-    def final(self, state: str, weight: ex.Operand = ex.one) -> Cell:
+    def final(self, state: State, weight: ex.Operand = ex.one) -> Cell:
         """Return the cell with `state` as an end of paths, with the final weight ρ."""
-        weighed = self._weigh("final", state, weight, self.finals)
-        return self._with(finals=weighed, states=self._states_with(state))
+        return self._meeting(state)._weigh("final", str(state), weight, self.finals)
 
-    def arc(self, source: str, target: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
+    def read(self, state: State, weight: ex.Operand = ex.one) -> Cell:
+        """Return the cell with `state` as an end of paths whose final weight sees the symbol just consumed. (The empty
+        sequence has the final weights alone.)"""
+        return self._meeting(state)._weigh("read", str(state), weight, self.reads)
+
+    def arc(self, source: State, target: State, weight: ex.Operand, *, merge: str | None = None) -> Cell:
         """Return the cell with an arc that consumes a symbol. `merge="plus"` allows a second arc between the same
         states (⊕)."""
         return self._arc(source, target, weight, False, merge)
 
-    def loop(self, state: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
+    def loop(self, state: State, weight: ex.Operand, *, merge: str | None = None) -> Cell:
         """Return the cell with a self-loop that consumes a symbol."""
         return self._arc(state, state, weight, False, merge)
 
-    def epsilon(self, source: str, target: str, weight: ex.Operand, *, merge: str | None = None) -> Cell:
+    def epsilon(self, source: State, target: State, weight: ex.Operand, *, merge: str | None = None) -> Cell:
         """Return the cell with an arc that consumes nothing; its weight uses only parameters and numbers."""
         return self._arc(source, target, weight, True, merge)
 
@@ -130,12 +138,15 @@ class Cell:
             yield _arc_place(arc.source, arc.target, arc.epsilon), arc.weight
         for state, weight in self.finals:
             yield _end_place("final", state), weight
+        for state, weight in self.reads:
+            yield _end_place("read", state), weight
 
     def expressions(self) -> Iterator[ex.Expr]:
         """Yield every expression in the order in which a path meets them: λ, arcs, ρ, then the output."""
         yield from (weight for _, weight in self.initials)
         yield from (arc.weight for arc in self.arcs)
         yield from (weight for _, weight in self.finals)
+        yield from (weight for _, weight in self.reads)
         yield from self.output_exprs
 
     def to_text(self) -> str:
@@ -197,21 +208,39 @@ class Cell:
                 )
         return cell
 
-    def _states_with(self, *names: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.states, *(ex.check_name(n, "a state's name") for n in names))))
+    def family_of(self, state: str) -> ex.Family | None:
+        """Return the family of this name, or None for a single state."""
+        return next((f for f in self.families if f.name == state), None)
+
+    def _meeting(self, *states: State) -> Cell:
+        """Return the cell with these states, and with the families among them."""
+        families = self.families
+        for state in states:
+            if isinstance(state, ex.Family) and state not in families:
+                if state.name in self.states:
+                    raise CellError(
+                        f"the name {state.name!r} stands for one state or for one family; cell {self.name!r} has both, "
+                        "or families of two sizes. Use two names."
+                    )
+                families = (*families, state)
+        plain = [q.name if isinstance(q, ex.Family) else q for q in states]
+        names = (*self.states, *(ex.check_name(q, "a state's name") for q in plain))
+        return self._with(states=tuple(dict.fromkeys(names)), families=families, volume=self._volume)
 
     def _weigh(
         self, word: str, state: str, weight: ex.Operand, given: tuple[tuple[str, ex.Expr], ...]
-    ) -> tuple[tuple[str, ex.Expr], ...]:
-        """Return `given`, the initial or final weights so far, with that of one more state."""
-        ex.check_name(state, "a state's name")
+    ) -> Cell:
+        """Return the cell with the initial, final or read weight of one more state added to `given`."""
         if any(q == state for q, _ in given):
             raise CellError(f"a state has one {word} weight; {state!r} is given a second. Remove one.")
         place = _end_place(word, state)
-        return (*given, (state, check_weight(ex.as_expr(weight), place, self.semiring, constant=True)))
+        checked = check_weight(ex.as_expr(weight), place, self.semiring, constant=word != "read")
+        check_index(checked, place, [self.family_of(state)])
+        fields: dict[str, Any] = {f"{word}s": (*given, (state, checked))}
+        return self._with(**fields)
 
-    def _arc(self, source: str, target: str, weight: ex.Operand, epsilon: bool, merge: str | None) -> Cell:
-        states = self._states_with(source, target)
+    def _arc(self, first: State, second: State, weight: ex.Operand, epsilon: bool, merge: str | None) -> Cell:
+        source, target, met = str(first), str(second), self._meeting(first, second)
         if merge not in (None, "plus"):
             raise CellError(f'merge is None or "plus" (⊕); got {merge!r}')
         if merge is None and any(
@@ -223,8 +252,16 @@ class Cell:
             )
         place = _arc_place(source, target, epsilon)
         expression = check_weight(ex.as_expr(weight), place, self.semiring, constant=epsilon)
+        ends = [met.family_of(source), met.family_of(target)]
+        check_index(expression, place, ends)
+        if any(ends) and (epsilon or (all(ends) and source != target)):
+            raise CellError(
+                f"{place} is {'an ε-arc of a family' if epsilon else 'an arc between two families'}. Arcs of a family "
+                "consume a symbol, and lead from or to a single state, or from each of its states to itself (a loop). "
+                "Put a single state between them."
+            )
         arcs = (*self.arcs, CellArc(source, target, expression, epsilon))
-        return self._with(arcs=arcs, states=states, volume=self._volume + expression.size)
+        return met._with(arcs=arcs, volume=self._volume + expression.size)
 
 
 def _end_place(word: str, state: str) -> str:

@@ -26,6 +26,7 @@ def check_cell(cell: Cell) -> None:
         check_weight(weight, place, cell.semiring, constant=False)
     for expr in cell.output_exprs:
         check_output(expr, cell.semiring)
+        check_index(expr, "the output expression", ())
     given_names(cell)
     check_leaves(cell)
     _check_ends(cell)
@@ -40,6 +41,29 @@ def check_cell(cell: Cell) -> None:
                     "provably inside (e.g. sigmoid(parameter(…)) over the reals), remove an ε-arc, or call "
                     ".limit_epsilon(k)."
                 )
+
+
+def check_index(expr: ex.Expr, place: str, families: Iterable[ex.Family | None]) -> None:
+    """Raise a `CellError` if an expression depends on the index of another family than those at its place."""
+    here = {family.name: family for family in families if family is not None}
+    for node in ex.walk(expr):
+        if isinstance(node, (ex.Linear, ex.Parameter)) and node.over is not None:
+            known = here.get(node.over.name)
+            if known == node.over:
+                continue
+            if known is not None:
+                raise CellError(
+                    f"{place} uses {expr_text(node)} with {node.over.size} values, and the family {known.name!r} has "
+                    f"{known.size} states. Use one family for both."
+                )
+            where = (
+                f"the family {' or '.join(map(repr, here))}" if here else "single states, which have no index"
+            )
+            raise CellError(
+                f"{place} uses {expr_text(node)}, one value for each state of the family {node.over.name!r}, but it "
+                f"belongs to {where}. Use it on an arc or loop of {node.over.name!r}, or in "
+                f".read({node.over.name}, …), which sums over its states."
+            )
 
 
 def check_leaves(cell: Cell, fix: str = "use two names") -> None:
@@ -60,17 +84,18 @@ def _check_ends(cell: Cell) -> None:
     ring = cell.semiring
     if not cell.initials:
         raise CellError(f"cell {cell.name!r} has no initial state: call .initial(state)")
-    if not cell.finals:
+    ends = dict(cell.finals) | dict(cell.reads)
+    if not ends:
         raise CellError(f"cell {cell.name!r} has no final state: call .final(state, weight)")
-    if not _ends_reached(cell) & {q for q, w in cell.finals if not is_zero(w, ring)}:
-        finals = ", ".join(repr(q) for q, _ in cell.finals)
+    if not _ends_reached(cell) & {q for q, w in (*cell.finals, *cell.reads) if not is_zero(w, ring)}:
+        finals = ", ".join(map(repr, ends))
         limit = "" if cell.epsilon_limit is None else f" under its epsilon_limit of {cell.epsilon_limit}"
         limit += "" if cell.epsilon_after_last else " and no ε-arc after the last symbol"
         raise CellError(
             f"cell {cell.name!r}: no final state ({finals}) is reachable from an initial state, so every score is "
             f"the semiring's zero{limit}. Add the missing arcs or initial states."
         )
-    starts, ends = dict(cell.initials), dict(cell.finals)
+    starts = dict(cell.initials)
     sources, targets = {arc.source for arc in cell.arcs}, {arc.target for arc in cell.arcs}
     for word, lonely, met in (
         ("initial", [q for q in starts if q not in ends and q not in sources], "leaves"),

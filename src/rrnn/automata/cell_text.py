@@ -15,6 +15,10 @@
 
 `arc+`, `loop+`, `epsilon+` add a second arc between the same states (⊕); `#` starts a comment. Where a `states`
 line stands, it lists every state that the lines after it may use.
+
+Version 2 adds `family h 16` (a row of states, to be used like a state's name; it comes before the definitions that use
+it), `over=h` and `per="head"` in projections and parameters, and `read h : W`. A cell that needs none of them is
+written as version 1.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ from rrnn.errors import CellError, FormatError, RRNNError, nearest
 if TYPE_CHECKING:
     from rrnn.automata.cell import Cell
 
-HEADER = "rrnn-cell 1"
+HEADER, WIDE_HEADER = "rrnn-cell 1", "rrnn-cell 2"
 MAX_TEXT = 200_000
 
 # ---- writing -----------------------------------------------------------------------------------------------
@@ -50,6 +54,7 @@ def render(cell: Cell) -> str:
     """Return the text of any cell, finished or not."""
     names = definitions(cell)
     lines = [HEADER, f"cell {cell.name}", f"semiring {cell.semiring_name}"]
+    lines += [f"family {family.name} {family.size}" for family in cell.families]
     if cell.epsilon_limit is not None:
         last = "" if cell.epsilon_after_last else " not after last"
         lines.append(f"epsilon_limit {cell.epsilon_limit}{last}")
@@ -66,8 +71,20 @@ def render(cell: Cell) -> str:
             where = f"{'epsilon' if epsilon else 'arc'}{plus} {source} -> {target}"
         lines.append(f"{where} : {expr_text(weight, names)}")
     lines += [f"final {q}{_suffix(w, names)}" for q, w in cell.finals]
+    lines += [f"read {q}{_suffix(w, names)}" for q, w in cell.reads]
+    if cell.families or cell.reads or has_options(cell):
+        lines[0] = WIDE_HEADER
     lines.append("output " + ", ".join(expr_text(e, names) for e in cell.output_exprs))
     return "\n".join(lines) + "\n"
+
+
+def has_options(cell: Cell) -> bool:
+    """Return whether a projection or parameter has an option that version 1 does not know."""
+    nodes = (node for top in cell.expressions() for node in ex.walk(top))
+    leaves = [node for node in nodes if isinstance(node, (ex.Linear, ex.Parameter))]
+    return any(
+        leaf.per != "unit" or leaf.start is not None or not getattr(leaf, "learned", True) for leaf in leaves
+    )
 
 
 def _suffix(weight: ex.Expr, names: dict[ex.Expr, str]) -> str:
@@ -83,6 +100,8 @@ _LIMIT = re.compile(r"([0-9]{1,4})(\s+not\s+after\s+last)?")
 _ARC = re.compile(r"(arc|epsilon)(\+?)\s+(\w+)\s*->\s*(\w+)\s*:\s*(.+)")
 _LOOP = re.compile(r"loop(\+?)\s+(\w+)\s*:\s*(.+)")
 _ENDS = re.compile(r"(initial|final)\s+(\w+)\s*(?::\s*(.+))?")
+_READ = re.compile(r"read\s+(\w+)\s*(?::\s*(.+))?")
+_FAMILY = re.compile(r"family\s+(\w+)\s+([0-9]{1,9})")
 
 
 def read_cell(text: str, cell: Cell, source: str) -> Cell:
@@ -97,11 +116,11 @@ def read_cell(text: str, cell: Cell, source: str) -> Cell:
     lines = [(i, line.split("#", 1)[0].strip()) for i, line in enumerate(text.split("\n"), 1)]
     lines = [(i, line) for i, line in lines if line]
     first, got = lines[0] if lines else (1, "")
-    if got.split() != HEADER.split():
+    if got.split() not in (HEADER.split(), WIDE_HEADER.split()):
         raise FormatError(
             f"a cell's text starts with the line {HEADER!r}; got {got[:60]!r}", source=source, line=first
         )
-    reader = _Reader(cell)
+    reader = _Reader(cell, wide=got.split() == WIDE_HEADER.split())
     for number, line in lines[1:]:
         try:
             reader.read(line)
@@ -116,8 +135,9 @@ def read_cell(text: str, cell: Cell, source: str) -> Cell:
 class _Reader:
     """The cell so far, and the names its lines have defined."""
 
-    def __init__(self, cell: Cell) -> None:
-        self.cell = cell
+    def __init__(self, cell: Cell, wide: bool) -> None:
+        self.cell, self.wide = cell, wide
+        self.families: dict[str, ex.Family] = {}  # by name
         self.known: dict[str, ex.Expr] = {}
         self.lines_read: set[str] = set()
 
@@ -141,15 +161,22 @@ class _Reader:
         elif m := _ENDS.fullmatch(line):
             add = self.cell.initial if m[1] == "initial" else self.cell.final
             self.cell = add(self.state(m[2]), self.expr(m[3]) if m[3] else ex.one)
+        elif self.wide and (m := _READ.fullmatch(line)):
+            self.cell = self.cell.read(self.state(m[1]), self.expr(m[2]) if m[2] else ex.one)
+        elif self.wide and (m := _FAMILY.fullmatch(line)):
+            if m[1] in self.families:
+                raise FormatError(f"a family is defined once; {m[1]!r} is defined twice. Use two names.")
+            self.families[m[1]] = ex.family(m[1], int(m[2]))
         else:
+            more = ", family H N, read Q [: W]" if self.wide else ""
             raise FormatError(
                 f"cannot read {line[:80]!r}. A line is one of: cell NAME, semiring NAME, states Q…, "
                 "epsilon_limit K, NAME = EXPRESSION, initial Q [: W], loop Q : W, arc Q -> Q : W, "
-                "epsilon Q -> Q : W, final Q [: W], output EXPRESSION[, …]."
+                f"epsilon Q -> Q : W, final Q [: W], output EXPRESSION[, …]{more}."
             )
 
     def expr(self, text: str) -> ex.Expr:
-        return parse_expr(text, self.known)
+        return parse_expr(text, self.known, self.families if self.wide else None)
 
     def define(self, name: str, text: str) -> None:
         """Give an expression a name, which later lines may use."""
@@ -169,21 +196,21 @@ class _Reader:
         elif word == "semiring":
             self.cell = cell.with_semiring(rest)
         elif word == "output":
-            self.cell = cell.output(*parse_list(rest, self.known))
+            self.cell = cell.output(*parse_list(rest, self.known, self.families if self.wide else None))
         elif word == "states":
             if cell.states:
                 raise FormatError("the states line comes before all lines with states; move it up")
-            self.cell = cell._with(states=cell._states_with(*rest.split()))
+            self.cell = cell._meeting(*(self.families.get(q, q) for q in rest.split()))
         elif m := _LIMIT.fullmatch(rest):
             self.cell = cell.limit_epsilon(int(m[1]), after_last=m[2] is None)
         else:
             raise FormatError(f"expected epsilon_limit K [not after last], K from 0 to 64; got {rest[:60]!r}")
 
-    def state(self, name: str) -> str:
-        """Return a state's name, checked against the `states` line if there is one."""
+    def state(self, name: str) -> str | ex.Family:
+        """Return a state or family by its name, checked against the `states` line if there is one."""
         if "states" in self.lines_read and name not in self.cell.states:
             hint = nearest(name[:64], self.cell.states)
             raise FormatError(
                 f"unknown state {name[:64]!r}: the states line does not list it.{hint} Add it there, or correct it."
             )
-        return name
+        return self.families.get(name, name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rrnn.automata import expressions as ex
 from rrnn.errors import CellError, FormatError
@@ -45,9 +45,13 @@ def _show(e: ex.Expr, names: Mapping[ex.Expr, str], parent: int = 0, top: bool =
             return "input()"
         case ex.Linear(name=name, bias=bias, window=window):
             options = (", bias=True" if bias else "") + (f", window={window}" if window > 1 else "")
-            return f'linear("{name}"{options})'
+            return f'linear("{name}"{options}{_extent(e)})'
         case ex.Parameter(name=name):
-            return f'parameter("{name}")'
+            return f'parameter("{name}"{_extent(e)})'
+        case ex.Index(of=of):
+            return f"index({of})"
+        case ex.Uniform(low=low, high=high):
+            return f"uniform({_show(ex.Number(low), {})}, {_show(ex.Number(high), {})})"
         case ex.Component(of=of, name=name):
             return f"{_show(of, names, 3)}.{name}"
         case ex.Construct(function=function, arguments=arguments):
@@ -65,6 +69,14 @@ def _show(e: ex.Expr, names: Mapping[ex.Expr, str], parent: int = 0, top: bool =
     raise AssertionError(e)
 
 
+def _extent(leaf: ex.Linear | ex.Parameter) -> str:
+    """Return the options of a leaf that has a value for each state of a family, or is shared by several units."""
+    text = f", over={leaf.over}" if leaf.over is not None else ""
+    text += f', per="{leaf.per}"' if leaf.per != "unit" else ""
+    text += f", start={_show(leaf.start, {})}" if leaf.start is not None else ""
+    return text + (", learned=False" if isinstance(leaf, ex.Parameter) and not leaf.learned else "")
+
+
 # ---- reading -----------------------------------------------------------------------------------------------
 
 _TOKEN = re.compile(
@@ -79,24 +91,30 @@ _TOKEN = re.compile(
 )
 
 
-def parse_list(text: str, known: Mapping[str, ex.Expr] | None = None) -> list[ex.Expr]:
+Families = Mapping[str, ex.Family] | None
+"""The families of a text by name; None for a text of version 1, which has none and no word about them."""
+
+
+def parse_list(
+    text: str, known: Mapping[str, ex.Expr] | None = None, families: Families = None
+) -> list[ex.Expr]:
     """Return the expressions of a text that commas separate."""
-    parser = _Parser(text, known or {})
+    parser = _Parser(text, known or {}, families)
     found = parser.arguments()
     parser.finish()
     return found
 
 
-def parse_expr(text: str, known: Mapping[str, ex.Expr] | None = None) -> ex.Expr:
+def parse_expr(text: str, known: Mapping[str, ex.Expr] | None = None, families: Families = None) -> ex.Expr:
     """Return the expression of a text; `known` are the names defined so far."""
-    return _Parser(text, known or {}).parse()
+    return _Parser(text, known or {}, families).parse()
 
 
 class _Parser:
     """Recursive descent: `expression` reads operators, `operand` what stands between them."""
 
-    def __init__(self, text: str, known: Mapping[str, ex.Expr]) -> None:
-        self.text, self.known = text, known
+    def __init__(self, text: str, known: Mapping[str, ex.Expr], families: Families) -> None:
+        self.text, self.known, self.families = text, known, families
         self.place = self.depth = 0
         self.kind, self.token = "", ""
         self.advance()
@@ -194,9 +212,13 @@ class _Parser:
         elif name == "input":
             found = ex.input()
         elif name == "parameter":
-            found = ex.parameter(self.string())
+            found = ex.parameter(self.string(), **self.options(wide=("over", "per", "start", "learned")))
         elif name == "linear":
-            found = self.linear()
+            found = ex.linear(self.string(), **self.options("bias", "window", wide=("over", "per", "start")))
+        elif name == "index" and self.families is not None:
+            found = self.index()
+        elif name == "uniform" and self.families is not None:
+            found = self.uniform()
         elif name in ex.constructors():
             found = ex.construct(name, *self.arguments())
         else:
@@ -218,26 +240,52 @@ class _Parser:
             found.append(self.expression())
         return found
 
-    def linear(self) -> ex.Expr:
-        """Read the arguments of linear(…)."""
-        name, bias, window = self.string(), False, 1
-        options = {"bias", "window"}
+    def options(self, *allowed: str, wide: tuple[str, ...]) -> dict[str, Any]:
+        """Read the options of linear(…) or parameter(…); `wide` are those of texts of version 2."""
+        allowed = allowed if self.families is None else (*allowed, *wide)
+        found: dict[str, Any] = {}
         while self.token == "," and self.kind == "sign":
             self.advance()
             option = self.token
-            if self.kind != "name" or option not in options:
-                raise self.error("bias=True or window=K, each once")
-            options.remove(option)
+            if self.kind != "name" or option not in allowed or option in found:
+                forms = [_OPTIONS[each][0] for each in allowed]
+                raise self.error(f"{' or '.join(forms)}, each once" if forms else "')'")
             self.advance()
             self.take("=")
-            if option == "bias" and self.token in ("True", "False"):
-                bias = self.token == "True"
-            elif option == "window" and self.kind == "number" and re.fullmatch("[0-9]{1,4}", self.token):
-                window = int(self.token)
+            if option == "start":
+                found[option] = self.expression()
             else:
-                raise self.error("True or False" if option == "bias" else "a whole number from 1 to 1000")
-            self.advance()
-        return ex.linear(name, bias=bias, window=window)
+                found[option] = self.option(option)
+                self.advance()
+        return found
+
+    def index(self) -> ex.Expr:
+        """Read the argument of index(…)."""
+        word = self.token
+        if self.kind != "name" or not (word in ex.LEVELS or (self.families and word in self.families)):
+            raise self.error("a family, or unit, head or group")
+        self.advance()
+        return ex.index((self.families or {}).get(word, word))
+
+    def uniform(self) -> ex.Expr:
+        """Read the arguments of uniform(…)."""
+        ends = self.arguments()
+        if len(ends) != 2 or not all(isinstance(end, ex.Number) for end in ends):
+            raise FormatError(f"uniform takes two numbers, as in uniform(0, 1); got {_clip(self.text)!r}")
+        return ex.uniform(*(end.value for end in ends if isinstance(end, ex.Number)))
+
+    def option(self, option: str) -> Any:
+        """Return the value of an option, the present token."""
+        kind, token = self.kind, self.token
+        if option in ("bias", "learned") and token in ("True", "False"):
+            return token == "True"
+        if option == "window" and kind == "number" and re.fullmatch("[0-9]{1,4}", token):
+            return int(token)
+        if option == "over" and kind == "name" and self.families and token in self.families:
+            return self.families[token]
+        if option == "per" and kind == "string" and token[1:-1] in ex.LEVELS:
+            return token[1:-1]
+        raise self.error(_OPTIONS[option][1])
 
     def string(self) -> str:
         """Read a name in quotes."""
@@ -248,6 +296,14 @@ class _Parser:
         return name
 
 
+_OPTIONS = {  # as a message shows them, and what their values are
+    "bias": ("bias=True", "True or False"),
+    "window": ("window=K", "a whole number from 1 to 1000"),
+    "over": ("over=FAMILY", "the name of a family that a line above defines, as in family h 16"),
+    "start": ("start=EXPRESSION", "an expression"),
+    "learned": ("learned=False", "True or False"),
+    "per": ('per="head"', '"unit", "head" or "group"'),
+}
 _CONSTANTS: dict[str, ex.Expr] = {"one": ex.one, "zero": ex.zero, "score": ex.score}
 
 

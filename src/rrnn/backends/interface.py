@@ -7,6 +7,8 @@
     inp    (T, B, D)     the layer's own input, for programs that use it
     out    (T, B, N·D)   outputs: the first one of all units, then the second one, if there are several
 
+A program of families reads flat rows: see `rrnn.backends.extents`.
+
 Outputs take x's dtype, states the compute dtype (float64 for float64, else float32). `saved` holds the stored states
 before the steps 0, every, 2·every, …: (⌈T/every⌉, S, B, D). Gradients of per-unit values come summed over time and
 batch, (U, D); `rrnn.ops` turns them into gradients of parameters.
@@ -34,6 +36,13 @@ class CellCall(NamedTuple):
     inp: Tensor | None = None
     every: int = 0
     """The interval at which states are saved for the backward pass; 0 saves none: inference."""
+    width: int = 0
+    """The number of units of a program of families; 0 for another one, whose x tells."""
+
+    @property
+    def units(self) -> int:
+        """The number of units D."""
+        return self.width or self.x.shape[-1]
 
 
 class Gradients(NamedTuple):
@@ -87,13 +96,19 @@ def cast(t: Tensor, dtype: torch.dtype) -> Tensor:
     return t if t.dtype == dtype else t.to(dtype)
 
 
-def first_state(program: Program, batch: int, params: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+def first_state(
+    program: Program, batch: int, units: int, like: Tensor, dtype: torch.dtype = torch.float32
+) -> Tensor:
     """Return the stored states before the first step, (S, B, D), of a program where they are all numbers."""
-    numbers, units = program.flat.first_states, params.shape[-1]
+    numbers, rows = program.flat.first_states, program.flat.state_rows
     if len(set(numbers)) <= 1:  # the usual case
         number = numbers[0] or 0.0 if numbers else 0.0
-        return params.new_full((len(numbers), batch, units), number, dtype=dtype)
-    return torch.stack([params.new_full((batch, units), number or 0.0, dtype=dtype) for number in numbers])
+        return like.new_full((program.flat.state_count, batch, units), number, dtype=dtype)
+    parts = [
+        like.new_full((own.stop - own.start, batch, units), number or 0.0, dtype=dtype)
+        for own, number in zip(rows, numbers, strict=True)
+    ]
+    return torch.cat(parts)
 
 
 def units_contiguous(t: Tensor) -> Tensor:

@@ -13,9 +13,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rrnn.backends.extents import gather, spread
 from rrnn.backends.interface import Backend, CellCall, Gradients, cast, compute_dtype
-from rrnn.backends.reference import interpret, leaves
+from rrnn.backends.reference import interpret, leaves, parameter_values
 from rrnn.ir import Op, Program, adjoint
+from rrnn.ir.program import Families
 
 
 class LayerCells(NamedTuple):
@@ -27,17 +29,22 @@ class LayerCells(NamedTuple):
     backend: Backend
 
     def slices(self, x: Tensor) -> list[Tensor]:
-        """Return each cell's view (T, B, K, D) of the pre-activations."""
+        """Return each cell's view (T, B, K, D) of the pre-activations; (T, B, C) for a program of families."""
         programs, widths, _, _ = self
         steps, batch, size = x.shape
-        if len(programs) == 1 and (k := len(programs[0].projections)) * widths[0] == size:
+        if (
+            len(programs) == 1
+            and programs[0].wide is None
+            and (k := len(programs[0].projections)) * widths[0] == size
+        ):
             # Ten times faster than the lines below, which matters in `step`.
             return [x.view(steps, batch, k, widths[0])]
         views, start = [], 0
         for program, width in zip(programs, widths, strict=True):
-            k = len(program.projections)
-            views.append(x[..., start : start + k * width].unflatten(-1, (k, width)))
-            start += k * width
+            k, stop = len(program.projections), start + program.columns(width)
+            own = x[..., start:stop]
+            views.append(own.unflatten(-1, (k, width)) if program.wide is None else own)
+            start = stop
         return views
 
     def columns(self, y: Tensor) -> list[Tensor]:
@@ -81,9 +88,13 @@ class LayerCall(NamedTuple):
         x, params, mask, inp, cells = self
         if len(cells.programs) == 1:  # most layers have one, and time matters in `step`
             (program,), (table,), (view,) = cells.programs, params, cells.slices(x)
-            return [CellCall(program, view, table, mask, inp if program.uses_input else None, cells.every)]
+            width = cells.widths[0] if program.wide is not None else 0
+            return [
+                CellCall(program, view, table, mask, inp if program.uses_input else None, cells.every, width)
+            ]
         own, masks, inputs = cells.slices(x), repeat(mask), cells.inputs(inp)
-        return list(map(CellCall, cells.programs, own, params, masks, inputs, repeat(cells.every)))
+        widths = [w if p.wide is not None else 0 for p, w in zip(cells.programs, cells.widths, strict=True)]
+        return list(map(CellCall, cells.programs, own, params, masks, inputs, repeat(cells.every), widths))
 
 
 def run_forward(
@@ -124,23 +135,34 @@ def run_backward(
     grad_params, grad_states = [], []
     for own, kept, given in zip(call.split(), saved, grads, strict=True):
         units, to_first = backend.backward(own, kept, given)
-        if not backend.gives_parameter_gradients:
-            units = epilogue(own.program, cast(own.params, dtype), units)
+        if not backend.gives_parameter_gradients or own.program.wide is not None:
+            units = epilogue(own.program, cast(own.params, dtype), units, own.units)
         grad_params.append(cast(units, own.params.dtype))
         grad_states.append(to_first)
     return grad_x, grad_params, grad_states, grad_inp
 
 
-def epilogue(program: Program, params: Tensor, units: Tensor) -> Tensor:
+def epilogue(program: Program, params: Tensor, units: Tensor, width: int) -> Tensor:
     """Return the gradients of parameters from those of per-unit values, by a few operations on (D,)-sized tensors."""
     tail = adjoint(program).epilogue
-    if _only_biases(tail):
+    if tail.wide is None and _only_biases(tail):
         return units
-    values = {n: params[p] for n, p in leaves(tail, Op.PARAM).items()}
-    values |= {n: units[j] for n, j in leaves(tail, Op.GRAD_UNIT).items()}
+    given = list(units.unbind()) if tail.wide is None else _unit_gradients(tail.wide, units)
+    values = parameter_values(tail, params, width)
+    values |= {n: given[j] for n, j in leaves(tail, Op.GRAD_UNIT).items()}
     interpret(tail, range(len(tail.instructions)), values, params)
-    rows = [values[n].expand(params.shape[-1]) for n in tail.of_kind("grad_param").values()]
+    found = [values[n] for n in tail.of_kind("grad_param").values()]
+    if tail.wide is not None:
+        return (
+            gather(tail.wide, tail.wide.parameters, found, width)[None] if found else torch.zeros_like(params)
+        )
+    rows = [value.expand(width) for value in found]
     return torch.stack(rows) if rows else torch.zeros_like(params)
+
+
+def _unit_gradients(wide: Families, units: Tensor) -> list[Tensor]:
+    """Return the gradients (families, D) of per-unit values from the rows of all."""
+    return spread(wide, wide.units, units.flatten(), units.shape[-1])
 
 
 @lru_cache(maxsize=256)

@@ -6,6 +6,7 @@ depend on the recurrence is computed for all steps at once, before and after the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rrnn.arithmetic import TENSORS
+from rrnn.backends.extents import along, gather, join_states, split_states, spread
 from rrnn.backends.interface import Backend, CellCall, Gradients, compute_dtype, first_state
 from rrnn.ir import Op, Program, adjoint, interpreter
 
@@ -23,7 +25,7 @@ def interpret(program: Program, which: Iterable[int], values: dict[int, Tensor],
     def number(value: float) -> Tensor:
         return torch.full((), value, dtype=like.dtype, device=like.device)
 
-    interpreter.interpret(program.instructions, which, values, TENSORS, number)
+    interpreter.interpret(program.instructions, which, values, TENSORS, number, along(program))
 
 
 def leaves(program: Program, op: Op) -> dict[int, int]:
@@ -31,9 +33,15 @@ def leaves(program: Program, op: Op) -> dict[int, int]:
     return {n: int(i.attr or 0) for n, i in enumerate(program.instructions) if i.op is op}
 
 
-def per_unit_values(program: Program, params: Tensor) -> dict[int, Tensor]:
+def parameter_values(program: Program, params: Tensor, units: int) -> dict[int, Tensor]:
+    """Return the values of the parameters that a program reads, (D,) each."""
+    rows = params if program.wide is None else spread(program.wide, program.wide.parameters, params[0], units)
+    return {n: rows[p] for n, p in leaves(program, Op.PARAM).items()}
+
+
+def per_unit_values(program: Program, params: Tensor, units: int) -> dict[int, Tensor]:
     """Return the values of the per-unit region, each (D,) or a scalar."""
-    values = {n: params[p] for n, p in leaves(program, Op.PARAM).items()}
+    values = parameter_values(program, params, units)
     interpret(program, program.per_unit, values, params)
     return values
 
@@ -46,6 +54,7 @@ class Inputs:
     params: Tensor
     mask: Tensor | None
     inp: Tensor | None
+    units: int
 
     @staticmethod
     def of(call: CellCall) -> Inputs:
@@ -53,23 +62,30 @@ class Inputs:
         dtype, mask = compute_dtype(call.x.dtype), call.mask
         x, inp = call.x.to(dtype), None if call.inp is None else call.inp.to(dtype)
         if mask is not None:  # a NaN in the padding must not reach any product, not even one times zero
-            x = torch.where(mask[:, :, None, None], x, 0.0)
+            x = torch.where(mask.view(*mask.shape, *[1] * (x.dim() - 2)), x, 0.0)
             inp = None if inp is None else torch.where(mask[:, :, None], inp, 0.0)
-        return Inputs(x, call.params.to(dtype), mask, inp)
+        return Inputs(x, call.params.to(dtype), mask, inp, call.units)
 
     def keep(self, new: Tensor, old: Tensor | float, t: int | None = None) -> Tensor:
         """Return `new` on valid steps and `old` on padded ones, of step t or of all steps."""
         if self.mask is None:
             return new
         valid = self.mask[t] if t is not None else self.mask
-        return torch.where(valid.unsqueeze(-1), new, old)
+        return torch.where(valid.view(*valid.shape, *[1] * (new.dim() - valid.dim())), new, old)
 
     def values(self, program: Program) -> dict[int, Tensor]:
-        """Return the per-unit values and the leaves of all steps, (T, B, D) each."""
-        values = per_unit_values(program, self.params)
-        values |= {n: self.x[:, :, k] for n, k in leaves(program, Op.PREACT).items()}
-        values |= {n: self.inp for n in leaves(program, Op.INPUT) if self.inp is not None}
+        """Return the per-unit values and the leaves of all steps, (T, B, D) each, with axes of families before D."""
+        values, wide = per_unit_values(program, self.params, self.units), program.wide
+        rows = self.x.unbind(2) if wide is None else spread(wide, wide.projections, self.x, self.units)
+        values |= {n: rows[k] for n, k in leaves(program, Op.PREACT).items()}
+        if self.inp is not None:
+            values |= {n: self.placed(program, self.inp) for n in leaves(program, Op.INPUT)}
         return values
+
+    def placed(self, program: Program, value: Tensor) -> Tensor:
+        """Return (…, D) with an axis of size 1 for each family of the program."""
+        count = 0 if program.wide is None else len(program.wide.sizes)
+        return value.view(*value.shape[:-1], *[1] * count, value.shape[-1])
 
 
 def carry(
@@ -91,21 +107,16 @@ def carry(
     ]
     read = {a for n in loop for a in program.instructions[n].args} | set(results.values())
     ready = {n: v for n, v in values.items() if n in read}
-    by_step = {n: v.unbind(0) for n, v in ready.items() if v.dim() >= 3}
-    fixed = {n: v for n, v in ready.items() if v.dim() < 3}
+    by_step = {n: v.unbind(0) for n, v in ready.items() if n not in program.per_unit}
+    fixed = {n: v for n, v in ready.items() if n in program.per_unit}
     slots = {n: s for n, s in leaves(program, leaf).items()}
-    state, before = list(first.unbind(0)), []
+    state, before = split_states(program, first), []
     for t in range(steps - 1, -1, -1) if reverse else range(steps):
-        before.append(torch.stack(state) if state else first)
+        before.append(join_states(program, state, first))
         here = fixed | {n: v[t] for n, v in by_step.items()} | {n: state[s] for n, s in slots.items()}
         interpret(program, loop, here, first)
-        state = [
-            inputs.keep(
-                here[results[s]].expand_as(old) if here[results[s]].dim() < 2 else here[results[s]], old, t
-            )
-            for s, old in enumerate(state)
-        ]
-    end = torch.stack(state) if state else first
+        state = [inputs.keep(here[results[s]].expand_as(old), old, t) for s, old in enumerate(state)]
+    end = join_states(program, state, first)
     if not steps:
         return first.new_empty((0, *first.shape)), end
     return torch.stack(before[::-1] if reverse else before), end
@@ -129,12 +140,14 @@ def finish(
     outputs = program.of_kind("output").values()
     after = torch.cat([before[1:], end.unsqueeze(0)]) if before.shape[0] else before
     # A padded step's output is not looked at, but its gradient of zero must not meet an infinite state.
-    values |= {n: inputs.keep(before[:, s], 0.0) for n, s in leaves(program, Op.STATE).items()}
+    old, new = split_states(program, before), split_states(program, after)
+    values |= {n: inputs.keep(old[s], 0.0) for n, s in leaves(program, Op.STATE).items()}
     for s, n in program.of_kind("state").items():
-        values.setdefault(n, inputs.keep(after[:, s], 0.0))
+        values.setdefault(n, inputs.keep(new[s], 0.0))
     interpret(program, program.needed_for(outputs), values, end)
-    shape = *inputs.x.shape[:2], inputs.params.shape[-1]
-    found = [inputs.keep(values[n].expand(shape), 0.0) for n in outputs]
+    shape = *inputs.x.shape[:2], inputs.units
+    whole = inputs.placed(program, inputs.x.new_empty(()).expand(shape)).shape
+    found = [inputs.keep(values[n].expand(whole).reshape(shape), 0.0) for n in outputs]
     return found[0] if len(found) == 1 else torch.cat(found, -1)
 
 
@@ -156,9 +169,12 @@ def backward(
 def backward_values(step: Program, inputs: Inputs, before: Tensor, grad_out: Tensor) -> dict[int, Tensor]:
     """Return the values that a step backwards reads, of all steps."""
     values = inputs.values(step)
-    values |= {n: before[:, s] for n, s in leaves(step, Op.STATE).items()}
-    parts = grad_out.to(before.dtype).split(inputs.params.shape[-1], -1)
-    values |= {n: inputs.keep(parts[k], 0.0) for n, k in leaves(step, Op.GRAD_OUTPUT).items()}
+    old = split_states(step, before)
+    values |= {n: old[s] for n, s in leaves(step, Op.STATE).items()}
+    parts = grad_out.to(before.dtype).split(inputs.units, -1)
+    values |= {
+        n: inputs.placed(step, inputs.keep(parts[k], 0.0)) for n, k in leaves(step, Op.GRAD_OUTPUT).items()
+    }
     return values
 
 
@@ -166,20 +182,33 @@ def finish_backward(
     step: Program, inputs: Inputs, values: dict[int, Tensor], carried: Tensor
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the gradients of all steps, once dL/d new state is known for each: (dx, d unit values, d input)."""
-    steps, batch, _, units = inputs.x.shape
-    values |= {n: carried[:, s] for n, s in leaves(step, Op.GRAD_STATE).items()}
+    wide, units, (steps, batch) = step.wide, inputs.units, inputs.x.shape[:2]
+    given = split_states(step, carried)
+    values |= {n: given[s] for n, s in leaves(step, Op.GRAD_STATE).items()}
     interpret(step, range(len(step.instructions)), values, inputs.params)
 
     def whole(n: int) -> Tensor:
-        return inputs.keep(values[n].expand(steps, batch, units), 0.0)
+        axes = (
+            []
+            if wide is None
+            else [size if f in step.over[n] else 1 for f, (_, size) in enumerate(wide.sizes)]
+        )
+        return inputs.keep(values[n].expand(steps, batch, *axes, units), 0.0)
 
-    preacts = step.of_kind("grad_preact")
-    empty = inputs.x.new_zeros(steps, batch, units)
-    rows = [whole(preacts[k]) if k in preacts else empty for k in range(inputs.x.shape[2])]
-    dx = torch.stack(rows, 2) if rows else torch.zeros_like(inputs.x)
-    du = [whole(n).sum((0, 1)) for n in step.of_kind("grad_unit").values()]
-    di = step.of_kind("grad_input")
-    return dx, torch.stack(du) if du else inputs.x.new_zeros(0, units), whole(di[0]) if di else None
+    preacts = [whole(n) for n in step.of_kind("grad_preact").values()]
+    if not preacts:
+        dx = torch.zeros_like(inputs.x)
+    else:
+        dx = torch.stack(preacts, 2) if wide is None else gather(wide, wide.projections, preacts, units)
+    # Those with several indices become as many rows.
+    du = [whole(n).sum((0, 1)).view(_rows(step, n), units) for n in step.of_kind("grad_unit").values()]
+    di = [whole(n).reshape(steps, batch, units) for n in step.of_kind("grad_input").values()]
+    return dx, torch.cat(du) if du else inputs.x.new_zeros(0, units), di[0] if di else None
+
+
+def _rows(step: Program, n: int) -> int:
+    """Return how many rows a value has: one for each index of the families that it depends on."""
+    return 1 if step.wide is None else math.prod(step.wide.sizes[f][1] for f in step.over[n])
 
 
 class Reference(Backend):
@@ -193,7 +222,7 @@ class Reference(Backend):
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
         inputs, program = Inputs.of(call), call.program.flat
         if state is None:
-            state = first_state(program, call.x.shape[1], call.params, inputs.params.dtype)
+            state = first_state(program, call.x.shape[1], call.units, call.params, inputs.params.dtype)
         output, end, before = forward(program, inputs, state)
         out.copy_(output)
         return end, before[:: call.every].contiguous() if call.every else None

@@ -57,7 +57,8 @@ def summary(cell: Cell) -> str:
     """Describe an automaton in a few lines: its arcs, where paths start and end, and its stored states."""
     names = {expr: PLAIN.symbol(symbol_of(name)) for expr, name in definitions(cell).items()}
     silent = sum(arc.epsilon for arc in cell.arcs)
-    counts = f"{_count(len(cell.states), 'state')}, {_count(len(cell.arcs), 'arc')}"
+    sizes = {family.name: family.size for family in cell.families}
+    counts = f"{_count(sum(sizes.get(q, 1) for q in cell.states), 'state')}, {_count(len(cell.arcs), 'arc')}"
     lines = [
         f"{cell.name} over the {cell.semiring_name} semiring: {counts}{f' ({silent} ε)' if silent else ''}"
     ]
@@ -66,8 +67,11 @@ def summary(cell: Cell) -> str:
         (f"{a.source} →{'ε' if a.epsilon else ''} {a.target}", expr_text(a.weight, names)) for a in cell.arcs
     ]
     rows += [(f"final {q}", expr_text(weight, names)) for q, weight in cell.finals]
+    rows += [(f"read {q}", expr_text(weight, names)) for q, weight in cell.reads]
     width = max(len(left) for left, _ in rows)
     lines += [f"  {left:<{width}} : {right}" for left, right in rows]
+    families = [f"{name} is a family of {_count(size, 'state')}" for name, size in sizes.items()]
+    lines[1:1] = [f"  {line}" for line in families]
     stored = ", ".join(f"{q} as {symbol}" for q, symbol in state_symbols(cell).items())
     lines.append(f"stored: {stored or 'nothing'}")
     return "\n".join(lines) + "\n"

@@ -70,15 +70,17 @@ def cell_diagram(
     cell.check()
     weights = _Weights(cell, rename)
     initial = {q: w for q, w in cell.initials if not isinstance(w, ex.Zero)}
-    final = {q: w for q, w in cell.finals if not isinstance(w, ex.Zero)}
+    final = {q: w for q, w in (*cell.finals, *cell.reads) if not isinstance(w, ex.Zero)}
+    sizes = {family.name: family.size for family in cell.families}
     nodes = tuple(
         Node(
             q,
-            shorten(name_text(q), CELL_NAME_CHARACTERS),
+            _state_name(q, sizes.get(q, 1)),
             initial=q in initial,
             final=q in final,
             initial_weight=weights.end(initial.get(q)),
-            final_weight=weights.end(final.get(q)),
+            final_weight=weights.end(final.get(q), read=q in dict(cell.reads)),
+            copies=sizes.get(q, 1),
         )
         for q in cell.states
     )
@@ -89,6 +91,12 @@ def cell_diagram(
     edges = tuple(Edge(source, target, tuple(lines)) for (source, target), lines in labels.items())
     title = f"The automaton of cell {cell.name} over the {cell.semiring_name} semiring"
     return Diagram(title, nodes, edges, tuple(weights.legend(cell)) if legend else ())
+
+
+def _state_name(state: str, copies: int) -> Text:
+    """Write a state's name, or a family's with the number of its states."""
+    name = shorten(name_text(state), CELL_NAME_CHARACTERS)
+    return name if copies == 1 else (*name, *roman(f" ×{copies}"))
 
 
 class _Weights:
@@ -118,9 +126,11 @@ class _Weights:
         consumed = EPSILON if epsilon else ALPHA if ex.depends_on_input(weight) else FOR_ALL
         return (*consumed, Span("/"), *self.weight(weight))
 
-    def end(self, weight: ex.Expr | None) -> Text | None:
-        """Write an initial or final weight, unless it is one."""
-        return None if weight is None or isinstance(weight, ex.One) else self.weight(weight)
+    def end(self, weight: ex.Expr | None, read: bool = False) -> Text | None:
+        """Write an initial or final weight, unless it is one; one that sees the last symbol as α/w."""
+        if weight is None or isinstance(weight, ex.One):
+            return None
+        return self.arc(weight, False) if read else self.weight(weight)
 
     def legend(self, cell: Cell) -> Iterator[Text]:
         """Yield lines that define the names, the output, ⊕ and ⊗, and the limit of ε-arcs."""

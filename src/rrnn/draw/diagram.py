@@ -22,6 +22,8 @@ class Node:
     final: bool = False
     initial_weight: Text | None = None
     final_weight: Text | None = None
+    copies: int = 1
+    """The number of states that a node stands for: a family is drawn once."""
 
     @property
     def title(self) -> str:
@@ -33,7 +35,8 @@ class Node:
             )
         if self.final:
             words.append("final" + (f" with weight {plain(self.final_weight)}" if self.final_weight else ""))
-        return f"state {plain(self.name)}" + (f", {' and '.join(words)}" if words else "")
+        what = "state" if self.copies == 1 else f"family of {self.copies} states"
+        return f"{what} {plain(self.name)}" + (f", {' and '.join(words)}" if words else "")
 
 
 @dataclass(frozen=True)

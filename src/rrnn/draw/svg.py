@@ -209,8 +209,16 @@ def _p(point: Point) -> str:
     return f"{_n(point.x)},{_n(point.y)}"
 
 
+STACK = 3.0
+"""The distance between the circles of a family."""
+
+
 def _state(node: Node, lines: tuple[Text, ...], shape: Shape) -> list[str]:
-    out = [_outline(shape, 0.0, "state initial" if node.initial else "state")]
+    out = []
+    for k in (2, 1) if node.copies > 1 else ():  # a family is a stack of circles
+        behind = shape._replace(center=shape.center.plus(STACK * k, -STACK * k))
+        out.append(_outline(behind, 0.0, "state"))
+    out.append(_outline(shape, 0.0, "state initial" if node.initial else "state"))
     if node.final:
         out.append(_outline(shape, RING + (1 if node.initial else 0), "state"))
     sizes = line_sizes(lines)

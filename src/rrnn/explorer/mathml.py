@@ -7,7 +7,7 @@ from html import escape
 from rrnn.arithmetic import Op
 from rrnn.ir.equations import Equations
 from rrnn.ir.lower import Lowered
-from rrnn.ir.notation import GREEK, Formula, Notation, Symbol
+from rrnn.ir.notation import GREEK, PRODUCT, QUOTIENT, Formula, Notation, Symbol
 from rrnn.ir.notation import PLAIN as _PLAIN
 
 
@@ -57,8 +57,10 @@ class MathML(Notation):
         return _mo("⟨", _FLAT) + _mo(",").join(pieces) + _mo("⟩", _FLAT)
 
     def symbol(self, symbol: Symbol) -> str:
-        base, number, time, prefix = symbol
+        base, number, time, prefix, index = symbol
         letter, below = self._letter(base), self._time(time)
+        if index:
+            below = _mi(index) + (_mo(",") + below if below else "")
         if prefix == "δ":
             return _row(_mi("δ") + self.symbol(symbol._replace(prefix="")))
         if prefix:
@@ -69,6 +71,16 @@ class MathML(Notation):
         if above:
             return f"<msup>{letter}{_row(above)}</msup>"
         return f"<msub>{letter}{_row(below)}</msub>" if below else letter
+
+    def along(self, function: str, index: str, body: Formula) -> Formula:
+        if function == "Σ":
+            inner = self.at_least(body, PRODUCT)
+            return Formula(f"<munder>{_mo('∑')}{_mi(index)}</munder>{inner}", QUOTIENT)
+        return Formula(f"<msub>{_mi(function)}{_mi(index)}</msub>" + self.brackets(body.text))
+
+    def indexed(self, indices: list[tuple[str, int]]) -> str:
+        ranges = (_mi(i) + _mo("=") + f"<mn>1</mn>{_mi('…')}<mn>{size}</mn>" for i, size in indices)
+        return '<mspace width="1.5em"></mspace>' + _mo(",").join(ranges)
 
     def _letter(self, base: str) -> str:
         word = base.rstrip("′")

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from rrnn.automata import expressions as ex
+from rrnn.automata import unroll
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.interpret.decompose import entry_factors
 from rrnn.interpret.paths import finite
@@ -143,7 +144,8 @@ def outputs(reading: Reading, scores: Tensor) -> Tensor:
     layer, found, start = reading.layer, [], 0
     with torch.no_grad():
         known = leaves(layer, reading.x)
-    for leaf, cell, width in zip(known, layer.cell_types, layer.widths, strict=True):
+    kinds = [unroll(cell) for cell in layer.cell_types]
+    for leaf, cell, width in zip(known, kinds, layer.widths, strict=True):
         here = scores[..., start : start + width]
         value = Weights({**leaf.leaves, "score": here}, cell.semiring, here)
         found += [value(expr).expand_as(here) for expr in cell.output_exprs]

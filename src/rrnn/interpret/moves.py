@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from rrnn.automata import Cell, CellArc, epsilon_cycles, reachable
+from rrnn.automata import Cell, CellArc, epsilon_cycles, reachable, unroll
 from rrnn.automata import expressions as ex
 from rrnn.automata.expression_rules import is_constant, is_zero
 from rrnn.errors import AutomatonError
@@ -112,8 +112,8 @@ class Moves:
 
 @lru_cache(maxsize=256)
 def moves_of(cell: Cell) -> Moves:
-    """Return the moves of a cell that are on some path from an initial to a final state."""
-    cell.check()
+    """Return the moves of a cell that are on some path from an initial to a final state. Families are written out."""
+    cell = unroll(cell.check())
     arcs = [a for a in cell.arcs if not is_zero(a.weight, cell.semiring)]
     if cell.epsilon_limit == 0:
         arcs = [a for a in arcs if not a.epsilon]

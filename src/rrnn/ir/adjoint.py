@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from rrnn.errors import ProgramError
 from rrnn.ir.builder import Builder, Value, copy_into
-from rrnn.ir.program import Op, Program
+from rrnn.ir.program import Extent, Op, Program
 from rrnn.semirings import SEMIRINGS
 
 
@@ -25,6 +25,12 @@ class Adjoint:
     step: Program  # grad_preact k, grad_input, grad_state s, grad_unit j; new_state s, to recompute with
     epilogue: Program  # grad_param p, from GRAD_UNIT j
     units: tuple[int, ...]  # unit value j is instruction units[j] of the forward program
+
+    @cached_property
+    def unit_rows(self) -> int:
+        """The number of rows of all unit values: those over families have one for each index."""
+        wide = self.epilogue.wide
+        return len(self.units) if wide is None else sum(wide.indices(extent) for extent in wide.units)
 
 
 @lru_cache(maxsize=256)
@@ -37,7 +43,7 @@ def adjoint(program: Program) -> Adjoint:
             f"(torch.no_grad), or use one that has: {others}"
         )
     program = program.flat
-    b = Builder(program.semiring)
+    b = Builder(program.semiring, program.wide)
     forward = copy_into(b, program)
     seeds: dict[int, int] = {}
     for k, value in program.of_kind("output").items():
@@ -74,7 +80,11 @@ def unit_values(program: Program) -> tuple[int, ...]:
 
 def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
     """Return the program that turns gradients of per-unit values into gradients of parameters."""
-    b = Builder(program.semiring)
+    wide = program.wide
+    if wide is not None:
+        over = (Extent(tuple(sorted(program.over[n]))) for n in units)
+        wide = wide._replace(projections=(), states=(), units=tuple(over))
+    b = Builder(program.semiring, wide)
     forward = copy_into(b, program, only=program.per_unit)
     seeds: dict[int, int] = {}
     for j, n in enumerate(units):
@@ -97,7 +107,9 @@ def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
 
 
 def accumulate(b: Builder, grads: dict[int, int], n: int, g: int) -> None:
-    """Add g to the gradient of instruction n."""
+    """Add g to the gradient of instruction n. What n has once for all indices of a family gets the sum over them."""
+    for family in sorted(b.over[g] - b.over[n]):
+        g = b.along(Op.SUM, family, g)
     grads[n] = b.emit(Op.ADD, grads[n], g) if n in grads else g
 
 
@@ -110,9 +122,12 @@ def reverse(
     for n in range(max(seeds, default=-1), -1, -1):
         if n not in grads or n in stop:
             continue
-        op, args, _ = b.instructions[n]
+        op, args, attr = b.instructions[n]
         if b.value(grads[n]) == 0:
             continue
+        if op in (Op.MOST, Op.LEAST):  # in a tie the first index wins
+            first = b.along(Op.FIRST, int(attr or 0), args[0], n)
+            accumulate(b, grads, args[0], b.emit(Op.MUL, grads[n], first))
         if op.value.gradient is None:
             continue
         values = [Value(b, k) for k in (*args, n, grads[n])]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
-from rrnn.arithmetic import BY_NAME, Arithmetic, Op, Operators
+from rrnn.arithmetic import ALONG_FAMILY, BY_NAME, FOLDS, Arithmetic, Op, Operators
 from rrnn.errors import ProgramError
-from rrnn.ir.program import Instruction, Output, Program, needed, verify
+from rrnn.ir.program import Families, Instruction, Output, Program, families_read, needed, verify
 from rrnn.semirings import Semiring
 
 MAX_WORK = 1_000_000
@@ -55,14 +55,17 @@ class Builder:
     """The instructions so far, each known by its number. An element of the semiring is one number, too: where ⊕ or ⊗ is
     no single op, or elements have several components, it is the instruction `plus`, `times` or `element`."""
 
-    def __init__(self, semiring: Semiring) -> None:
+    def __init__(self, semiring: Semiring, wide: Families | None = None) -> None:
         self._start(semiring)
+        self.wide = wide
         self._plus_op, self._times_op = plus_and_times(semiring)
         self.zero, self.one = self.constant(semiring.zero), self.constant(semiring.one)
 
     def _start(self, semiring: Semiring) -> None:
-        self.semiring = semiring
+        self.semiring, self.wide = semiring, None
         self.instructions: list[Instruction] = []
+        self.over: list[frozenset[int]] = []
+        """For each instruction the families on whose index its value depends."""
         self._known: dict[Instruction, int] = {}
         self._work = 0
         self.arithmetic = Arithmetic(self.on_values)
@@ -120,6 +123,8 @@ class Builder:
                 return b
             if y == 1 or x == 0:
                 return a
+            if self.wide is not None and (n := self._product(a, b)) is not None:
+                return n
         elif op is Op.DIV and y == 1:
             return a
         elif op in (Op.MAX, Op.LOGADDEXP) and -math.inf in values:
@@ -138,6 +143,7 @@ class Builder:
                 "Use fewer states or ε-arcs, or a smaller epsilon_limit."
             )
         if instruction not in self._known:
+            self.over.append(families_read(instruction, self.over, self.wide))
             self._known[instruction] = len(self.instructions)
             self.instructions.append(instruction)
         return self._known[instruction]
@@ -197,6 +203,71 @@ class Builder:
             return self.one
         return self.from_values(self.semiring.star_of(self.values_of(a), self.arithmetic))
 
+    # ---- families ------------------------------------------------------------------------------------------
+
+    def along(self, op: Op, family: int, *args: int) -> int:
+        """Return the instruction of an op that looks at all indices of a family."""
+        if op is not Op.FIRST and family not in self.over[args[0]]:
+            return self._of_equal(op, args[0], self._size(family))
+        outer, inner = self._factors(args[0])
+        if op is Op.SUM and outer is not None and inner is not None:
+            return self.emit(Op.MUL, outer, self.along(op, family, inner))
+        return self._add(Instruction(op, args, family))
+
+    def _size(self, family: int) -> int:
+        assert self.wide is not None
+        return self.wide.sizes[family][1]
+
+    def _of_equal(self, op: Op, n: int, size: int) -> int:
+        """Return the fold of a family whose states all have the same value."""
+        if op is Op.SUM:
+            return self.emit(Op.MUL, self.const(size), n)
+        return self.emit(Op.ADD, n, self.const(math.log(size))) if op is Op.LOGSUM else n
+
+    def _factors(self, n: int) -> tuple[int | None, int | None]:
+        """Return the factor of a product that is the same for all indices, and the one that depends on an index."""
+        if not self.over[n]:
+            return n, None
+        op, args, _ = self.instructions[n]
+        return (args[0], args[1]) if op is Op.MUL and not self.over[args[0]] else (None, n)
+
+    def _product(self, a: int, b: int) -> int | None:
+        """Return a product with the factors that are the same for all indices multiplied first, which takes one
+        multiplication in place of one for each index, or None if there is nothing to rearrange."""
+        pairs = self._factors(a), self._factors(b)
+        outer, inner = ([n for n in part if n is not None] for part in zip(*pairs, strict=True))
+        if not inner or not outer or (len(outer) == 1 and len(inner) == 1 and not self.over[a]):
+            return None
+        outside = outer[0] if len(outer) == 1 else self.emit(Op.MUL, *outer)
+        inside = inner[0] if len(inner) == 1 else self.emit(Op.MUL, *inner)
+        return self._add(Instruction(Op.MUL, (outside, inside)))
+
+    def fold(self, n: int, family: int) -> int:
+        """Return the ⊕ of an element over all states of a family."""
+        if n == self.zero:
+            return n
+        if self._plus_op in FOLDS:
+            return self.along(FOLDS[self._plus_op], family, n)
+        if not self.adds_components():
+            raise ProgramError(
+                f"the {self.semiring.name} semiring cannot add up a family of states: its ⊕ must be one operation (as "
+                "+ or max), or + of each component. Write the states one by one."
+            )
+        parts = (self.component(n, c) for c in range(self.semiring.size))
+        return self.element(self.along(Op.SUM, family, part) for part in parts)
+
+    def adds_components(self) -> bool:
+        """Return whether ⊕ adds each component by itself."""
+        b = Builder.__new__(Builder)
+        b._start(self.semiring)
+        size = self.semiring.size
+        x, y = ([Value(b, b.leaf(Op.STATE, i * size + c)) for c in range(size)] for i in (0, 1))
+        ring = self.semiring
+        total = ring.numbers_of(ring.plus(ring.element(x), ring.element(y), b.arithmetic))
+        return [b.number_of(v) for v in total] == [
+            b.emit(Op.ADD, v.n, w.n) for v, w in zip(x, y, strict=True)
+        ]
+
     # ---- finishing -----------------------------------------------------------------------------------------
 
     def finish(
@@ -227,6 +298,7 @@ class Builder:
             instructions,
             tuple(number[i] for i in initial),
             tuple(o._replace(value=number[o.value]) for o in outputs),
+            self.wide,
         )
         return verify(program), number
 
@@ -243,6 +315,8 @@ def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) 
             number[n] = b.leaf(op, None if attr is None else int(attr))
         elif op is Op.COMPONENT:
             number[n] = b.component(number[args[0]], int(attr or 0))
+        elif op in ALONG_FAMILY:
+            number[n] = b.along(op, int(attr or 0), *(number[a] for a in args))
         else:
             number[n] = b.emit(op, *(number[a] for a in args))
     return number
@@ -253,7 +327,10 @@ def flatten(program: Program) -> Program:
     ring = program.semiring
     if not program.has_elements:  # with several components every program has some, at least its first states
         return program
-    b, size = Builder(ring), ring.size
+    wide, size = program.wide, ring.size
+    if wide is not None:
+        wide = wide._replace(states=tuple(e for e in wide.states for _ in range(size)))
+    b = Builder(ring, wide)
     number: dict[int, int] = {}  # scalars
     elements: dict[
         int, int
@@ -273,6 +350,8 @@ def flatten(program: Program) -> Program:
             given = [b.values_of(elements[a] if a in elements else number[a]) for a in args]
             run = ring.plus if op is Op.PLUS else ring.times
             elements[n] = b.from_values(run(given[0], given[1], b.arithmetic))
+        elif op in ALONG_FAMILY:
+            number[n] = b.along(op, int(attr or 0), *(number[a] for a in args))
         else:
             number[n] = b.emit(op, *(number[a] if a in number else elements[a] for a in args))
 

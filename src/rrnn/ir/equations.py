@@ -47,7 +47,10 @@ class Equations(FormulaWriter):
         new, score, outputs = p.of_kind("state"), p.of_kind("score")[0], p.of_kind("output")
         one_state = len(new) == 1 and new[0] == score
 
-        updates = [(self.state(s, "t"), self.write(value)) for s, value in new.items()]
+        over = {s: p.wide.states[s].over if p.wide else () for s in new}
+        updates = [
+            (self.state(s, "t"), self.write(value) + self.indices(over[s])) for s, value in new.items()
+        ]
         inside = self.take_definitions()
         starts = [
             (self.state(s, "0"), self.write(start))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from rrnn.arithmetic import ALONG_FAMILY
 from rrnn.ir.builder import plus_and_times
 from rrnn.ir.notation import (
     ATOM,
@@ -98,6 +99,13 @@ class FormulaWriter(ProgramSymbols):
         taken, self._definitions = self._definitions, []
         return taken
 
+    def indices(self, families: Iterable[int]) -> str:
+        """Return for which indices an equation holds, as its end; "" for one without."""
+        if self.program.wide is None or not (found := sorted(families)):
+            return ""
+        sizes = self.program.wide.sizes
+        return self.notation.indexed([(self._letters_of([f]), sizes[f][1]) for f in found])
+
     def is_zero(self, n: int) -> bool:
         """Return whether an instruction is known to be the semiring's zero."""
         ring, (op, args, _) = self.program.semiring, self.program.instructions[n]
@@ -133,11 +141,11 @@ class FormulaWriter(ProgramSymbols):
             self._counts[letter] += 1
             old = kind == "state" and not self._states and n not in self._of_this_step
             time = "" if kind == "unit" else "t-1" if old else "t"
-            symbol = Symbol(self._letters[letter], str(self._counts[letter]), time)
+            symbol = Symbol(self._letters[letter], str(self._counts[letter]), time, index=self.index(n))
             self._introduced[n] = self.notation.symbol(symbol)
         symbol = self._named(n)
         if symbol != formula:  # a parameter under its own name explains itself
-            self._definitions.append((kind, (symbol, formula)))
+            self._definitions.append((kind, (symbol, formula + self.indices(self.program.over[n]))))
 
     def _is_worth_a_name(self, n: int) -> bool:
         shared = self._uses.get(n, 0) > 1
@@ -181,6 +189,10 @@ class FormulaWriter(ProgramSymbols):
             inner = self._text(short.argument).text
             function = write.function(Op.LOG) if short.function == "log" else write.word(short.function)
             return Formula(write.size(inner) if short.function == "abs" else write.apply(function, inner))
+        if op in ALONG_FAMILY:
+            return self._along(op, int(attr or 0), self._text(args[0]))
+        if (whole := self._whole_sum(n)) is not None:
+            return self._along(Op.SUM, *whole)
         if op in (Op.ADD, Op.SUB, Op.NEG):
             return self._sum(n)
         if op in (Op.MUL, Op.TIMES):
@@ -214,6 +226,23 @@ class FormulaWriter(ProgramSymbols):
         if op is Op.SQRT:
             return Formula(write.root(self._text(args[0]).text))
         return Formula(write.apply(write.function(op), self._text(args[0]).text))
+
+    def _along(self, op: Op, family: int, body: Formula) -> Formula:
+        names = {Op.SUM: "Σ", Op.MOST: "max", Op.LEAST: "min", Op.LOGSUM: "logsumexp"}
+        return self.notation.along(names.get(op, op.text), self._letters_of([family]), body)
+
+    def _whole_sum(self, n: int) -> tuple[int, Formula] | None:
+        """Return (family, what is added up) if an instruction adds up a family of elements, component by component."""
+        code = self.program.instructions
+        op, args, _ = code[n]
+        if op is not Op.ELEMENT or any(code[a].op is not Op.SUM for a in args):
+            return None
+        inner = [code[code[a].args[0]] for a in args]
+        wholes = {(code[a].attr, i.args) for a, i in zip(args, inner, strict=True) if i.op is Op.COMPONENT}
+        if len(wholes) != 1 or [i.attr for i in inner] != list(range(len(args))):
+            return None
+        ((family, (whole,)),) = wholes
+        return int(family or 0), self._text(whole)
 
     def _leaf(self, op: Op, index: int) -> str:
         write = self.notation

@@ -12,11 +12,16 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rrnn.arithmetic import FLOATS, Arithmetic
+from rrnn.arithmetic import ALONG_FAMILY, FLOATS, Arithmetic
 from rrnn.errors import CellError
 from rrnn.ir.adjoint import reverse
 from rrnn.ir.builder import Builder, copy_into, plus_and_times
 from rrnn.ir.program import Instruction, Op, Program
+
+
+def _alone(op: Op, family: int, *values: Any) -> Any:
+    """Run an op along a family that has one state."""
+    return float(values[0] == values[1]) if op is Op.FIRST else values[0]
 
 
 def interpret(
@@ -25,14 +30,18 @@ def interpret(
     values: dict[int, Any],
     s: Arithmetic = FLOATS,
     number: Callable[[float], Any] = float,
+    along: Callable[..., Any] = _alone,
 ) -> None:
     """Evaluate the instructions `which` into `values`, over any arithmetic: on floats this is the definition that all
-    backends are held to. Leaves other than constants, which `number` makes, must be there already."""
+    backends are held to. Leaves other than constants, which `number` makes, must be there already. `along(op, family,
+    *arguments)` runs the ops that look at a whole family; by default, families have one state."""
     for n in sorted(which):
         if n not in values:
             op, args, attr = instructions[n]
             if op is Op.CONST:
                 values[n] = number(float(attr or 0.0))
+            elif op in ALONG_FAMILY:
+                values[n] = along(op, int(attr or 0), *(values[a] for a in args))
             else:
                 values[n] = getattr(s, op.text)(*(values[a] for a in args))
 
@@ -80,7 +89,7 @@ def check_output(program: Program) -> None:
     if not score_may_be_zero(program):
         return
     ring, program = program.semiring, program.flat
-    b = Builder(ring)
+    b = Builder(ring, program.wide)
     number = copy_into(b, program)
     scores = [number[n] for n in program.of_kind("score").values()]
     watched = [number[n] for n in program.of_kind("output").values()]
@@ -125,6 +134,8 @@ def score_may_be_zero(program: Program) -> bool:
                 alive.append(not zero)
             elif op is Op.STATE:
                 alive.append(bool(state and state[int(attr or 0)]))
+            elif op in ALONG_FAMILY:
+                alive.append(alive[args[0]])
             elif op is plus:
                 alive.append(any(alive[a] for a in args))
             elif op is times:

@@ -19,7 +19,7 @@ from rrnn.automata.expression_text import definitions
 from rrnn.errors import CellError
 from rrnn.ir.builder import Builder, Value
 from rrnn.ir.interpreter import check_output
-from rrnn.ir.program import Op, Program
+from rrnn.ir.program import Extent, Families, Op, Program
 from rrnn.semirings.epsilon_closure import SparseMatrix, kleene
 
 
@@ -48,40 +48,67 @@ def bias_name(projection: str) -> str:
     return f"{projection}.bias"
 
 
+_LEAVES = (ex.Linear, ex.Parameter)
+
+
 class _Lowering:
     """A cell on its way to a program: its states and arcs that lie on some path, and the builder."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
-        self.b = Builder(cell.semiring)
         arcs = [a for a in cell.arcs if not is_zero(a.weight, cell.semiring)]
         if cell.epsilon_limit == 0:
             arcs = [a for a in arcs if not a.epsilon]
         starts = {q: w for q, w in cell.initials if not is_zero(w, cell.semiring)}
         ends = {q: w for q, w in cell.finals if not is_zero(w, cell.semiring)}
-        alive = reachable(starts, arcs) & reachable(ends, arcs, backwards=True)
+        reads = {q: w for q, w in cell.reads if not is_zero(w, cell.semiring)}
+        alive = reachable(starts, arcs) & reachable([*ends, *reads], arcs, backwards=True)
         self.states = [q for q in cell.states if q in alive]
         self.arcs = [a for a in arcs if {a.source, a.target} <= alive]
         self.initials = {q: w for q, w in starts.items() if q in alive}
         self.finals = {q: w for q, w in ends.items() if q in alive}
+        self.reads = {q: w for q, w in reads.items() if q in alive}
         self.projections, self.parameters = self._leaves()
+        self.families = {f.name: i for i, f in enumerate(cell.families)}
+        self.wide = self._wide()
+        self.b = Builder(cell.semiring, self.wide)
         self.weights: dict[ex.Expr, int] = {}
         self.value = Evaluator(
             self.b.arithmetic, cell.semiring, self._leaf, lambda x: Value(self.b, self.b.const(x))
         )
         self.score: int | None = None
 
+    def _used(self) -> list[ex.Expr]:
+        """Return the expressions on some path, and the outputs."""
+        ends = *self.finals.values(), *self.reads.values(), *self.cell.output_exprs
+        return [*self.initials.values(), *(a.weight for a in self.arcs), *ends]
+
+    def _wide(self) -> Families | None:
+        """Return the families and extents of all states; None for a cell without families whose units share nothing."""
+        nodes = [n for e in self._used() for n in ex.walk(e) if isinstance(n, (ex.Linear, ex.Parameter))]
+        if not self.families and all(node.per == "unit" for node in nodes):
+            return None
+
+        def extent(leaf: ex.Linear | ex.Parameter) -> Extent:
+            return Extent(() if leaf.over is None else (self.families[leaf.over.name],), leaf.per)
+
+        of = {node.name: extent(node) for node in nodes}
+        of |= {bias_name(node.name): extent(node) for node in nodes if isinstance(node, ex.Linear)}
+        return Families(
+            tuple((f.name, f.size) for f in self.cell.families),
+            tuple(of[name] for name in self.projections),
+            tuple(of[name] for name in self.parameters),
+            tuple(self._extent_of(q) for q in self.states),
+        )
+
+    def _extent_of(self, state: str) -> Extent:
+        return Extent((self.families[state],)) if state in self.families else Extent()
+
     def _leaves(self) -> tuple[dict[str, ex.Linear], dict[str, int]]:
         """Return the projections and per-unit parameters (biases among them), each in order of first use."""
         projections: dict[str, ex.Linear] = {}
         parameters: dict[str, int] = {}
-        used = [
-            *self.initials.values(),
-            *(a.weight for a in self.arcs),
-            *self.finals.values(),
-            *self.cell.output_exprs,
-        ]
-        for expression in used:
+        for expression in self._used():
             for node in ex.walk(expression):
                 if isinstance(node, ex.Linear):
                     projections.setdefault(node.name, node)
@@ -89,10 +116,20 @@ class _Lowering:
                         parameters.setdefault(bias_name(node.name), len(parameters))
                 elif isinstance(node, ex.Parameter):
                     parameters.setdefault(node.name, len(parameters))
+        if any(node.per != "unit" for e in self._used() for node in ex.walk(e) if isinstance(node, _LEAVES)):
+            # What units have for themselves comes first: rows of it lie side by side.
+            shared = {
+                n.name: n.per != "unit" for e in self._used() for n in ex.walk(e) if isinstance(n, _LEAVES)
+            }
+            projections = dict(sorted(projections.items(), key=lambda item: shared[item[0]]))
+            order = sorted(parameters, key=lambda name: shared[name.removesuffix(".bias")])
+            parameters = {name: i for i, name in enumerate(order)}
         return projections, parameters
 
     def run(self, stored: list[str]) -> Lowered:
         """Emit the program with these stored states."""
+        if self.wide is not None:  # leaves of states are numbered by what is stored
+            self.wide = self.b.wide = self.wide._replace(states=tuple(self._extent_of(q) for q in stored))
         b, lam, closure = self.b, self._initial(), self._closure()
         old = {q: b.leaf(Op.STATE, stored.index(q)) if q in stored else lam[q] for q in self.states}
         new = dict(lam) | {q: self._update(q, old, closure) for q in stored}
@@ -124,7 +161,8 @@ class _Lowering:
         for e, name in definitions(self.cell).items():
             if e in live:
                 names.setdefault(live[e], name)
-        whole = (*self.initials.values(), *(a.weight for a in self.arcs), *self.finals.values())
+        ends = *self.finals.values(), *self.reads.values()
+        whole = (*self.initials.values(), *(a.weight for a in self.arcs), *ends)
         weights = frozenset(live[w] for w in whole if w in live)
         return Lowered(self.cell, program, tuple(self.projections.values()), names, weights)
 
@@ -222,10 +260,21 @@ class _Lowering:
         def product(weight: int, before: int) -> int:  # in formulas a weight comes first, if ⊗ commutes
             return b.times(weight, before) if commutes else b.times(before, weight)
 
-        return b.sum(
-            product(self.weight(weight), b.sum(self._closed(a.source, old, closure) for a in group))
-            for weight, group in groups.items()
+        def before(source: str) -> int:
+            return self._closed(source, old, closure)
+
+        if self.wide is None:
+            return b.sum(
+                product(self.weight(weight), b.sum(before(a.source) for a in group))
+                for weight, group in groups.items()
+            )
+        return b.sum(  # arcs from a family into a single state add up what all its states send
+            self._folded(product(self.weight(a.weight), before(a.source)), a.source, q) for a in into
         )
+
+    def _folded(self, n: int, state: str, into: str | None = None) -> int:
+        """Return the ⊕ over the states of a family of what reaches a single state (or the score) from each."""
+        return self.b.fold(n, self.families[state]) if state in self.families and state != into else n
 
     def _initial(self) -> dict[str, int]:
         """Return the initial weight of every state."""
@@ -235,7 +284,10 @@ class _Lowering:
         """Return the score: the ⊕ over final states, closed under ε, of their value ⊗ ρ."""
         b = self.b
         after = closure if self.cell.epsilon_after_last else {(q, q): b.one for q in self.states}
-        return b.sum(b.times(self._closed(q, new, after), self.weight(rho)) for q, rho in self.finals.items())
+        ends = self.finals | self.reads  # after a symbol, a read takes the place of a final weight
+        return b.sum(
+            self._folded(b.times(self._closed(q, new, after), self.weight(rho)), q) for q, rho in ends.items()
+        )
 
     def stored(self) -> list[str]:
         """Return the states that need memory: all but the greatest set of states whose update gives back their λ. This

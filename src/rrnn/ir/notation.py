@@ -32,6 +32,7 @@ class Symbol(NamedTuple):
     number: str = ""
     time: str = ""  # "", "t", "t-1", "0"
     prefix: str = ""  # W, b, δ
+    index: str = ""  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def symbol_of(name: str, time: str = "", prefix: str = "") -> Symbol:
@@ -73,6 +74,14 @@ class Notation(ABC):
     @abstractmethod
     def number(self, value: float) -> str:
         """Write a number."""
+
+    @abstractmethod
+    def along(self, function: str, index: str, body: Formula) -> Formula:
+        """Write a sum ("Σ"), maximum ("max") or another fold over an index."""
+
+    @abstractmethod
+    def indexed(self, indices: list[tuple[str, int]]) -> str:
+        """Write for which indices an equation holds, at its end: (letter, number of indices) of each."""
 
     @abstractmethod
     def matrix_times(self, matrix: Symbol, vectors: list[Symbol], more: bool) -> str:
@@ -125,6 +134,7 @@ GREEK: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
 """Names of letters, for equations and pictures. A parameter called epsilon becomes ϵ, since ε is the empty string."""
 
 _ABOVE = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_BELOW = str.maketrans("ijkl", "ᵢⱼₖₗ")
 _PLAIN_TIMES = {"": "", "t": "ₜ", "t-1": "ₜ₋₁", "0": "₀"}
 
 
@@ -138,8 +148,17 @@ class Plain(Notation):
     def tuple(self, pieces: list[str]) -> str:
         return f"⟨{', '.join(pieces)}⟩"
 
+    def along(self, function: str, index: str, body: Formula) -> Formula:
+        below = index.translate(_BELOW)
+        if function == "Σ":
+            return Formula(f"Σ{below} {self.at_least(body, PRODUCT)}", QUOTIENT)
+        return Formula(f"{function}{below}{{{body.text}}}")
+
+    def indexed(self, indices: list[tuple[str, int]]) -> str:
+        return "   (" + ", ".join(f"{letter} = 1…{size}" for letter, size in indices) + ")"
+
     def symbol(self, symbol: Symbol) -> str:
-        base, number, time, prefix = symbol
+        base, number, time, prefix, index = symbol
         joint = "_" if prefix and prefix != "δ" else ""
         if re.fullmatch(r"t-\d+", time) and time != "t-1":
             end = "ₜ₋" + "".join("₀₁₂₃₄₅₆₇₈₉"[int(d)] for d in time[2:])
@@ -147,7 +166,7 @@ class Plain(Notation):
             end = _PLAIN_TIMES[time]
         word = base.rstrip("′")
         letter = GREEK.get(word, word) + base[len(word) :]
-        return prefix + joint + letter + number.translate(_ABOVE) + end
+        return prefix + joint + letter + number.translate(_ABOVE) + index.translate(_BELOW) + end
 
     def number(self, value: float) -> str:
         if math.isinf(value):
@@ -196,14 +215,26 @@ class Latex(Notation):
     def tuple(self, pieces: list[str]) -> str:
         return rf"\langle {', '.join(pieces)} \rangle"
 
+    def along(self, function: str, index: str, body: Formula) -> Formula:
+        if function == "Σ":
+            return Formula(rf"\sum_{index} {self.at_least(body, PRODUCT)}", QUOTIENT)
+        name = rf"\{function}" if function in ("max", "min") else rf"\operatorname{{{function}}}"
+        return Formula(rf"{name}_{index}\{{{body.text}\}}")
+
+    def indexed(self, indices: list[tuple[str, int]]) -> str:
+        return r", \quad " + ", ".join(rf"{letter} = 1, \dots, {size}" for letter, size in indices)
+
     def symbol(self, symbol: Symbol) -> str:
-        base, number, time, prefix = symbol
+        base, number, time, prefix, index = symbol
         letter = self._letter(base)
         below = "{" + time + "}" if len(time) > 1 else time
+        if index:
+            below = "{" + ", ".join(part for part in (index, time) if part) + "}"
         if prefix == "δ":
             letter = r"\delta " + letter
         elif prefix:
-            letter, below = rf"\mathbf{{{prefix}}}", "{" + self._word(base) + "}"
+            below = self._word(base) + (f", {index}" if index else "")
+            letter, below = rf"\mathbf{{{prefix}}}", "{" + below + "}"
         return letter + (f"^{{({number})}}" if number else "") + (f"_{below}" if below else "")
 
     def _letter(self, base: str) -> str:
@@ -284,20 +315,32 @@ class ProgramSymbols:
         self.program, self.notation = program, notation
         self.output_count = outputs or program.output_count
         self._symbols: dict[str, Symbol] = {}  # name of the cell language → its symbol
-        self.names = {n: self._symbol(name) for n, name in names.items()}
+        self.names = {n: self._symbol(name)._replace(index=self.index(n)) for n, name in names.items()}
         self.parameters = [self._parameter(name, names) for name in program.parameters]
         self.projections = [self._symbol(name)._replace(prefix="W") for name in program.projections]
+        if wide := program.wide:  # what there is for each state of a family has an index
+            for table, extents in ((self.parameters, wide.parameters), (self.projections, wide.projections)):
+                pairs = zip(table, extents, strict=True)
+                table[:] = [s._replace(index=self._letters_of(extent.over)) for s, extent in pairs]
         self._letters_used = {s.base for s in (*self.names.values(), *self.parameters) if not s.prefix}
         self._letters_used |= {symbol_of(name).base for name in taken}
         self._state_letter, self.input_letter = self._letter("c", "z", "s"), self._letter("v", "x")
         self._output_letter, self._score_letter = self._letter("h", "y"), self._letter("s", "score")
+
+    def index(self, n: int) -> str:
+        """Return the index on which an instruction's value depends, "" if there is none."""
+        return self._letters_of(sorted(self.program.over[n]))
+
+    def _letters_of(self, families: Iterable[int]) -> str:
+        return "".join("ijkl"[family % 4] for family in families)
 
     def state(self, s: int, time: str, prefix: str = "") -> str:
         """Return the symbol of a stored state: c if there is one, else c¹, c², …; components are c¹.re and c¹.im."""
         state, _, component = self.program.states[s].partition(".")
         states = list(dict.fromkeys(q.partition(".")[0] for q in self.program.states))
         number = str(states.index(state) + 1) if len(states) > 1 else ""
-        symbol = self.notation.symbol(Symbol(self._state_letter, number, time, prefix))
+        index = self._letters_of(self.program.wide.states[s].over) if self.program.wide else ""
+        symbol = self.notation.symbol(Symbol(self._state_letter, number, time, prefix, index))
         return self.notation.component(symbol, component) if component else symbol
 
     @property

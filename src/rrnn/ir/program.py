@@ -13,23 +13,30 @@ Its canonical text is its key: ops, caches and exported graphs carry the text, a
     initial %7
     out state 0 %6
     out output 0 %8
+
+A program of families (version 2) lists them with their sizes, and says of each projection, parameter and state over
+which families it extends and whether units share it: `families h:16`, `heads 8 4` (heads, groups of heads),
+`projections B@h/head`. Its instructions are of one index alike, as they are of one unit; `sum`, `logsum`, `most` and
+`least` look at all indices of a family.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from rrnn.arithmetic import BY_NAME, Op
+from rrnn.arithmetic import ALONG_FAMILY, BY_NAME, Op
 from rrnn.errors import ProgramError
-from rrnn.ir.well_formed import verify
+from rrnn.ir.well_formed import Output, verify
 from rrnn.semirings import SEMIRINGS, Semiring, get_semiring
 
-HEADER = "rrnn-program 1"
+HEADER, WIDE_HEADER = "rrnn-program 1", "rrnn-program 2"
 
 
 class Instruction(NamedTuple):
@@ -43,12 +50,72 @@ class Instruction(NamedTuple):
     attr: float | int | None = None
 
 
-class Output(NamedTuple):
-    """What an instruction's value is used for. `rrnn.ir.well_formed` lists the kinds."""
+class Extent(NamedTuple):
+    """Which numbers a projection, parameter or state is: one for each index of the families `over`, and for each unit,
+    head or group."""
 
-    kind: str
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
-    value: int
+    over: tuple[int, ...] = ()
+    per: str = "unit"
+
+
+class Families(NamedTuple):
+    """The families of a program, and the extents of what it reads, in the order of its names."""
+
+    sizes: tuple[tuple[str, int], ...]  # (name, number of states)
+    projections: tuple[Extent, ...] = ()
+    parameters: tuple[Extent, ...] = ()
+    states: tuple[Extent, ...] = ()
+    heads: int = 1
+    groups: int = 1
+    units: tuple[Extent, ...] = ()  # of an epilogue: the per-unit values whose gradients it reads
+
+    def indices(self, extent: Extent) -> int:
+        """Return for how many indices an extent has numbers."""
+        return math.prod(self.sizes[f][1] for f in extent.over)
+
+    def sharers(self, extent: Extent, units: int) -> int:
+        """Return for how many units, heads or groups an extent has numbers."""
+        return {"unit": units, "head": self.heads, "group": self.groups}[extent.per]
+
+    def numbers(self, extent: Extent, units: int) -> int:
+        """Return how many numbers an extent is."""
+        return self.indices(extent) * self.sharers(extent, units)
+
+    def places(self, extent: Extent, units: int, unit: int) -> dict[str, int]:
+        """Return which numbers of an extent a unit reads: the end of a name ("_3" for index 3; "" without a family) →
+        the place among all numbers."""
+        count, sharers = self.indices(extent), self.sharers(extent, units)
+        own = unit * sharers // units
+        if not extent.over:
+            return {"": own}
+        stride, step = (1, sharers) if extent.per == "unit" else (count, 1)
+        return {f"_{i}": own * stride + i * step for i in range(count)}
+
+    def extent(self, op: Op, index: int) -> Extent:
+        """Return the extent of what a leaf reads."""
+        if op is Op.PREACT:
+            return self.projections[index]
+        if op is Op.PARAM:
+            return self.parameters[index]
+        if op is Op.GRAD_UNIT:
+            return self.units[index]
+        return self.states[index] if op in (Op.STATE, Op.GRAD_STATE) else Extent()
+
+
+def families_read(
+    instruction: Instruction, over: Sequence[frozenset[int]], wide: Families | None
+) -> frozenset[int]:
+    """Return the families on whose index an instruction's value depends; `over` are those of earlier ones."""
+    op, args, attr = instruction
+    if wide is None or op is Op.CONST:
+        return _NONE
+    if op.leaf:
+        return frozenset(wide.extent(op, int(attr or 0)).over)
+    inside = _NONE.union(*(over[a] for a in args))
+    return inside - {attr} if op in ALONG_FAMILY and op is not Op.FIRST else inside
+
+
+_NONE: frozenset[int] = frozenset()
 
 
 class HasArguments(Protocol):
@@ -85,10 +152,11 @@ class Program:
     instructions: tuple[Instruction, ...]
     initial: tuple[int, ...]  # per stored state: its value before the first symbol, from parameters alone
     outputs: tuple[Output, ...]
+    wide: Families | None = None  # None: a program without families, whose units share nothing
 
     def __post_init__(self) -> None:
         # Compute these now: torch.compile reads them, but cannot trace a property that is not computed yet.
-        _ = self.text, self.first_states, self.per_unit, self.output_count
+        _ = self.text, self.first_states, self.per_unit, self.output_count, self.state_rows, self.state_count
         if not self.has_elements:
             self.__dict__["flat"] = self  # `verify` flattens the others
 
@@ -116,6 +184,41 @@ class Program:
     def output_count(self) -> int:
         """The number of values that a unit returns at a step."""
         return sum(o.kind == "output" for o in self.outputs)
+
+    # ---- extents -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def over(self) -> tuple[frozenset[int], ...]:
+        """For each instruction the families on whose index its value depends."""
+        found: list[frozenset[int]] = []
+        for instruction in self.instructions:
+            found.append(families_read(instruction, found, self.wide))
+        return tuple(found)
+
+    @cached_property
+    def state_rows(self) -> tuple[slice, ...]:
+        """For each stored state its rows in a tensor of states: as many as its families have indices."""
+        if self.wide is None:
+            return tuple(slice(s, s + 1) for s in range(len(self.states)))
+        ends = list(accumulate((self.wide.indices(e) for e in self.wide.states), initial=0))
+        return tuple(map(slice, ends, ends[1:]))
+
+    @cached_property
+    def state_count(self) -> int:
+        """The number of rows in a tensor of states."""
+        return self.state_rows[-1].stop if self.state_rows else 0
+
+    def columns(self, units: int) -> int:
+        """Return how many pre-activations all units together read at a step."""
+        if self.wide is None:
+            return len(self.projections) * units
+        return sum(self.wide.numbers(e, units) for e in self.wide.projections)
+
+    def with_heads(self, heads: int, groups: int) -> Program:
+        """Return the program with units in this many heads, and heads in this many groups."""
+        if self.wide is None or (self.wide.heads, self.wide.groups) == (heads, groups):
+            return self
+        return replace(self, wide=self.wide._replace(heads=heads, groups=groups))
 
     @cached_property
     def uses_input(self) -> bool:
@@ -157,6 +260,18 @@ class Program:
             " ".join(["parameters", *self.parameters]),
             " ".join(["states", *self.states]),
         ]
+        if self.wide is not None:
+            lines[0] = WIDE_HEADER
+            families = [name for name, _ in self.wide.sizes]
+            for k, word in enumerate(("projections", "parameters", "states"), 3):
+                pairs = zip(getattr(self, word), getattr(self.wide, word), strict=True)
+                lines[k] = " ".join([word, *(name + _extent_text(e, families) for name, e in pairs)])
+            sizes = " ".join(["families", *(f"{name}:{size}" for name, size in self.wide.sizes)])
+            lines[3:3] = [sizes, f"heads {self.wide.heads} {self.wide.groups}"]
+            if self.wide.units:
+                lines.insert(
+                    5, " ".join(["units", *("-" + _extent_text(e, families) for e in self.wide.units)])
+                )
         for n, (op, args, attr) in enumerate(self.instructions):
             words = [op.text, *(f"%{a}" for a in args)]
             if attr is not None:
@@ -185,13 +300,29 @@ class Program:
         return _parse(text)
 
 
+def _extent_text(extent: Extent, families: Sequence[str]) -> str:
+    over = "".join(f"@{families[f]}" for f in extent.over)
+    return over + (f"/{extent.per}" if extent.per != "unit" else "")
+
+
+def _read_extents(words: Sequence[str], families: Sequence[str]) -> tuple[list[str], tuple[Extent, ...]]:
+    """Return the names and the extents of a list of projections, parameters or states."""
+    names, extents = [], []
+    for word in words:
+        plain, _, per = word.partition("/")
+        name, *over = plain.split("@")
+        names.append(name)
+        extents.append(Extent(tuple(families.index(f) for f in over), per or "unit"))
+    return names, tuple(extents)
+
+
 _INSTRUCTION = re.compile(r"%(\d+) = (\w+)((?: %\d+)*)(?: ([^ %]+))?")
 
 
 @lru_cache(maxsize=1024)
 def _parse(text: str) -> Program:
     lines = text.split("\n")
-    if lines[0] != HEADER:
+    if lines[0] not in (HEADER, WIDE_HEADER):
         raise ProgramError(f"a program's text starts with {HEADER!r}; got {lines[0][:60]!r}")
     fields: dict[str, list[str]] = {}
     instructions: list[Instruction] = []
@@ -208,7 +339,9 @@ def _parse(text: str) -> Program:
                 instructions.append(Instruction(op, args, attr))
             elif word == "out":
                 outputs.append(Output(rest[0], int(rest[1]), int(rest[2].removeprefix("%"))))
-            elif word in ("name", "semiring", "projections", "parameters", "states", "initial"):
+            elif word in ("name", "semiring", "projections", "parameters", "states", "initial") or (
+                word in ("families", "heads", "units") and lines[0] == WIDE_HEADER
+            ):
                 fields[word] = rest
             elif line:
                 raise ValueError
@@ -219,6 +352,17 @@ def _parse(text: str) -> Program:
             raise ProgramError(
                 f"unknown semiring {fields['semiring'][0]!r}: register it before reading its programs"
             )
+        wide = None
+        if lines[0] == WIDE_HEADER:
+            sizes = tuple(
+                (name, int(size)) for name, _, size in (f.partition(":") for f in fields["families"])
+            )
+            fields.setdefault("units", [])
+            extents = {}
+            for word in ("projections", "parameters", "states", "units"):
+                fields[word], extents[word] = _read_extents(fields[word], [name for name, _ in sizes])
+            heads, groups = map(int, fields["heads"])
+            wide = Families(sizes, **extents, heads=heads, groups=groups)
         program = Program(
             fields["name"][0],
             fields["semiring"][0],
@@ -228,10 +372,11 @@ def _parse(text: str) -> Program:
             tuple(instructions),
             tuple(int(i.removeprefix("%")) for i in fields["initial"]),
             tuple(outputs),
+            wide,
         )
     except ProgramError:
         raise
-    except (KeyError, IndexError, ValueError):
+    except (KeyError, IndexError, ValueError, TypeError):
         raise ProgramError(
             "the program's text lacks one of name, semiring, projections, parameters, states, initial"
         ) from None

@@ -55,6 +55,8 @@ def compose_closure(size: int, step: Pattern) -> Pattern:
 @lru_cache(maxsize=256)
 def scan_form(program: Program) -> Scan:
     """Return the scan form of a program: the linear form of every new state, read off its instructions."""
+    if program.wide is not None:
+        raise ProgramError("a program of families has no scan form yet")
     b = Builder(program.semiring)
     number = copy_into(b, program)
     plus, times = plus_and_times(program.semiring)
@@ -102,6 +104,8 @@ def scan_form(program: Program) -> Scan:
 def reverse_scan_form(program: Program) -> ReverseScan:
     """Return the Jacobian and the direct part of a step backwards, for every stored number."""
     program = program.flat
+    if program.wide is not None:
+        raise ProgramError("a program of families has no scan form yet")
     b = Builder(program.semiring)
     forward = copy_into(b, program)
     new = {s: forward[v] for s, v in program.of_kind("state").items()}

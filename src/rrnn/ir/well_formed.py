@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from rrnn.arithmetic import Op
+from rrnn.arithmetic import ALONG_FAMILY, Op
 from rrnn.errors import ProgramError
 from rrnn.semirings import SEMIRINGS
 
 if TYPE_CHECKING:
     from rrnn.ir.program import Program
+
+
+class Output(NamedTuple):
+    """What an instruction's value is used for: a kind of the list below."""
+
+    kind: str
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    value: int
+
 
 # The kinds of outputs, by program:
 #   forward       state (the new ones), score, output
@@ -61,6 +70,7 @@ def verify(program: Program) -> Program:
             "every stored state needs one initial value, computed from parameters and numbers alone"
         )
     _verify_elements(program)
+    _verify_families(program)
     _ = program.flat  # computed now, as in `__post_init__`, once the program is known to be well-formed
     return program
 
@@ -85,10 +95,48 @@ def _verify_instruction(program: Program, n: int) -> None:
             Op.PREACT: len(program.projections),
             Op.STATE: len(program.states),
             Op.GRAD_STATE: len(program.states),
+            **dict.fromkeys(ALONG_FAMILY, len(program.wide.sizes) if program.wide else 0),
         }.get(op)
         if not isinstance(attr, int) or attr < 0 or (limit is not None and attr >= limit):
             there = "" if limit is None else f": there are {limit}"
             raise ProgramError(f"{where} {attr!r} is out of range{there}")
+
+
+def _verify_families(program: Program) -> None:
+    """Raise where extents and names do not match, or a value depends on an index that its place does not have."""
+    wide = program.wide
+    if wide is None:
+        wrong = next((i.op.text for i in program.instructions if i.op in ALONG_FAMILY), None)
+        if wrong:
+            raise ProgramError(f"a program without families cannot use {wrong}")
+        return
+    extents = [e for word in ("projections", "parameters", "states", "units") for e in getattr(wide, word)]
+    counts = [len(getattr(program, word)) for word in ("projections", "parameters", "states")]
+    if counts != [len(wide.projections), len(wide.parameters), len(wide.states)]:
+        raise ProgramError("every projection, parameter and state needs one extent")
+    for extent in extents:
+        if extent.per not in ("unit", "head", "group") or len(set(extent.over)) != len(extent.over):
+            raise ProgramError(f"{extent} is not an extent")
+    for table in (wide.projections, wide.parameters):
+        if sorted(table, key=lambda extent: extent.per != "unit") != list(table):
+            raise ProgramError("projections and parameters that units share come after the others")
+    if (
+        any(size < 1 for _, size in wide.sizes)
+        or wide.heads < 1
+        or wide.groups < 1
+        or wide.heads % wide.groups
+    ):
+        raise ProgramError("sizes of families, heads and groups are at least 1, and groups divide the heads")
+    given = {
+        "state": wide.states, "new_state": wide.states, "grad_state": wide.states, "initial": wide.states,
+        "grad_preact": wide.projections, "grad_param": wide.parameters,
+    }  # fmt: skip
+    wanted = [Output("initial", s, n) for s, n in enumerate(program.initial)]
+    for kind, index, n in (*program.outputs, *wanted):
+        if kind != "grad_unit" and program.over[n] - set(given[kind][index].over if kind in given else ()):
+            raise ProgramError(
+                f"{kind} {index} depends on the index of a family that its place does not have"
+            )
 
 
 _ON_ELEMENTS = (Op.COMPONENT, Op.PLUS, Op.TIMES)

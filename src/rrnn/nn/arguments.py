@@ -45,6 +45,39 @@ def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
     return pairs
 
 
+def check_heads(cells: Sequence[tuple[Cell, int]], heads: Any, groups: Any) -> None:
+    """Raise a `ShapeError` unless heads divide the units of every cell, groups divide the heads, and somebody asks for
+    them."""
+    positive(heads, "heads")
+    positive(groups, "groups")
+    shared = {
+        node.per
+        for cell, _ in cells
+        for expression in cell.expressions()
+        for node in ex.walk(expression)
+        if isinstance(node, (ex.Linear, ex.Parameter))
+    }
+    names = ", ".join(cell.name for cell, _ in cells)
+    if heads > 1 and not shared & {"head", "group"}:
+        raise ShapeError(
+            f"heads={heads} splits the units for projections and parameters that a head shares, and {names} has none. "
+            "Leave heads out."
+        )
+    if groups > 1 and "group" not in shared:
+        raise ShapeError(
+            f"groups={groups} splits the heads for projections and parameters that a group shares, and {names} has "
+            "none. Leave groups out."
+        )
+    for cell, units in cells:
+        if units % heads:
+            raise ShapeError(
+                f"heads are equal parts of a cell's units: {heads} heads do not divide the {units} units of "
+                f"{cell.name}. Use a multiple of {heads} units, or another number of heads."
+            )
+    if heads % groups:
+        raise ShapeError(f"groups are equal parts of the heads: {groups} groups do not divide {heads} heads.")
+
+
 def check_forget_gates(cells: Sequence[tuple[Cell, int]], what: str) -> None:
     """Raise a `CellError` unless there are forget gates, and every loop that one weighs has weight one where it is
     fully open."""

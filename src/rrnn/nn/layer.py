@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
+from rrnn.backends.extents import spread
 from rrnn.errors import CellError
 from rrnn.ir import Program, lower
 from rrnn.nn.layer_weights import (
@@ -34,6 +35,18 @@ Norm = Literal["layer"] | Callable[[int], nn.Module]
 Drop = Callable[[Tensor], Tensor]
 
 
+def _by_index(program: Program, table: str, place: int, flat: Tensor, units: int) -> dict[str, Tensor]:
+    """Return a projection's or parameter's numbers, (…, C), by name: (…, units) for each index of its family."""
+    name, wide = getattr(program, table)[place], program.wide
+    if wide is None:
+        return {name: flat}
+    extent = getattr(wide, table)[place]
+    (value,) = spread(wide, [extent], flat, units)
+    value = value.reshape(*flat.shape[:-1], wide.indices(extent), units)
+    ends = [f"_{i}" for i in range(wide.indices(extent))] if extent.over else [""]
+    return {name + end: value[..., i, :] for i, end in enumerate(ends)}
+
+
 class RationalLayer(nn.Module):
     """One direction of one layer of a `RationalRNN`, time first. It trusts its arguments."""
 
@@ -47,6 +60,8 @@ class RationalLayer(nn.Module):
         norm: Norm | None = None,
         forget_bias: float = 0.0,
         zoneout: float = 0.0,
+        heads: int = 1,
+        groups: int = 1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -55,7 +70,8 @@ class RationalLayer(nn.Module):
         self.input_size, self.hidden_size = input_size, sum(self.widths)
         self.skip, self.forget_bias, self.zoneout = skip, forget_bias, zoneout
         lowered = [lower(cell) for cell in self.cell_types]
-        self.programs = tuple(each.program for each in lowered)
+        self.programs = tuple(each.program.with_heads(heads, groups) for each in lowered)
+        self.has_families = any(program.wide is not None for program in self.programs)
         self.uses_input = any(program.uses_input for program in self.programs)
 
         pairs = zip(self.programs, self.widths, strict=True)
@@ -67,7 +83,8 @@ class RationalLayer(nn.Module):
             "skip": self.output_size if skip and outputs_differ else 0,
             "gate": self.output_size if skip == "highway" else 0,
         }
-        self.rows = lay_out_rows(lowered, self.widths, {name: size for name, size in extra.items() if size})
+        extra = {name: size for name, size in extra.items() if size}
+        self.rows = lay_out_rows(lowered, self.programs, self.widths, extra)
         # The pre-activations that cells read come first.
         self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
@@ -86,7 +103,8 @@ class RationalLayer(nn.Module):
             matrix = torch.empty(row_count(self.lag_rows[k]), input_size, device=device, dtype=dtype)
             self.lagged.add(str(k), nn.Parameter(matrix))
         self.cells = nn.ModuleList(
-            CellParameters(p, w, bias, device, dtype) for p, w in zip(self.programs, self.widths, strict=True)
+            CellParameters(cell, p, w, bias, device, dtype)
+            for cell, p, w in zip(self.cell_types, self.programs, self.widths, strict=True)
         )
         gate_bias = skip == "highway" and bias
         self.gate_bias = (
@@ -110,13 +128,8 @@ class RationalLayer(nn.Module):
         for k, weight in enumerate(self._matrices()):
             for r in self.lag_rows[k]:
                 uniform_rows(weight[r.of_lag(k)], self.input_size, r.window)
-        found = False
-        for cell in self.cells:
-            for name, value in cell.named_parameters():
-                forget = name.startswith("bias.") and is_forget_gate(name.removeprefix("bias."))
-                value.fill_(self.forget_bias if forget else 0.0)
-                found = found or forget
-        if self.forget_bias and not found:
+        found = [self._cell(c).reset(self.forget_bias) for c in range(len(self.cells))]
+        if self.forget_bias and not any(found):
             raise CellError(
                 f"forget_bias={self.forget_bias} sets the bias of projections called f, f1, f2, … or forget…, and "
                 f"{', '.join(cell.name for cell in self.cell_types)} has none with a bias. Leave forget_bias out."
@@ -133,7 +146,7 @@ class RationalLayer(nn.Module):
 
     def initial(self, batch: int) -> LayerState:
         """Return the first state: λ of every cell, and a history of zeros."""
-        states = initial_states(self.programs, self.parameter_rows(self.weight), batch)
+        states = initial_states(self.programs, self.parameter_rows(self.weight), batch, self.widths)
         return LayerState(states, self._no_history(batch))
 
     def _no_history(self, batch: int) -> Tensor | None:
@@ -144,7 +157,7 @@ class RationalLayer(nn.Module):
         """Return the shapes of the states and of the history; `batch` is () for an unbatched state."""
         history = (self.window - 1, *batch, self.input_size) if self.window > 1 else None
         return [
-            (len(p.flat.states), *batch, w) for p, w in zip(self.programs, self.widths, strict=True)
+            (p.flat.state_count, *batch, w) for p, w in zip(self.programs, self.widths, strict=True)
         ], history
 
     # ---- weights by name -----------------------------------------------------------------------------------------
@@ -175,8 +188,24 @@ class RationalLayer(nn.Module):
         return self._projection(-1, name, self.gate_bias if name == "gate" else None)
 
     def parameters_of(self, cell: int) -> dict[str, Tensor]:
-        """Return the learned parameters of a cell, `parameter(name)`, by name: (units,) each, to read or to write."""
+        """Return the parameters of a cell, `parameter(name)`, by name: (units,) each, to read or to write."""
         return dict(self._cell(cell).parameter.named_parameters())
+
+    def numbers_of(self, cell: int, column: int) -> tuple[dict[str, tuple[str, int]], dict[str, Tensor]]:
+        """Return what one unit of a cell reads, by the names that a cell without families would have: its projections,
+        each as (the projection's name, the row of its matrix and bias), and the values of its parameters."""
+        program, width, own = self.programs[cell], self.widths[cell], self._cell(cell)
+        wide = program.wide
+        rows: dict[str, tuple[str, int]] = {}
+        for k, name in enumerate(program.projections):
+            places = {"": column} if wide is None else wide.places(wide.projections[k], width, column)
+            rows |= {name + end: (name, place) for end, place in places.items()}
+        values: dict[str, Tensor] = {}
+        for k, (is_bias, name) in enumerate(own.names):
+            if not is_bias:
+                places = {"": column} if wide is None else wide.places(wide.parameters[k], width, column)
+                values |= {name + end: own.parameter[name].flatten()[at] for end, at in places.items()}
+        return rows, values
 
     def _projection(self, cell: int, name: str, bias: Tensor | None) -> Projection:
         """Return the weights of a projection of a cell, or of the layer itself (−1)."""
@@ -198,7 +227,8 @@ class RationalLayer(nn.Module):
         device: torch.device | str | None = None,
     ) -> list[dict[str, Tensor]]:
         """Return for each cell what its expressions read, by name: projections of x (T, B, I) with their biases, (T, B,
-        units), parameters (units,), and where the cell reads input(), "input" (T, B, units).
+        units), parameters (units,), and where the cell reads input(), "input" (T, B, units). Names are those of the
+        cell written without families: B_0, B_1, ….
 
         `history` (K − 1, B, I) is what windows see before x, zeros if it is None. Products are the layer's; then values
         are taken to `dtype` and `device`, and biases are added there."""
@@ -210,10 +240,14 @@ class RationalLayer(nn.Module):
         y, found, first = taken(y), [], 0
         columns = {(r.cell, r.name): y[..., r.start : r.stop] for r in self.rows}
         for c, (program, width) in enumerate(zip(self.programs, self.widths, strict=True)):
-            values = {name: taken(value) for name, value in self.parameters_of(c).items()}
-            for name in program.projections:
+            values = {}
+            for name, value in self.parameters_of(c).items():
+                place = program.parameters.index(name)
+                values |= _by_index(program, "parameters", place, taken(value).flatten(), width)
+            for place, name in enumerate(program.projections):
                 bias = self._cell(c).bias.get(name)
-                values[name] = columns[c, name] if bias is None else columns[c, name] + taken(bias)
+                value = columns[c, name] if bias is None else columns[c, name] + taken(bias).flatten()
+                values |= _by_index(program, "projections", place, value, width)
             if program.uses_input:
                 whole = columns[-1, "input"] if (-1, "input") in columns else taken(x)
                 values["input"] = whole[..., first : first + width]
@@ -270,7 +304,10 @@ class RationalLayer(nn.Module):
         inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
         cells, params = y[..., : self.columns] if own else y, self.parameter_rows(weight)
         programs = programs or self.programs
-        out, finals = rational(cells, params, states, programs, mask=mask, inp=inp, weight=inside)
+        widths = self.widths if self.has_families else None
+        out, finals = rational(
+            cells, params, states, programs, mask=mask, inp=inp, weight=inside, widths=widths
+        )
         return out, LayerState(tuple(finals), history), own
 
     def forward(

@@ -24,7 +24,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rrnn.arithmetic import TENSORS
+from rrnn.automata import Cell, Evaluator
+from rrnn.automata import expressions as ex
 from rrnn.ir import Lowered, Program
+from rrnn.semirings import get_semiring
 
 
 class ProjectionRows(NamedTuple):
@@ -50,13 +54,18 @@ class ProjectionRows(NamedTuple):
 
 
 def lay_out_rows(
-    cells: Sequence[Lowered], widths: Sequence[int], extra: Mapping[str, int]
+    cells: Sequence[Lowered], programs: Sequence[Program], widths: Sequence[int], extra: Mapping[str, int]
 ) -> tuple[ProjectionRows, ...]:
     """Return the rows of the projections of all cells, then of the layer's own, `extra`: name → number of rows."""
     wanted = [
-        (i, projection.name, width, projection.window)
-        for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        for projection in cell.projections
+        (
+            i,
+            projection.name,
+            width if wide is None else wide.numbers(wide.projections[k], width),
+            projection.window,
+        )
+        for i, (cell, wide, width) in enumerate(zip(cells, [p.wide for p in programs], widths, strict=True))
+        for k, projection in enumerate(cell.projections)
     ]
     wanted += [(-1, name, size, 1) for name, size in extra.items()]
     ends = [0] * max((window for *_, window in wanted), default=1)  # the end of each matrix so far
@@ -134,11 +143,33 @@ class NamedParameters(nn.Module):
         return ", ".join(self._parameters)
 
 
+def first_values(leaf: ex.Linear | ex.Parameter, shape: tuple[int, ...]) -> Tensor:
+    """Return the first values of a parameter, or of a projection's bias, in float64. What depends on an index has it
+    as the axis that the shape has for it."""
+    axes = {leaf.per: len(shape) - 1 if leaf.per == "unit" else 0}
+    if leaf.over is not None:
+        axes[leaf.over.name] = 0 if leaf.per == "unit" else 1
+
+    def value(node: ex.Expr) -> Tensor:
+        if isinstance(node, ex.Uniform):
+            return node.low + (node.high - node.low) * torch.rand(shape, dtype=torch.float64)
+        assert isinstance(node, ex.Index)
+        numbers = torch.arange(shape[axes[node.of]], dtype=torch.float64)
+        return numbers.view([-1 if k == axes[node.of] else 1 for k in range(len(shape))])
+
+    def number(value: float) -> Tensor:
+        return torch.tensor(value, dtype=torch.float64)
+
+    assert leaf.start is not None
+    return Evaluator(TENSORS, get_semiring("real"), value, number)(leaf.start).expand(shape)
+
+
 class CellParameters(nn.Module):
     """The parameters of one cell: biases of its projections, and its own learned parameters, (units,) each."""
 
     def __init__(
         self,
+        cell: Cell,
         program: Program,
         units: int,
         bias: bool,
@@ -147,19 +178,55 @@ class CellParameters(nn.Module):
     ) -> None:
         super().__init__()
         self.units = units
+        self.wide = program.wide
         self.names = tuple((name.endswith(BIAS), name.removesuffix(BIAS)) for name in program.parameters)
+        self.shapes = [self._shape(k) for k in range(len(self.names))]
         self.bias, self.parameter = NamedParameters(), NamedParameters()
-        for is_bias, name in self.names:
+        nodes = (node for expression in cell.expressions() for node in ex.walk(expression))
+        leaves = {node.name: node for node in nodes if isinstance(node, (ex.Linear, ex.Parameter))}
+        self.leaves = [leaves[name] for _, name in self.names]
+        for (is_bias, name), shape in zip(self.names, self.shapes, strict=True):
             if bias or not is_bias:
-                value = nn.Parameter(torch.empty(units, device=device, dtype=dtype))
+                value = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
                 (self.bias if is_bias else self.parameter).add(name, value)
+        for leaf in self.leaves:
+            if isinstance(leaf, ex.Parameter) and not leaf.learned:
+                self.parameter[leaf.name].requires_grad_(False)
+
+    def reset(self, forget_bias: float) -> bool:
+        """Give all parameters their first values; return whether there is a forget gate with a bias."""
+        found = False
+        for (is_bias, name), leaf, shape in zip(self.names, self.leaves, self.shapes, strict=True):
+            value = (self.bias if is_bias else self.parameter).get(name)
+            if value is None:
+                continue
+            forget = is_bias and is_forget_gate(name)
+            found = found or forget
+            if leaf.start is not None and not (forget and forget_bias):
+                value.copy_(first_values(leaf, shape))
+            else:
+                value.fill_(forget_bias if forget else 0.0)
+        return found
+
+    def _shape(self, k: int) -> tuple[int, ...]:
+        """Return the shape of parameter k: (units,), with families before units, and after heads or groups."""
+        if self.wide is None:
+            return (self.units,)
+        extent = self.wide.parameters[k]
+        sizes = tuple(self.wide.sizes[f][1] for f in extent.over)
+        sharers = (self.wide.sharers(extent, self.units),)
+        return (*sizes, *sharers) if extent.per == "unit" else (*sharers, *sizes)
 
     def rows(self, like: Tensor) -> list[Tensor] | Tensor:
-        """Return P rows (units,) in the program's order; biases that the layer does not have are zeros."""
+        """Return P rows (units,) in the program's order; biases that the layer does not have are zeros. For a program
+        of families return one flat row of them all, (1, P)."""
         if not self.names:
-            return like.new_zeros(0, self.units)
+            return like.new_zeros(0, self.units) if self.wide is None else like.new_zeros(1, 0)
         biases, learned = self.bias.get, self.parameter.get  # looked up once: attributes of modules are slow
         rows = [biases(name) if is_bias else learned(name) for is_bias, name in self.names]
+        if self.wide is not None:
+            pairs = zip(rows, self.shapes, strict=True)
+            return torch.cat([(like.new_zeros(s) if r is None else r).flatten() for r, s in pairs])[None]
         return [like.new_zeros(self.units) if row is None else row for row in rows]
 
 

@@ -13,7 +13,14 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from rrnn.automata import Cell
 from rrnn.errors import ShapeError
-from rrnn.nn.arguments import check_cells, check_forget_gates, check_input, check_options, check_state
+from rrnn.nn.arguments import (
+    check_cells,
+    check_forget_gates,
+    check_heads,
+    check_input,
+    check_options,
+    check_state,
+)
 from rrnn.nn.dropout import Drops
 from rrnn.nn.layer import Norm, RationalLayer, Skip
 from rrnn.nn.sequences import (
@@ -45,6 +52,8 @@ class RationalRNN(nn.Module):
     - `norm`: "layer", a LayerNorm of each direction's output after its skip connection, or a function that makes a
       module for a hidden size.
     - `forget_bias`: the first value of the biases of forget gates (projections called f, f1, … or forget…).
+    - `heads`, `groups`: for cells whose units share projections or parameters (`per="head"`): the units of each layer
+      are split into this many heads, and the heads into groups.
     - `zoneout`: in training a forget gate is 1 with this probability, at each step and unit by itself, as in QRNN; a
       unit whose new input is weighted 1 − f then keeps its state.
 
@@ -75,6 +84,8 @@ class RationalRNN(nn.Module):
         norm: Norm | None = None,
         forget_bias: float = 0.0,
         zoneout: float = 0.0,
+        heads: int = 1,
+        groups: int = 1,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -87,11 +98,13 @@ class RationalRNN(nn.Module):
             "zoneout": zoneout,
         }
         check_options(input_size, num_layers, rates, skip, norm)
+        check_heads(cells, heads, groups)
         self.input_size, self.hidden_size = input_size, sum(width for _, width in cells)
         self.num_layers, self.bias, self.batch_first = num_layers, bool(bias), bool(batch_first)
         self.dropout, self.input_dropout = float(dropout), float(input_dropout)
         self.recurrent_dropout = float(recurrent_dropout)
         self.bidirectional, self.skip, self.zoneout = bool(bidirectional), skip, float(zoneout)
+        self.heads, self.groups = heads, groups
         if dropout and num_layers == 1:
             warnings.warn(
                 "dropout acts between layers, so with one layer it does nothing. "
@@ -112,6 +125,8 @@ class RationalRNN(nn.Module):
                     norm=norm,
                     forget_bias=forget_bias,
                     zoneout=self.zoneout,
+                    heads=heads,
+                    groups=groups,
                     device=device,
                     dtype=dtype,
                 )
@@ -277,6 +292,7 @@ class RationalRNN(nn.Module):
             "dropout": 0.0,
             "bidirectional": False,
         }
+        defaults |= {"heads": 1, "groups": 1}
         defaults |= {"input_dropout": 0.0, "recurrent_dropout": 0.0, "skip": None, "zoneout": 0.0}
         parts += [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
         first = self._all_layers()[0]

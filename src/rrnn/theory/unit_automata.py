@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from rrnn import zoo
-from rrnn.automata import Cell
+from rrnn.automata import Cell, unroll
 from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.ir import Program
@@ -149,8 +149,8 @@ def _elman_unit(model: LinearElman, unit: int, vectors: dict[Any, Tensor]) -> WF
 
 def _cell_unit(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor]) -> WFSA:
     cell, column = layer.locate(unit)
-    kind = layer.cell_types[cell]
-    learned = {name: value[column].item() for name, value in layer.parameters_of(cell).items()}
+    kind = unroll(layer.cell_types[cell])
+    learned = {name: value.item() for name, value in layer.numbers_of(cell, column)[1].items()}
     found, idle = _preactivations(layer, unit, vectors), _idle(kind, ex.Linear, ex.Input)
     return unit_wfsa(
         kind,
@@ -179,10 +179,10 @@ def _preactivations(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor])
 
     # Projection → lag → symbol → the summand of that input; the bias is added at lag 0
     adds: dict[str, list[dict[Any, float]]] = {}
-    for name in layer.programs[cell].projections:
-        p = layer.projection(cell, name)
-        bias = 0.0 if p.bias is None else p.bias[column].item()
-        adds[name] = [products(p.weight(k)[column], 0.0 if k else bias) for k in range(p.window)]
+    for name, (projection, row) in layer.numbers_of(cell, column)[0].items():
+        p = layer.projection(cell, projection)
+        bias = 0.0 if p.bias is None else p.bias.flatten()[row].item()
+        adds[name] = [products(p.weight(k)[row], 0.0 if k else bias) for k in range(p.window)]
     if layer.programs[cell].uses_input:
         projected = layer.own_projection("input")
         if projected is None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rrnn.automata import Cell, evaluate
+from rrnn.automata import Cell, evaluate, unroll
 from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, CellError, nearest
 from rrnn.semirings import Semiring
@@ -54,6 +54,7 @@ def with_weights(
     `weight(expression, symbol)` gives the weight of an arc by the cell's expression for it. The symbol of an ε-arc, of
     an initial and of a final weight is `EPSILON`.
     """
+    cell = unroll(cell)
     symbols, limit, copies = checks.alphabet(alphabet), cell.epsilon_limit, _copies(cell)
     arcs: list[tuple[State, Symbol, State, Any]] = []
     for source, target, expr, epsilon in cell.arcs:

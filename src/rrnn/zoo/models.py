@@ -16,6 +16,7 @@ from rrnn.automata import Cell
 from rrnn.zoo.chains import cnn, rcnn, sopa
 from rrnn.zoo.gated import hgrn, min_gru, min_lstm, qrnn, rg_lru, scrn, sru, t_gru, t_lstm, t_rnn
 from rrnn.zoo.rrnn import b, b_max_plus, b_max_plus_scaled, c, example, f, ngram
+from rrnn.zoo.wide import gla, hgrn2, linear_attention, lru, mamba, mamba2, retnet, s4d
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,14 @@ MODELS: dict[str, Model] = {
     "minLSTM": Model(min_lstm, "Feng et al. 2024"),
     "HGRN": Model(hgrn, "Qin et al. 2023"),
     "RG-LRU": Model(rg_lru, "De et al. 2024"),
+    "linear-attention": Model(linear_attention, "Katharopoulos et al. 2020"),
+    "RetNet": Model(retnet, "Sun et al. 2023"),
+    "GLA": Model(gla, "Yang et al. 2024"),
+    "HGRN2": Model(hgrn2, "Qin et al. 2024"),
+    "Mamba": Model(mamba, "Gu and Dao 2023"),
+    "Mamba-2": Model(mamba2, "Dao and Gu 2024"),
+    "S4D": Model(s4d, "Gu et al. 2022"),
+    "LRU": Model(lru, "Orvieto et al. 2023"),
     "ISAN": Model("rrnn.zoo.mixing:ISAN", "Foerster et al. 2017", recurrence="cₜ = W_x cₜ₋₁ + b_x"),
     "linear-Elman": Model(
         "rrnn.zoo.mixing:LinearElman", "Elman 1990, without tanh", recurrence="cₜ = W cₜ₋₁ + U vₜ + b"

@@ -24,10 +24,11 @@ from rrnn.backends.interface import (
     first_state,
     units_contiguous,
 )
+from rrnn.backends.native import families
 from rrnn.backends.native.compiler import find_compiler, load, parallel_address, threads_for
 from rrnn.backends.native.render import TYPES, fill, render_backward, render_forward
 from rrnn.errors import BackendError
-from rrnn.ir import Program
+from rrnn.ir import Program, adjoint
 
 # `struct call` of forward.c and backward.c: pointers and longs, eight bytes each. A call that
 # packs them into bytes has one argument, which costs a third of what two dozen cost.
@@ -43,17 +44,24 @@ def _function(source: str, name: str) -> Any:
 
 @lru_cache(maxsize=512)
 def _forward_kernel(program: Program, dtype: torch.dtype) -> Any:
-    return _function(render_forward(program, dtype), "rrnn_forward")
+    render = render_forward if program.wide is None else families.render_forward
+    return _function(render(program, dtype), "rrnn_forward")
 
 
 @lru_cache(maxsize=512)
 def _backward_kernel(program: Program, dtype: torch.dtype) -> Any:
-    return _function(render_backward(program, dtype), "rrnn_backward")
+    render = render_backward if program.wide is None else families.render_backward
+    return _function(render(program, dtype), "rrnn_backward")
 
 
 def _at2(t: Tensor | None) -> tuple[int, ...]:
     """Return a tensor's pointer and its strides of time and batch; zeros for None."""
     return (0, 0, 0) if t is None else (t.data_ptr(), *t.stride()[:2])
+
+
+def _at3(x: Tensor) -> tuple[int, ...]:
+    """Return a tensor's pointer and its strides of time, batch and projection; a flat row has none of the latter."""
+    return (x.data_ptr(), *x.stride()[:3]) if x.dim() == 4 else (x.data_ptr(), *x.stride()[:2], 0)
 
 
 class Native(Backend):
@@ -81,18 +89,18 @@ class Native(Backend):
         warnings.warn(f"rrnn runs its slow reference backend on the CPU: {why}", RuntimeWarning, stacklevel=2)
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
-        program, x, params, mask, inp, every = call
-        steps, batch, _, units = x.shape
+        program, x, params, mask, inp, every, _ = call
+        steps, batch, units = *x.shape[:2], call.units
         kernel = _forward_kernel(program, x.dtype)
         dtype = compute_dtype(x.dtype)
         x, params = units_contiguous(x), cast(params, dtype).contiguous()
-        state = first_state(program, batch, params, dtype) if state is None else state.contiguous()
+        state = first_state(program, batch, units, params, dtype) if state is None else state.contiguous()
         inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         final = torch.empty_like(state)
         saved = state.new_empty(((steps + every - 1) // every, *state.shape)) if every else None
         target = out if out.stride(-1) == 1 or out.shape[-1] == 1 else torch.empty(out.shape, dtype=out.dtype)
         packed = _FORWARD.pack(
-            *(x.data_ptr(), *x.stride()[:3]),
+            *_at3(x),
             *(params.data_ptr(), state.data_ptr()),
             *_at2(mask),
             *_at2(inp),
@@ -101,32 +109,36 @@ class Native(Backend):
             *(every, steps, batch, units, threads_for(x.numel())),
             parallel_address(),
         )
-        kernel(packed)
+        if kernel(packed):
+            raise BackendError("no memory for the states of one block")
         if target is not out:
             out.copy_(target)
         return final, saved
 
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
-        program, x, params, mask, inp, every = call
+        program, x, params, mask, inp, every, _ = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
-        steps, batch, _, units = x.shape
+        steps, batch, units = *x.shape[:2], call.units
         kernel = _backward_kernel(program, x.dtype)
         x, params, saved = units_contiguous(x), cast(params, saved.dtype).contiguous(), saved.contiguous()
         grad_out = units_contiguous(cast(grad_out, x.dtype))
         inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         grad_state = None if grad_state is None else grad_state.contiguous()
         first = saved.new_empty(saved.shape[1:])
-        grad_params = torch.empty_like(params)
+        rows = adjoint(program).unit_rows
+        grad_params = (
+            torch.empty_like(params) if program.wide is None else params.new_empty(batch, rows, units)
+        )
         into_x, into_inp = units_contiguous(grad_x), None if grad_inp is None else units_contiguous(grad_inp)
         packed = _BACKWARD.pack(
-            *(x.data_ptr(), *x.stride()[:3]),
+            *_at3(x),
             params.data_ptr(),
             *_at2(mask),
             *_at2(inp),
             *(saved.data_ptr(), every),
             *_at2(grad_out),
             *(0 if grad_state is None else grad_state.data_ptr(), first.data_ptr()),
-            *(into_x.data_ptr(), *into_x.stride()[:3]),
+            *_at3(into_x),
             *_at2(into_inp),
             grad_params.data_ptr(),
             *(steps, batch, units, threads_for(x.numel())),
@@ -138,6 +150,8 @@ class Native(Backend):
             grad_x.copy_(into_x)
         if into_inp is not grad_inp and grad_inp is not None and into_inp is not None:
             grad_inp.copy_(into_inp)
+        if program.wide is not None:  # of per-unit values, for each sequence; the epilogue is left to torch
+            grad_params = grad_params.sum(0)
         return grad_params, first if wants_first else None
 
 

@@ -28,9 +28,14 @@ class Line(NamedTuple):
     note: str = ""
 
     @property
+    def once(self) -> bool:
+        """Whether this line must not be computed twice."""
+        return self.text.startswith("first_")
+
+    @property
     def heavy(self) -> bool:
         """Whether this line takes the time of an exponential."""
-        return self.text in _HEAVY
+        return self.text in _HEAVY or self.once
 
 
 class Lines:
@@ -71,10 +76,10 @@ class Lines:
             elif op is Op.CONST:
                 number[n] = self.number(float(attr or 0.0))
             else:
-                number[n] = self._op(program, program.instructions[n], number)
+                number[n] = self.instruction(program, program.instructions[n], number)
         return number
 
-    def _op(self, program: Program, instruction: Instruction, number: Mapping[int, int]) -> int:
+    def instruction(self, program: Program, instruction: Instruction, number: Mapping[int, int]) -> int:
         """Return the line of an instruction; functions of one argument share the line of their exponential."""
         op, args, _ = instruction
         lines = [number[a] for a in args]

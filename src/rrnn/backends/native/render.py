@@ -167,7 +167,7 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
 
     new = {s: number[n] for s, n in step.of_kind("new_state").items()}
     stores = _gradients(kind, program, step, lines, number)
-    kept = _kept(lines, new.values(), [s.value for s in stores])
+    kept = kept_values(lines, new.values(), [s.value for s in stores])
     keep = [Store(f"kept[{s} * PITCH + i]", n) for s, n in new.items()]
     keep += [Store(f"kept[{len(new) + j} * PITCH + i]", n) for j, n in enumerate(kept)]
     again = Loops(lines, keep)
@@ -218,7 +218,7 @@ def _gradients(
     return stores
 
 
-def _kept(lines: Lines, states: Iterable[int], gradients: list[int]) -> list[int]:
+def kept_values(lines: Lines, states: Iterable[int], gradients: list[int]) -> list[int]:
     """Return the values that the step backwards would have to compute with an exponential again: values on the way to
     the new states that it reads, except those that follow from others by light arithmetic."""
     states = set(states)

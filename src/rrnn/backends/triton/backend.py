@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rrnn.backends.interface import Backend, CellCall, Gradients, cast, first_state, units_contiguous
+from rrnn.backends.triton import families
 from rrnn.backends.triton.chained_chunks import words
 from rrnn.backends.triton.module import Kernels, kernels_of
 from rrnn.backends.triton.plan import Plan, plan, takes_logarithms
@@ -72,7 +73,10 @@ class Triton(Backend):
     def forward(
         self, call: CellCall, state: Tensor | None, out: Tensor, schedule: Plan | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        program, x, params, mask, inp, every = call
+        if call.program.wide is not None:
+            with on_device(call.x.device):
+                return families.forward(call, state, out)
+        program, x, params, mask, inp, every, _ = call
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), False)
         launch = kernels_of(program, how.unroll, every, how.stages)
@@ -83,7 +87,7 @@ class Triton(Backend):
         final = x.new_empty(shape, dtype=torch.float32)
         saved = final.new_empty(((steps + every - 1) // every, *shape)) if every else None
         if not (steps and batch and units):  # x is also empty where nothing is projected
-            return final.copy_(first_state(program, batch, params) if state is None else state), saved
+            return final.copy_(first_state(program, batch, units, params) if state is None else state), saved
         chunk, chunks = how.cut(steps, every, bool(program.states))
         grid, sizes = (-(-units // how.block), batch, chunks), (steps, batch, units, chunk)
         read, masked = (*_strides(x, 3), *_strides(mask), *_strides(inp)), mask is not None
@@ -109,7 +113,10 @@ class Triton(Backend):
     def backward(
         self, call: CellCall, saved: Tensor, grads: Gradients, schedule: Plan | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        program, x, params, mask, inp, every = call
+        if call.program.wide is not None:
+            with on_device(call.x.device):
+                return families.backward(call, saved, grads)
+        program, x, params, mask, inp, every, _ = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
         how = schedule or _plan(program, steps, batch * units, x.element_size(), True)

@@ -1,0 +1,126 @@
+"""Write out the families of a cell: one state for each index, and read-outs as arcs into a final state.
+
+The result is a cell as it would be written without families. It has the same scores, one unit at a time: what a head
+shares is given to each of its units. A weight over the family h, such as linear("B", over=h), becomes linear("B_0"),
+linear("B_1"), ….
+
+A read-out that sees the input is still a weighted automaton. For every arc p → q with weight u, where q is read with
+weight w, there is an arc p → y with weight u ⊗ w. The state y is final and has no way out, so a path that enters it has
+just consumed the symbol that w sees. The empty sequence is scored by the final weights alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from rrnn.automata import expressions as ex
+from rrnn.automata.cell import Cell
+from rrnn.automata.evaluator import EXPRESSIONS, Evaluator
+from rrnn.errors import CellError
+from rrnn.semirings import Semiring
+
+
+def is_wide(cell: Cell) -> bool:
+    """Return whether a cell has families or read-outs, or its units share something."""
+    nodes = (node for top in cell.expressions() for node in ex.walk(top))
+    leaves = (node for node in nodes if isinstance(node, (ex.Linear, ex.Parameter)))
+    return bool(cell.families or cell.reads) or any(leaf.per != "unit" for leaf in leaves)
+
+
+def unroll(cell: Cell) -> Cell:
+    """Return a cell with the same scores, written without families, read-outs and sharing."""
+    if not is_wide(cell):
+        return cell
+    written = Cell(cell.name, cell.semiring)
+    if cell.epsilon_limit is not None:
+        written = written.limit_epsilon(cell.epsilon_limit, after_last=cell.epsilon_after_last)
+    entries: list[tuple[str, str, ex.Expr]] = []
+    for state, weight in cell.initials:
+        for q, i in _states(cell, state):
+            written = written.initial(q, at_index(weight, i))
+    for source, target, weight, epsilon in cell.arcs:
+        for p, q, i in _ends(cell, source, target):
+            add = written.epsilon if epsilon else written.arc
+            written = add(p, q, at_index(weight, i), merge="plus")
+            entries.append((p, q, at_index(weight, i)))
+    for state, weight in cell.finals:
+        for q, i in _states(cell, state):
+            written = written.final(q, at_index(weight, i))
+    if cell.reads:
+        written = _with_reads(cell, written, entries)
+    return written.output(*(at_index(e, None) for e in cell.output_exprs))
+
+
+def at_index(expr: ex.Expr, i: int | None) -> ex.Expr:
+    """Return an expression for one index of its family, with leaves that each unit has for itself."""
+    if isinstance(expr, (ex.Linear, ex.Parameter)):
+        name = expr.name if expr.over is None else f"{expr.name}_{i}"
+        return replace(expr, name=name, over=None, per="unit", start=None, label=None)
+    if isinstance(expr, ex.Binary):
+        return replace(expr, left=at_index(expr.left, i), right=at_index(expr.right, i), label=None)
+    if isinstance(expr, ex.Call):
+        more = tuple(at_index(a, i) for a in expr.more)
+        return replace(expr, argument=at_index(expr.argument, i), more=more, label=None)
+    if isinstance(expr, ex.Construct):
+        return replace(expr, arguments=tuple(at_index(a, i) for a in expr.arguments), label=None)
+    return expr
+
+
+def _states(cell: Cell, state: str) -> Iterator[tuple[str, int | None]]:
+    """Yield (name, index) of the states that a name stands for."""
+    family = cell.family_of(state)
+    if family is None:
+        yield state, None
+    else:
+        yield from ((f"{state}_{i}", i) for i in range(family.size))
+
+
+def _ends(cell: Cell, source: str, target: str) -> Iterator[tuple[str, str, int | None]]:
+    """Yield (source, target, index) of the arcs that an arc stands for. A loop of a family has one for each index."""
+    if source == target:
+        yield from ((q, q, i) for q, i in _states(cell, source))
+        return
+    for p, i in _states(cell, source):
+        for q, j in _states(cell, target):
+            yield p, q, i if j is None else j
+
+
+def _with_reads(cell: Cell, written: Cell, entries: list[tuple[str, str, ex.Expr]]) -> Cell:
+    """Return the cell with an arc into a final state for each arc into a state that is read."""
+    twice = [q for q, _ in cell.reads if q in dict(cell.finals)]
+    if twice or any(arc.epsilon for arc in cell.arcs):
+        what = f"the final weight of {twice[0]!r}" if twice else "ε-arcs"
+        raise CellError(
+            f"cell {cell.name!r} has {what} beside its read-outs, and such a cell cannot be written as an automaton "
+            "yet. Leave one of them out."
+        )
+    weights = {q: at_index(w, i) for state, w in cell.reads for q, i in _states(cell, state)}
+    end = "y"
+    while end in written.states:
+        end += "_"
+    for p, q, entry in entries:
+        if q in weights:
+            written = written.arc(p, end, times(cell.semiring, entry, weights[q]), merge="plus")
+    return written.final(end)
+
+
+def times(ring: Semiring, a: ex.Expr, b: ex.Expr) -> ex.Expr:
+    """Return a ⊗ b of two whole weights as one weight."""
+    if isinstance(a, ex.One) or isinstance(b, ex.Zero):
+        return b
+    if isinstance(b, ex.One) or isinstance(a, ex.Zero):
+        return a
+    evaluate = Evaluator(EXPRESSIONS, ring, lambda leaf: leaf, ex.as_expr)
+    product: Any = ring.times(evaluate.weight(a), evaluate.weight(b), EXPRESSIONS)
+    numbers = [ex.as_expr(x) for x in ring.numbers_of(product)]
+    if not ring.components:
+        return numbers[0]
+    makers = [name for name, (arguments, _) in ring.constructors.items() if arguments == ring.components]
+    if not makers:
+        raise CellError(
+            f"the {ring.name} semiring has no constructor of its components {', '.join(ring.components)}, so the "
+            "product of two weights cannot be written as a weight"
+        )
+    return ex.construct(makers[0], *numbers)

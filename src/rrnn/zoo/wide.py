@@ -1,0 +1,186 @@
+"""Recurrences with a family of states per unit: linear attention and its kin, Mamba, S4D, LRU.
+
+What is no part of the recurrence belongs to the block around it: short convolutions, low-rank projections, output norms
+and gates. Where a model has heads, give their number to the layer: `RationalRNN(gla(64), 512, 512, heads=8)`.
+"""
+
+import math
+
+from rrnn.automata import (
+    Cell,
+    Expr,
+    complex,
+    cos,
+    exp,
+    family,
+    index,
+    input,
+    linear,
+    log,
+    log_sigmoid,
+    one,
+    parameter,
+    polar,
+    score,
+    sigmoid,
+    sin,
+    softplus,
+    uniform,
+)
+from rrnn.automata.expressions import call
+from rrnn.automata.families import Family
+from rrnn.errors import CellError
+from rrnn.zoo.rrnn import b_automaton
+
+
+def _attention(
+    name: str, h: Family, entry: Expr, loop: Expr | float, read: Expr, semiring: str = "real"
+) -> Cell:
+    """Build the automaton that all of them share: enter the family at any time, stay in it, read it out."""
+    return Cell(name, semiring).initial("q0").loop("q0", one).arc("q0", h, entry).loop(h, loop).read(h, read)
+
+
+def _keys(h: Family) -> tuple[Expr, Expr, Expr]:
+    """Return keys and queries, which the units of a head share, and values, one per unit."""
+    k, q = (linear(name, over=h, per="head").named(name) for name in "kq")
+    return k, q, linear("v").named("v")
+
+
+def linear_attention(states: int = 64) -> Cell:
+    """Build linear attention (Katharopoulos et al. 2020): z_i = z_i' + φ(k_i) v, h = Σ φ(q_i) z_i, φ(x) = elu(x) + 1.
+
+    The normaliser Σ φ(q_i) Σ φ(k_i) is left out, as in RetNet and its successors. Keys and queries are shared by
+    the units of a head.
+    """
+    h = family("h", states)
+    k, q, v = _keys(h)
+    k, q = (
+        (call("max", x, 0) + exp(call("min", x, 0))).named(name) for x, name in ((k, "phi_k"), (q, "phi_q"))
+    )
+    return _attention("linear_attention", h, k * v, 1.0, q)
+
+
+def retnet(states: int = 32) -> Cell:
+    """Build RetNet's retention (Sun et al. 2023): z_i = γ e^{iθ_i} z_i' + k̄_i v, h = Re Σ q_i z_i.
+
+    Over the complex semiring: `states` complex numbers stand for twice as many real dimensions of keys and queries.
+    γ = 1 − 2^(−5−head) and θ_i = 10000^(−i / states) are fixed. Rotating the state by θ at each step is rotating
+    keys and queries by their position.
+    """
+    h = family("h", states)
+    names = "k_re", "k_im", "q_re", "q_im"
+    re_k, im_k, re_q, im_q = (linear(name, over=h, per="head").named(name) for name in names)
+    v = linear("v").named("v")
+    gamma = parameter("gamma", per="head", start=1 - exp(-math.log(2) * (5 + index("head"))), learned=False)
+    theta = parameter(
+        "theta", over=h, per="head", start=exp(index(h) * (-math.log(10000) / states)), learned=False
+    )
+    scale = (2 * states) ** -0.5
+    cell = _attention(
+        "RetNet",
+        h,
+        complex(scale * re_k * v, -scale * im_k * v),
+        polar(gamma, theta),
+        complex(re_q, im_q),
+        "complex",
+    )
+    return cell.output(score.re)
+
+
+def gla(states: int = 64, temperature: float = 16.0) -> Cell:
+    """Build gated linear attention (Yang et al. 2024): z_i = α_i z_i' + k_i v, h = Σ q_i z_i.
+
+    The gates α = σ(W_α x + b)^(1/16) begin near one, so that the state remembers.
+    """
+    h = family("h", states)
+    k, q, v = _keys(h)
+    alpha = exp(log_sigmoid(linear("alpha", over=h, per="head", bias=True)) / float(temperature)).named(
+        "alpha"
+    )
+    return _attention("GLA", h, k * v, alpha, states**-0.5 * q)
+
+
+def hgrn2(states: int = 64, gamma: float = 0.0) -> Cell:
+    """Build HGRN2 (Qin et al. 2024): z_i = f_i z_i' + (1 − f_i) v, h = Σ q_i z_i with f = γ + (1 − γ) σ(W_f x + b).
+
+    The lower bound γ, which grows from layer to layer, is a number.
+    """
+    if not 0 <= gamma < 1:
+        raise CellError(f"HGRN2's gamma must be a number from 0 to below 1; got {gamma!r}")
+    h = family("h", states)
+    f = sigmoid(linear("f", over=h, per="head", bias=True))
+    f = (gamma + (1 - gamma) * f).named("f") if gamma else f
+    _, q, v = _keys(h)
+    return _attention("HGRN2", h, (1 - f) * v, f, q)
+
+
+def _step_size(low: float = 0.001, high: float = 0.1) -> Expr:
+    """Return the first value of a bias after which softplus is log-uniform between two step sizes."""
+    dt = exp(uniform(math.log(low), math.log(high)))
+    return dt + log(1 - exp(-dt))  # the inverse of softplus
+
+
+def mamba(states: int = 16) -> Cell:
+    """Build Mamba's selective scan (Gu and Dao 2023): z_i = exp(Δ A_i) z_i' + Δ B_i x, h = Σ C_i z_i + D x.
+
+    Δ = softplus(W_Δ x + b) per unit; B and C are shared by all units of a head (Mamba-1 has one); A = −exp(A_log) is
+    −1, −2, … at first.
+    """
+    h = family("h", states)
+    delta = softplus(linear("delta", bias=True, start=_step_size())).named("delta")
+    a = (-exp(parameter("A_log", over=h, start=log(index(h) + 1)))).named("A")
+    b, c = (linear(name, over=h, per="head").named(name) for name in "BC")
+    cell = _attention("Mamba", h, delta * b * input(), exp(delta * a), c)
+    return cell.output(score + parameter("D", start=1) * input())
+
+
+def mamba2(states: int = 64) -> Cell:
+    """Build Mamba-2's recurrence (Dao and Gu 2024): z_i = exp(Δ A) z_i' + Δ B_i x, h = Σ C_i z_i + D x.
+
+    Δ, A and D belong to a head, B and C to a group of heads.
+    """
+    h = family("h", states)
+    delta = softplus(linear("delta", per="head", bias=True, start=_step_size())).named("delta")
+    a = (-exp(parameter("A_log", per="head", start=log(uniform(1, 16))))).named("A")
+    b, c = (linear(name, over=h, per="group").named(name) for name in "BC")
+    cell = _attention("Mamba2", h, delta * b * input(), exp(delta * a), c)
+    return cell.output(score + parameter("D", per="head", start=1) * input())
+
+
+def s4d(states: int = 32) -> Cell:
+    """Build S4D-Lin (Gu et al. 2022) with zero-order hold: z_i = Ā_i z_i' + B̄_i u, h = 2 Re Σ C_i z_i + D u.
+
+    Ā = exp(Δ A) and B̄ = (Ā − 1) / A, with A_i = −1/2 + iπ·index at first, and Δ log-uniform from 0.001 to 0.1.
+    """
+    h = family("h", states)
+    delta = exp(parameter("log_delta", start=uniform(math.log(0.001), math.log(0.1)))).named("delta")
+    decay = exp(parameter("A_re", over=h, start=math.log(0.5)))  # −Re A
+    turn = parameter("A_im", over=h, start=math.pi * index(h)).named("turn")
+    radius, angle = exp(-delta * decay).named("radius"), (delta * turn).named("angle")
+    above_re, above_im = (radius * cos(angle) - 1).named("above_re"), (radius * sin(angle)).named("above_im")
+    size = (decay * decay + turn * turn).named("size")  # (Ā − 1) / A = (Ā − 1) conj(A) / |A|²
+    re, im = (above_im * turn - above_re * decay) / size, -(above_im * decay + above_re * turn) / size
+    start = uniform(-1, 1)
+    c = complex(2 * parameter("C_re", over=h, start=start), 2 * parameter("C_im", over=h, start=start))
+    cell = _attention("S4D", h, complex(re * input(), im * input()), polar(radius, angle), c, "complex")
+    return cell.output(score.re + parameter("D", start=1) * input())
+
+
+def lru(radius: tuple[float, float] = (0.9, 0.999), angle: float = 2 * math.pi) -> Cell:
+    """Build LRU (Orvieto et al. 2023): z = λ z' + γ (B u), one complex state per unit, λ = exp(−exp ν + i exp θ).
+
+    λ starts uniformly on a ring, γ as √(1 − |λ|²) for the ring's middle. A unit returns Re z and Im z; the matrices C
+    and D follow in the block.
+    """
+    low, high = radius
+    if not 0 <= low < high < 1:
+        raise CellError(f"LRU's radius is a pair 0 ≤ smallest < largest < 1; got {radius!r}")
+    inside = low * low + uniform(0, 1) * (high * high - low * low)
+    nu = parameter("nu", start=log(-0.5 * log(inside)))
+    theta = parameter("theta", start=log(uniform(1e-4, angle)))
+    middle = (low * low + high * high) / 2
+    gamma = exp(parameter("gamma", start=0.5 * math.log(1 - middle)))
+    entry = complex(gamma * linear("B_re"), gamma * linear("B_im"))
+    return b_automaton("LRU", entry, polar(exp(-exp(nu)), exp(theta)), semiring="complex").output(
+        score.re, score.im
+    )

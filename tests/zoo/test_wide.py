@@ -1,0 +1,247 @@
+"""Mamba, GLA, S4D and their kin against their papers' equations, on every backend that runs families."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from wide_equations import TWINS, Weights
+
+import rrnn
+from rrnn import RationalRNN, zoo
+from rrnn.automata import (
+    Cell,
+    family,
+    linear,
+    log_sigmoid,
+    one,
+    parameter,
+    score,
+    sigmoid,
+    signed,
+    tanh,
+    unroll,
+)
+from rrnn.backends.native.families import render_backward, render_forward
+from rrnn.errors import ProgramError
+from rrnn.ir import lower
+from rrnn.semirings import get_semiring
+
+# Compiling two kernels takes seconds, so the quick tests do it for few models.
+COMPILED = [
+    pytest.param(
+        name, backend, marks=() if backend == "reference" or name in ("Mamba", "GLA") else pytest.mark.slow
+    )
+    for name in TWINS
+    for backend in ("reference", "native")
+]
+HEADS = {"linear-attention", "RetNet", "GLA", "HGRN2", "Mamba-2"}  # those that are published with several
+
+
+def build(name: str, states: int = 5, units: int = 12, **options: Any) -> RationalRNN:
+    cell = zoo.get_cell(name) if name == "LRU" else zoo.get_cell(name, states=states)
+    if name in HEADS:
+        options = {"heads": 4} | options
+    if name == "Mamba-2":
+        options = {"groups": 2} | options
+    torch.manual_seed(0)
+    rnn = RationalRNN(cell, units, units, dtype=options.pop("dtype", torch.float64), **options)
+    for value in rnn.parameters():
+        if value.requires_grad:
+            with torch.no_grad():
+                value.add_(torch.randn_like(value) * 0.3)
+    return rnn
+
+
+def gradients(rnn: RationalRNN, x: Tensor, out: Tensor, state: Tensor) -> list[Tensor]:
+    torch.manual_seed(1)
+    weights = [x, *(p for p in rnn.parameters() if p.requires_grad)]
+    loss = torch.stack([(y * torch.randn(y.shape).to(y.dtype)).sum() for y in (out, state)]).sum()
+    return list(torch.autograd.grad(loss, weights, allow_unused=True))
+
+
+def close(got: Tensor | None, expected: Tensor | None, tolerance: float = 1e-10) -> bool:
+    if got is None or expected is None:
+        return all(value is None or not value.any() for value in (got, expected))
+    if not expected.numel():
+        return got.shape == expected.shape
+    scale = float(expected.detach().abs().max()) + 1e-30
+    return float((got - expected).detach().abs().max()) <= tolerance * scale
+
+
+@pytest.mark.parametrize("name, backend", COMPILED)
+def test_equations(name: str, backend: str) -> None:
+    rnn = build(name)
+    x = torch.randn(9, 3, 12, dtype=torch.float64, requires_grad=True)
+    with rrnn.use_backend(backend):
+        out, state = rnn(x)
+    expected, last = TWINS[name](Weights(rnn, x), 5)
+    assert close(out, expected)
+    assert close(state[0].states[0], last)
+    found = gradients(rnn, x, out, state[0].states[0])
+    wanted = gradients(rnn, x, expected, last)
+    assert all(close(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("units, heads", [(1, 1), (33, 1), (33, 3), (200, 1), (130, 2)])
+def test_lanes_that_fill_no_vector(units: int, heads: int) -> None:
+    found = {}
+    for backend in ("reference", "native"):
+        rnn = build("Mamba", states=3, units=units, heads=heads)
+        x = torch.linspace(-1, 1, 20 * 2 * units, dtype=torch.float64).view(20, 2, units).requires_grad_()
+        with rrnn.use_backend(backend):
+            out, state = rnn(x)
+            found[backend] = [out, *gradients(rnn, x, out, state[0].states[0])]
+    assert all(close(a, b) for a, b in zip(found["native"], found["reference"], strict=True))
+
+
+@pytest.mark.parametrize("backend", ["reference", pytest.param("native", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["Mamba", "GLA", "S4D"])
+def test_padding_changes_nothing(name: str, backend: str) -> None:
+    rnn, lengths = build(name), [7, 3, 0]
+    x = torch.randn(7, 3, 12, dtype=torch.float64)
+    for b, length in enumerate(lengths):
+        x[length:, b] = torch.nan
+    x.requires_grad_()
+    with rrnn.use_backend(backend):
+        out, state = rnn(x, lengths=lengths)
+        (grad,) = torch.autograd.grad(out.sum() + state[0].states[0].sum(), x)
+        for b, length in enumerate(lengths):
+            alone, last = rnn(x[:length, b : b + 1])
+            assert close(out[:length, b], alone[:, 0]) and not out[length:, b].any()
+            assert close(state[0].states[0][:, b], last[0].states[0][:, 0])
+            assert not grad[length:, b].any()
+            (own,) = torch.autograd.grad(alone.sum() + last[0].states[0].sum(), x)
+            assert close(grad[:length, b], own[:length, b])
+
+
+@pytest.mark.parametrize("name, backend", COMPILED)
+def test_streaming_equals_one_pass(name: str, backend: str) -> None:
+    rnn = build(name).eval()
+    x = torch.randn(6, 2, 12, dtype=torch.float64)
+    with rrnn.use_backend(backend), torch.no_grad():
+        whole, end = rnn(x)
+        _, state = rnn(x[:3])
+        for t in range(3, 6):
+            out, state = rnn.step(x[t], state)
+            assert close(out, whole[t])
+    assert close(state[0].states[0], end[0].states[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
+@pytest.mark.parametrize("name", TWINS)
+def test_lower_precision(name: str, dtype: torch.dtype, tolerance: float) -> None:
+    exact = build(name)
+    rnn = build(name, dtype=dtype)
+    rnn.load_state_dict(exact.state_dict())
+    exact.load_state_dict(rnn.state_dict())  # rounded as the other's
+    x = torch.randn(9, 3, 12).to(dtype)
+    found = []
+    for layer, v in ((rnn, x.clone().requires_grad_()), (exact, x.double().requires_grad_())):
+        out, state = layer(v)
+        found.append([out.double(), *(g.double() for g in gradients_like(layer, v, out, state[0].states[0]))])
+    assert all(close(a, b, tolerance) for a, b in zip(*found, strict=True))
+
+
+def gradients_like(rnn: RationalRNN, x: Tensor, out: Tensor, state: Tensor) -> list[Tensor]:
+    weights = [x, *(p for p in rnn.parameters() if p.requires_grad)]
+    found = torch.autograd.grad(out.sum() + state.sum().to(out.dtype), weights, allow_unused=True)
+    return [torch.zeros_like(w) if g is None else g for w, g in zip(weights, found, strict=True)]
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_text_reads_back(name: str) -> None:
+    cell = zoo.get_cell(name)
+    text = cell.to_text()
+    assert text.startswith("rrnn-cell 2\n")
+    assert Cell.from_text(text) == cell
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_unrolled(name: str) -> None:
+    """Written without families, a cell computes the same with each unit's own copy of what heads share."""
+    rnn = build(name, states=3)
+    x = torch.randn(6, 2, 12, dtype=torch.float64)
+    assert close(rnn(x)[0], without_families(rnn)(x)[0])
+
+
+def without_families(rnn: RationalRNN) -> RationalRNN:
+    """Return a layer of the same cell, written without families, and with the same weights."""
+    layer, units = rnn.layers[0], rnn.hidden_size
+    thin = RationalRNN(unroll(rnn.cells[0][0]), rnn.input_size, units, dtype=torch.float64)
+    own = thin.layers[0]
+    with torch.no_grad():
+        for unit in range(units):
+            rows, values = layer.numbers_of(0, unit)  # type: ignore[operator]
+            for new, (old, place) in rows.items():
+                found, target = layer.projection(0, old), own.projection(0, new)  # type: ignore[operator]
+                target.weight()[unit] = found.weight()[place]
+                if found.bias is not None:
+                    target.bias[unit] = found.bias.flatten()[place]
+            for parameter, value in values.items():
+                own.parameters_of(0)[parameter][unit] = value  # type: ignore[operator]
+    return thin
+
+
+def over(semiring: str) -> Cell:
+    """Return a cell with a family, an arc from it into a single state, and a read-out, over some semiring."""
+    h = family("h", 4)
+    ring = get_semiring(semiring)
+    gate = log_sigmoid if ring.logarithmic else sigmoid
+    sign = -1 if ring.logarithmic and not ring.maximum else 1
+    entry, loop = (sign * gate(linear(n, over=h, per="head", bias=True)) for n in ("a", "f"))
+    out, end = (sign * gate(parameter(n, over=h)) for n in ("r", "e"))
+    cell = Cell("family", semiring).initial("q0").loop("q0", one).arc("q0", h, entry).loop(h, loop)
+    cell = cell.arc(h, "q2", end).loop("q2", sign * gate(linear("g"))).read(h, out).read("q2", one)
+    parts = [getattr(score, name) for name in ring.components] or [score]
+    return cell.output(*(tanh(part) for part in parts))
+
+
+@pytest.mark.parametrize("backend", ["reference", pytest.param("native", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("semiring", ["real", "log", "max-plus", "min-plus", "max-times", "complex"])
+def test_any_semiring(semiring: str, backend: str) -> None:
+    torch.manual_seed(0)
+    rnn = RationalRNN(over(semiring), 5, 6, heads=2, dtype=torch.float64)
+    for value in rnn.parameters():
+        torch.nn.init.normal_(value)
+    x = torch.randn(7, 3, 5, dtype=torch.float64)
+    with rrnn.use_backend(backend):
+        grads = []
+        for layer in (rnn, without_families(rnn)):
+            v = x.clone().requires_grad_()
+            out, _ = layer(v)
+            (grad,) = torch.autograd.grad((out * torch.arange(out.numel()).view(out.shape).cos()).sum(), v)
+            grads += [out, grad]
+    assert close(grads[0], grads[2]) and close(grads[1], grads[3])
+
+
+def test_a_semiring_whose_sum_is_no_single_operation() -> None:
+    with pytest.raises(ProgramError, match=r"signed-log semiring cannot add up a family .* one by one"):
+        h = family("h", 4)
+        cell = Cell("x", "signed-log").initial("q0").arc("q0", h, signed(1, linear("a", over=h)))
+        lower(cell.loop("q0", one).loop(h, one).read(h, one))
+
+
+def test_the_text_of_a_kernel_does_not_grow_with_the_family() -> None:
+    for render in (render_forward, render_backward):
+        few, many = (render(lower(zoo.get_cell("GLA", states=n)).program, torch.float32) for n in (4, 128))
+        assert len(many.split("\n")) == len(few.split("\n"))
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    rnn = build("Mamba", units=300, dtype=torch.float32)
+    x, found = torch.randn(40, 3, 300), []
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            v = x.clone().requires_grad_()
+            out, state = rnn(v)
+            found.append([out, *gradients(rnn, v, out, state[0].states[0])])
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
