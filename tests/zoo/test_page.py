@@ -21,7 +21,7 @@ def test_models(name: str) -> None:
     assert paper == model.paper and recurrence == ("rational" if model.rational else "open")
     if name in CELLS:
         cell = get_cell(name)
-        assert automaton == f"{len(cell.states)} states, {cell.semiring_name}"
+        assert automaton == f"{cell.state_count} states, {cell.semiring_name}"
         assert options == ", ".join(f"`{option}`" for option in model.options)
 
 

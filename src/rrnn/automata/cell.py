@@ -149,6 +149,11 @@ class Cell:
         yield from (weight for _, weight in self.reads)
         yield from self.output_exprs
 
+    @property
+    def state_count(self) -> int:
+        """The number of states, with each state of a family counted."""
+        return len(self.states) + sum(family.size - 1 for family in self.families)
+
     def to_text(self) -> str:
         """Return the `.cell` text, which `Cell.from_text` reads back."""
         return to_text(self)
@@ -179,7 +184,7 @@ class Cell:
         return hash(self._key)
 
     def __repr__(self) -> str:
-        return f"<Cell {self.name}: {len(self.states)} states, {len(self.arcs)} arcs, {self.semiring_name}>"
+        return f"<Cell {self.name}: {self.state_count} states, {len(self.arcs)} arcs, {self.semiring_name}>"
 
     # ---- inside --------------------------------------------------------------------------------------------
 

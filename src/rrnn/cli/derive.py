@@ -58,7 +58,7 @@ def summary(cell: Cell) -> str:
     names = {expr: PLAIN.symbol(symbol_of(name)) for expr, name in definitions(cell).items()}
     silent = sum(arc.epsilon for arc in cell.arcs)
     sizes = {family.name: family.size for family in cell.families}
-    counts = f"{_count(sum(sizes.get(q, 1) for q in cell.states), 'state')}, {_count(len(cell.arcs), 'arc')}"
+    counts = f"{_count(cell.state_count, 'state')}, {_count(len(cell.arcs), 'arc')}"
     lines = [
         f"{cell.name} over the {cell.semiring_name} semiring: {counts}{f' ({silent} ε)' if silent else ''}"
     ]
