@@ -14,18 +14,21 @@ from rrnn import RationalRNN, zoo
 from rrnn.automata import (
     Cell,
     family,
+    index,
     linear,
     log_sigmoid,
     one,
     parameter,
+    scale,
     score,
     sigmoid,
     signed,
     tanh,
+    union,
     unroll,
 )
 from rrnn.backends.native.families import render_backward, render_forward
-from rrnn.errors import ProgramError
+from rrnn.errors import CellError, FormatError, ProgramError, RRNNError
 from rrnn.ir import lower
 from rrnn.semirings import get_semiring
 
@@ -224,6 +227,69 @@ def test_a_semiring_whose_sum_is_no_single_operation() -> None:
         h = family("h", 4)
         cell = Cell("x", "signed-log").initial("q0").arc("q0", h, signed(1, linear("a", over=h)))
         lower(cell.loop("q0", one).loop(h, one).read(h, one))
+
+
+@pytest.mark.parametrize("run", [lambda m: union(m, zoo.get_cell("B")), lambda m: scale(m, 2.0)])
+def test_cells_of_families_are_not_joined(run: Any) -> None:
+    with pytest.raises(CellError, match=r"'Mamba' has families of states. Write them out first"):
+        run(zoo.get_cell("Mamba"))
+    assert run(unroll(zoo.get_cell("Mamba"))).check()
+
+
+@pytest.mark.parametrize(
+    "build_wrong, message",
+    [
+        (lambda: Cell("x").arc("q0", "q1", linear("B", over=family("h", 3))), "belongs to single states"),
+        (lambda: Cell("x").output(linear("B", over=family("h", 3))).check(), "belongs to single states"),
+        (
+            lambda: Cell("x").loop(family("h", 3), linear("B", over=family("h", 4))),
+            "with 4 values, .* has 3 states",
+        ),
+        (lambda: Cell("x").arc(family("g", 3), family("h", 3), 1.0), "an arc between two families"),
+        (lambda: Cell("x").epsilon("q0", family("h", 3), 1.0), "an ε-arc of a family"),
+        (lambda: Cell("x").loop(family("h", 3), 1.0).loop(family("h", 4), 1.0), "families of two sizes"),
+        (lambda: family("h", 0), "its size is a whole number from 1 to 1024; got 0"),
+        (lambda: linear("B", over="h"), "over takes a family"),  # type: ignore[arg-type]
+        (lambda: linear("B", per="unit_"), 'per is "unit", "head" or "group"'),
+        (lambda: linear("B", start=1.0), "start is the first value of the bias; add bias=True"),
+        (lambda: parameter("B", start=linear("x")), "made of numbers, index"),
+        (lambda: parameter("B", start=index(family("h", 3))), "start depends on index"),
+        (lambda: Cell("x", "max-times").read("q", linear("c")), "may be negative"),
+        (lambda: RationalRNN(zoo.get_cell("GLA"), 6, 6, heads=4), "4 heads do not divide the 6 units of GLA"),
+        (
+            lambda: RationalRNN(zoo.get_cell("Mamba-2"), 6, 6, heads=3, groups=2),
+            "2 groups do not divide 3 heads",
+        ),
+        (lambda: RationalRNN(zoo.get_cell("F"), 6, 6, heads=2), "F has none. Leave heads out"),
+    ],
+)
+def test_mistakes(build_wrong: Any, message: str) -> None:
+    with pytest.raises(RRNNError, match=message):
+        build_wrong()
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("family h 0", "a whole number from 1 to 1024"),
+        ('B = linear("B", over=g)', "the name of a family"),
+        ('B = linear("B", per="heads")', '"unit", "head" or "group"'),
+        ('A = parameter("A", start=index(g))', "a family, or unit, head or group"),
+    ],
+)
+def test_mistakes_in_text(line: str, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
+        Cell.from_text(
+            f"rrnn-cell 2\ncell x\nsemiring real\nfamily h 3\n{line}\n".replace("family h 3\nfam", "fam")
+        )
+
+
+def test_a_text_without_families_knows_nothing_of_them() -> None:
+    with pytest.raises(FormatError) as error:
+        Cell.from_text('rrnn-cell 1\ncell x\nsemiring real\nu = linear("u", over=h)\n')
+    assert "over" not in str(error.value).split("expected", 1)[1].split("got")[0]
+    with pytest.raises(FormatError, match="cannot read 'family h 3'"):
+        Cell.from_text("rrnn-cell 1\ncell x\nfamily h 3\n")
 
 
 def test_the_text_of_a_kernel_does_not_grow_with_the_family() -> None:

@@ -116,6 +116,12 @@ def _are_cells(what: str, *given: object) -> None:
                 f"{what} makes a cell from cells; got {type(each).__name__}. (A name of the zoo becomes a cell by "
                 "get_cell; WFSAs have methods of their own, as in machine.union(other).)"
             )
+        if each.families or each.reads:
+            raise CellError(
+                f"{what} makes a cell from cells of single states that end in final states; cell {each.name!r} has "
+                f"{'families of states' if each.families else 'read-outs'}. Write them out first: "
+                "rrnn.automata.unroll(cell)."
+            )
 
 
 def relabel(cell: Cell, states: Mapping[str, str] | None = None, prefix: str = "") -> Cell:

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from rrnn.automata import expressions as ex
 from rrnn.automata.cell import Cell
-from rrnn.automata.evaluator import EXPRESSIONS, Evaluator
+from rrnn.automata.cell_algebra import times
 from rrnn.errors import CellError
-from rrnn.semirings import Semiring
 
 
 def is_wide(cell: Cell) -> bool:
@@ -104,23 +102,3 @@ def _with_reads(cell: Cell, written: Cell, entries: list[tuple[str, str, ex.Expr
         if q in weights:
             written = written.arc(p, end, times(cell.semiring, entry, weights[q]), merge="plus")
     return written.final(end)
-
-
-def times(ring: Semiring, a: ex.Expr, b: ex.Expr) -> ex.Expr:
-    """Return a ⊗ b of two whole weights as one weight."""
-    if isinstance(a, ex.One) or isinstance(b, ex.Zero):
-        return b
-    if isinstance(b, ex.One) or isinstance(a, ex.Zero):
-        return a
-    evaluate = Evaluator(EXPRESSIONS, ring, lambda leaf: leaf, ex.as_expr)
-    product: Any = ring.times(evaluate.weight(a), evaluate.weight(b), EXPRESSIONS)
-    numbers = [ex.as_expr(x) for x in ring.numbers_of(product)]
-    if not ring.components:
-        return numbers[0]
-    makers = [name for name, (arguments, _) in ring.constructors.items() if arguments == ring.components]
-    if not makers:
-        raise CellError(
-            f"the {ring.name} semiring has no constructor of its components {', '.join(ring.components)}, so the "
-            "product of two weights cannot be written as a weight"
-        )
-    return ex.construct(makers[0], *numbers)
