@@ -229,7 +229,9 @@ def test_a_semiring_whose_sum_is_no_single_operation() -> None:
         lower(cell.loop("q0", one).loop(h, one).read(h, one))
 
 
-@pytest.mark.parametrize("run", [lambda m: union(m, zoo.get_cell("B")), lambda m: scale(m, 2.0)])
+@pytest.mark.parametrize(
+    "run", [lambda m: union(m, zoo.get_cell("B"), output=score), lambda m: scale(m, 2.0)]
+)
 def test_cells_of_families_are_not_joined(run: Any) -> None:
     with pytest.raises(CellError, match=r"'Mamba' has families of states. Write them out first"):
         run(zoo.get_cell("Mamba"))
