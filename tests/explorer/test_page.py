@@ -12,7 +12,6 @@ from documented_code import parse_command
 from rrnn.cli.explore import Explore
 from rrnn.explorer import (
     classifier_runs,
-    design_tab,
     explain_tab,
     machines,
     pictures,
@@ -43,7 +42,7 @@ def test_limits_are_those_of_the_code() -> None:
         f"up to {worker.WAITING} requests may be under way",
         f"{pictures.MAX_STATES} states and {pictures.MAX_ARROWS} arrows, and get {pictures.SECONDS:.0f} s",
         f"at most {security.MAX_BODY // 1024} KiB, all of it sent within {security.MAX_SECONDS:.0f} s",
-        f"{design_tab.MAX_TEXT:,} characters, {design_tab.MAX_STATES} states and {design_tab.MAX_ARCS} arcs",
+        f"{machines.MAX_CELL_TEXT:,} characters, {machines.MAX_STATES} states and {machines.MAX_CELL_ARCS} arcs",
         f"WFSAs {machines.MAX_TEXT:,} characters, {machines.MAX_STATES} states, {machines.MAX_ARCS:,} arcs and "
         f"{2 * machines.MAX_ALPHABET} symbols, the paper's automata {machines.MAX_ALPHABET}",
         f"strings {machines.MAX_STRING} symbols",
