@@ -11,7 +11,6 @@ from rrnn.automata import Cell
 from rrnn.errors import DataError, RunError
 from rrnn.explorer.pictures import picture
 from rrnn.interpret.paths import finite
-from rrnn.semirings import get_semiring
 from rrnn.tasks.classify.explanations import explain as explain_text
 from rrnn.tasks.classify.trained import TrainedClassifier, classify_run, load_run
 from rrnn.zoo.models import MODELS
@@ -35,25 +34,10 @@ def explain(folder: str, text: str, target: str | None) -> dict[str, Any]:
     cells = {unit.cell: _cell(model, unit.cell) for unit in found.units}
     pictures = {name: picture(cell) for name, cell in cells.items()}
     answer = found.to_json() | {"pictures": pictures, "labels": model.labels}
-    for unit in answer["units"]:
-        for path, adds in zip(unit["paths"], contributions(unit), strict=True):
-            path |= _drawn(cells[unit["cell"]], pictures[unit["cell"]], path) | {"adds": adds}
+    for unit, shown in zip(found.units, answer["units"], strict=True):
+        for own, path in zip(unit.paths, shown["paths"], strict=True):
+            path |= _drawn(cells[unit.cell], pictures[unit.cell], path) | {"adds": unit.added_by(own.weight)}
     return finite(answer)
-
-
-def contributions(unit: dict[str, Any]) -> list[float | None]:
-    """Return what each path of a unit (as JSON) adds to the margin: its share in the score of what the unit adds.
-
-    A sum divides among the paths by their weights, a maximum is its best path alone, and other scores do not divide.
-    """
-    ring, score = get_semiring(unit["semiring"]), unit["score"]
-    weights = [path["weight"] for path in unit["paths"]]
-    if ring.selective:
-        return [unit["adds"] if weight == score else 0.0 for weight in weights]
-    if not ring.adds or ring.components:
-        return [None] * len(weights)
-    slope = unit["adds"] / score if score else unit["slope"]
-    return [None if weight is None else slope * weight for weight in weights]
 
 
 @lru_cache(maxsize=2)

@@ -33,8 +33,7 @@ def to_python(cell: Cell) -> str:
         f"{variables[expr]} = {_definition(expr, name, written, found.get(expr))}"
         for expr, name in names.items()
     ]
-    semiring = "" if cell.semiring_name == "real" else f', "{cell.semiring_name}"'
-    chain = [f'Cell("{cell.name}"{semiring})', *_calls(cell, written)]
+    chain = [f'Cell("{cell.name}", "{cell.semiring_name}")', *_calls(cell, written)]
     body = "\n".join(f"    {call}" for call in chain)
     code = "\n".join([*lines, "", f"{own} = (\n{body}\n)", "", _layer(own)])
     return "\n".join([*_imports(cell, code), "", code.lstrip("\n")]) + "\n"
