@@ -36,7 +36,7 @@ class Plan:
 
     verified: tuple[str, ...] = tuple(zoo.MODELS)
     parameters: int = 450_000
-    epochs: int = 5
+    epochs: int = 4
     tasks: tuple[str, ...] = tuple(single_units.NAMES)
     cells: tuple[str, ...] = single_units.CELLS
     pattern_epochs: int = 20

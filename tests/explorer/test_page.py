@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from documented_code import parse_command
@@ -58,3 +59,13 @@ def test_pictures_are_there_and_small() -> None:
     assert len(names) == 5
     for name in names:
         assert 0 < (DOCS / name).stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("name", ["math.woff2", "math-italic.woff2"])
+def test_the_maths_font_is_served_from_here_and_small(client: Any, name: str) -> None:
+    answer = client.get(f"/{name}")
+    assert answer.status_code == 200 and answer.headers["content-type"] == "font/woff2"
+    assert answer.content.startswith(b"wOF2") and len(answer.content) < 25_000
+    assert "font-src 'self'" in answer.headers["content-security-policy"]
+    text = (STATIC / "FONT-LICENSE.txt").read_text(encoding="utf-8")
+    assert name in text and "GUST Font License" in text and "modified from TeX Gyre Termes Math" in text

@@ -129,7 +129,7 @@ def chart(series: Sequence[Series], *, title: str, x_title: str, whole: bool = F
     body = [*area.frame(), *area.drawn(hover=True)]
     if labelled:
         return _svg(title, _described(named, x_title), WIDTH, HEIGHT, [*body, *area.labels(named)])
-    height = HEIGHT
+    height = HEIGHT + (6 if few else 0)
     for entry in named if few else ():
         body += _key(entry, 12, height + 8, limit=int((WIDTH - 40) / _LETTER))
         height += _ROW
