@@ -2,7 +2,7 @@
 
 import { describe } from "./address.js";
 import { ask } from "./api.js";
-import { bar, element, number, signed, stale } from "./markup.js";
+import { bar, element, number, stale } from "./markup.js";
 import { stage } from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
@@ -92,7 +92,7 @@ export async function explain() {
 
   function showPrediction({ label, target, margin, probabilities, labels }) {
     $("verdict").replaceChildren(element("strong", {}, label), ` with probability ${percent(probabilities[label])}; `,
-      `the margin of ${target} is ${signed(margin)}`);
+      `the margin of ${target} is ${worth(margin)}`);
     $("chances").replaceChildren(...labels.map((name) => {
       const share = bar(probabilities[name], 1);
       share.classList.add("plain");

@@ -18,6 +18,7 @@ try {
   load = design(found.cells, (cell) => {
     scored.pickCell(cell);
     choose("score");
+    scrollTo(0, 0);
   });
   open.explain = await explain();
 } catch (error) {

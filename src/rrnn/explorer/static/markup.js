@@ -59,11 +59,6 @@ export function number(value) {
   return text.replace("e+", "e").replaceAll("-", "−");
 }
 
-/** Formats a number as `number` does, with its sign. */
-export function signed(value) {
-  return typeof value === "number" && value > 0 ? `+${number(value)}` : number(value);
-}
-
 /** Returns a bar of a share of its full length: green for positive values, red for negative ones. */
 export function bar(value, largest) {
   const made = element("span", { class: value < 0 ? "bar minus" : "bar", "aria-hidden": "true" });
