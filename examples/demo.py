@@ -1,4 +1,4 @@
-"""What rrnn does, end to end, in under three minutes. Run by `make demo`; what it writes goes to demo-output/."""
+"""What rrnn does, end to end, in under two minutes. Run by `make demo`; what it writes goes to demo-output/."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Plan:
 
     verified: tuple[str, ...] = tuple(zoo.MODELS)
     parameters: int = 450_000
-    epochs: int = 8
+    epochs: int = 4
     tasks: tuple[str, ...] = tuple(single_units.NAMES)
     cells: tuple[str, ...] = single_units.CELLS
     pattern_epochs: int = 20
@@ -46,6 +46,9 @@ class Plan:
 FULL = Plan()
 QUICK = Plan(("B", "F", "ISAN", "LSTM"), 100_000, 1, ("synthetic:not-good",), ("B", "F"), 2, 2)
 """Every step, of little use but soon done: for trying the program itself."""
+
+LENGTHS = (10, 100, 1000, 10_000)
+"""The lengths of texts, in words, at which layers are timed."""
 
 SHOWN = ("B", "B-max-plus", "C", "F", "SRU", "RCNN2", "T-LSTM", "QRNN2", "SoPa4", "minGRU", "ISAN", "LSTM")
 """Of what is verified, the lines that are printed."""
@@ -89,7 +92,10 @@ def derive(out: Path) -> None:
     console.print(f"Its picture: {rrnn.to_svg(cell).save(out / 'F.svg')}\n")
 
     machine = negation()
-    table = Table("F, for “not … good”", "by Forward", "by its paths", "heaviest path", box=None)
+    console.print(
+        "F with weights written by hand, for “not … good”: its score by Forward is the sum over all its paths."
+    )
+    table = Table("text", "by Forward", "by its paths", "heaviest path", box=None)
     for review in REVIEWS:
         words = tuple(review.split())
         path = machine.best_path(words)
@@ -109,6 +115,9 @@ def derive(out: Path) -> None:
 
 def verify(models: tuple[str, ...]) -> None:
     console.rule("[bold]2. Every unit of a layer is the score of an automaton")
+    console.print(
+        "How far the outputs of layers with random weights are from the scores of their units' automata:"
+    )
     verdicts = [verify_model(name) for name in models]
     table = Table("model", "automaton", "semiring", "states", "largest difference", "verdict", box=None)
     for v in verdicts:
@@ -121,9 +130,9 @@ def verify(models: tuple[str, ...]) -> None:
     worst = max(v.max_error for v in known if v.max_error is not None)
     assert all(v.holds for v in verdicts)
     console.print(
-        f"Layers with random weights against Forward on their units' automata, and against the sum over all paths: "
-        f"{len(known)} of {len(known)} models of the zoo agree (to {worst:.0e}); for {len(verdicts) - len(known)} no "
-        "automaton is known. `rrnn verify` prints them all."
+        f"The scores are those of Forward and those of the sum over all paths: {len(known)} of {len(known)} models of "
+        f"the zoo agree (to {worst:.0e}); for {len(verdicts) - len(known)} no automaton is known. `rrnn verify` prints "
+        "them all."
     )
 
 
@@ -146,27 +155,64 @@ class OneLine(Progress):
 
 
 def language_models(runs: Path, plan: Plan) -> list[Path]:
-    console.rule("[bold]3. Language models, at equal parameters")
+    console.rule("[bold]3. Language models, at equal parameters and at equal hidden size")
     console.print(
-        "On the language reference inside Python, one layer, one thread: no download, no GPU needed."
+        "Perplexity (lower is better) on the language reference inside Python, one layer, one thread. The first four "
+        "models have the same number of parameters; the second LSTM has as many units as F, and more parameters."
     )
     table = Table("model", "units", "parameters", "dev perplexity", "test perplexity", "tokens/s", box=None)
-    folders = []
+    folders, units, reached = [], {}, {}
     for cell in ("B", "C", "F", "lstm"):
         sizes = lm.prepare(lm.preset("tiny", cell=cell, params=plan.parameters)).sizes
         assert sizes is not None
-        config = lm.preset("tiny", cell=cell, hidden_size=sizes.exact, epochs=plan.epochs)
-        folder = fresh(runs / f"lm-{cell}")
+        units[cell] = sizes.exact
+    for cell, size in (*units.items(), ("lstm", units["F"])):
+        config = lm.preset("tiny", cell=cell, hidden_size=size, epochs=plan.epochs)
+        name = f"lm-{cell}" if size == units[cell] else f"lm-{cell}{size}"
+        folder = fresh(runs / name)
         with console.status("") as status:
-            done = lm.train(config, folder, progress=OneLine(status, cell, "dev_ppl")).summary
+            done = lm.train(config, folder, progress=OneLine(status, name, "dev_ppl")).summary
         test = "" if done.test_ppl is None else f"{done.test_ppl:.1f}"
         numbers = (f"{done.parameters:,}", f"{done.dev_ppl:.1f}", test, f"{done.tokens_per_s:,.0f}")
-        table.add_row(cell.upper() if cell == "lstm" else f"RRNN({cell})", str(sizes.exact), *numbers)
+        table.add_row(cell.upper() if cell == "lstm" else f"RRNN({cell})", str(size), *numbers)
         folders.append(folder)
+        reached[name] = done.dev_ppl
     console.print(table)
+    change = 100 * (reached["lm-F"] / reached["lm-lstm"] - 1)
+    side = "above" if change > 0 else "below"
+    console.print(f"At equal parameters, F's dev perplexity is {abs(change):.0f} % {side} the LSTM's.")
     sample = rrnn.load(folders[2]).generate("The", length=30, temperature=0.7, seed=1)
-    console.print(f"F goes on: “{' '.join(sample.split())} …”", markup=False)
+    console.print(f"F goes on: “{' '.join(sample.split())} …”\n", markup=False)
+    at_length(units["F"])
     return folders
+
+
+def at_length(units: int) -> None:
+    """Compare the speed of F and of an LSTM on one text, short and long."""
+    console.print(
+        "Why one would still want F: exact explanations (step 5); streaming, where a word changes two numbers per "
+        "unit, however long the text was before; and speed at length, since its matrix products do not wait for each "
+        "other. Words per second of one layer that reads one text, one thread, without gradients:"
+    )
+    models = {"F": zoo.layer("F", units, units), "LSTM": torch.nn.LSTM(units, units)}
+    table = Table("words", "F, words/s", "LSTM, words/s", "F is faster by", box=None)
+    for words in LENGTHS:
+        x = torch.randn(words, 1, units)
+        seconds = {name: shortest(model, x) for name, model in models.items()}
+        rates = (f"{words / seconds[name]:,.0f}" for name in models)
+        table.add_row(f"{words:,}", *rates, f"{seconds['LSTM'] / seconds['F']:.1f}×")
+    console.print(table)
+
+
+def shortest(model: torch.nn.Module, x: torch.Tensor, times: int = 5) -> float:
+    """Return the seconds of the fastest of several runs."""
+    found = []
+    with torch.no_grad():
+        for _ in range(times + 1):  # the first one may compile
+            start = time.perf_counter()
+            model(x)
+            found.append(time.perf_counter() - start)
+    return min(found[1:])
 
 
 def fresh(folder: Path) -> Path:
@@ -182,7 +228,7 @@ def fresh(folder: Path) -> Path:
 def learners(plan: Plan) -> None:
     console.rule("[bold]4. Who can learn what")
     console.print(
-        "One unit, which is one automaton, read out linearly. Test accuracy on tasks whose truth is known:"
+        "Test accuracy in % of one unit, which is one automaton, read out linearly, on tasks whose truth is known:"
     )
     with console.status("training"):
         found = single_units.who_learns_what(plan.cells, plan.tasks, epochs=plan.pattern_epochs)
@@ -201,6 +247,9 @@ def explain(out: Path, plan: Plan) -> list[Path]:
     # F without its tanh: behind a linear read-out, what words add is then exact.
     own = out / "F-score.cell"
     own.write_text(rrnn.get_cell("F").output(rrnn.score).to_text(), encoding="utf-8")
+    console.print(
+        "Two classifiers, and how much each word adds to the margin of “yes”, its logit minus that of “no”:"
+    )
     folders = []
     for cell in (str(own), "B-max-plus"):
         name = Path(cell).stem
@@ -246,9 +295,23 @@ def main() -> None:
         report = write_report(runs, out / "report.html")
     console.print(f"Curves, automata, examples, samples, in one file for a browser: {report.resolve()}")
     console.rule(f"[bold]done in {time.perf_counter() - start:.0f} s")
-    console.print(
-        "Next: `rrnn explore` opens a page on which to design cells; `rrnn --help` lists the commands."
-    )
+    next_steps(out)
+
+
+def next_steps(out: Path) -> None:
+    """Print what a visitor can do now."""
+    console.print("What to try next:")
+    for command_line, what in (
+        (
+            f"rrnn explore --runs {out / 'runs'}",
+            "design a cell, score strings with it, explain these classifiers",
+        ),
+        (f'rrnn explain {out / "runs" / "not-good-F-score"} "not so good"', "explain a sentence of your own"),
+        (f"rrnn lm generate {out / 'runs' / 'lm-F'}", "let F write"),
+        ("rrnn classify train --help", "train on texts of your own"),
+    ):
+        console.print(f"  {command_line}", style="bold", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"      {what}")
 
 
 if __name__ == "__main__":

@@ -60,8 +60,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     about = f"rrnn-{rrnn.__version__}.dist-info/"
     assert {name: text for name, text in content.items() if not name.startswith(about)} == package_files()
     # Kernels are made of .c and .h files; the others are the explorer's page and the reports.
-    assert {".c", ".h", ".html", ".css", ".js", ".svg", ".typed"} <= {Path(name).suffix for name in content}
-    assert content[f"{about}licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
+    assert {".c", ".h", ".html", ".css", ".js", ".svg", ".typed", ".woff2"} <= {
+        Path(name).suffix for name in content
+    }
+    font = "src/rrnn/explorer/static/FONT-LICENSE.txt"
+    for name in ("LICENSE", font):
+        assert content[f"{about}licenses/{name}"] == (ROOT / name).read_bytes()
     assert f"\nVersion: {rrnn.__version__}\n" in content[f"{about}METADATA"].decode()
 
 

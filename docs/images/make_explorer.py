@@ -1,6 +1,6 @@
 """Take the screenshots of docs/explorer.md: `python docs/images/make_explorer.py RUNS`.
 
-The newest run in the folder RUNS must be a classifier of film reviews, such as that of
+The most accurate run in the folder RUNS must be a classifier of film reviews, such as that of
 `rrnn classify train --data sst --vectors glove --layers 1 --readout linear`. Needs Chromium, Playwright and Pillow.
 """
 
@@ -40,10 +40,10 @@ def explain(page: Any) -> None:
 
 # name → (panel, what to do, width, height, colour scheme)
 SHOTS = {
-    "design": ("design", design, 1280, 780, "light"),
-    "score": ("score", score, 1280, 1060, "light"),
+    "design": ("design", design, 1280, 860, "light"),
+    "score": ("score", score, 1280, 1010, "light"),
     "explain": ("explain", explain, 1280, 1010, "light"),
-    "dark": ("design", design, 1280, 780, "dark"),
+    "dark": ("design", design, 1280, 860, "dark"),
     "narrow": ("design", design, 400, 1020, "dark"),
 }
 

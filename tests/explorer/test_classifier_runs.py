@@ -92,3 +92,10 @@ def test_a_linked_runs_folder_is_fine(there: Path) -> None:
     alias = there.parent / "alias"
     alias.symlink_to(there)
     assert len(list_runs(alias)) == 2
+
+
+def test_cells_of_users_have_their_own_names(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "mine", '{"task": "classify", "cell": "/home/me/new idea.cell", "data": "sst"}')
+    assert list_runs(tmp_path)[0]["cell"] == "new idea.cell"
+    (run / "cell.cell").write_text("rrnn-cell 1\n  cell Größe\n", encoding="utf-8")
+    assert list_runs(tmp_path)[0]["cell"] == "Größe (new idea.cell)"

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rrnn.explorer.design_tab import MAX_ARCS, MAX_STATES, MAX_TEXT
+from rrnn.explorer.machines import MAX_CELL_ARCS, MAX_CELL_TEXT, MAX_STATES
 from rrnn.ir.equations import equations, scan_text
 from rrnn.zoo import CELLS, get_cell
 
@@ -119,7 +119,7 @@ def test_mistakes_are_at_their_line(client: Any, line: int, text: str, words: st
     [
         "",
         "\n" * 5000,
-        "x" * (MAX_TEXT + 1),
+        "x" * (MAX_CELL_TEXT + 1),
         "\ufeff\u202e",
         "<script>alert(1)</script>",
         "rrnn-cell 1\ncell X\ninitial q0\narc q0 -> q1 : one",  # no final state
@@ -128,7 +128,7 @@ def test_mistakes_are_at_their_line(client: Any, line: int, text: str, words: st
         + "\n".join(f"arc q{i} -> q{i + 1} : one" for i in range(MAX_STATES))
         + f"\nfinal q{MAX_STATES}",
         "rrnn-cell 1\ncell X\ninitial q0\n"
-        + "\n".join("arc+ q0 -> q0 : one" for i in range(MAX_ARCS + 1))
+        + "\n".join("arc+ q0 -> q0 : one" for i in range(MAX_CELL_ARCS + 1))
         + "\nfinal q0",
     ],
 )

@@ -66,6 +66,21 @@ def test_paths_are_in_the_picture(client: Any, name: str) -> None:
             ]
 
 
+@pytest.mark.parametrize("name", ["F", "B-max-plus"])
+def test_paths_divide_what_their_unit_adds(client: Any, name: str) -> None:
+    """One sign convention: what a path adds is positive where it speaks for the label, whatever its weight's sign."""
+    found = {label: ask(client, run=name, target=label) for label in ("yes", "no")}
+    for yes, no in zip(found["yes"]["units"], found["no"]["units"], strict=True):
+        assert [p["adds"] for p in yes["paths"]] == pytest.approx([-p["adds"] for p in no["paths"]], abs=1e-6)
+    for unit in found["yes"]["units"]:
+        if name == "B-max-plus":  # the score is that of the best path
+            assert [p["adds"] for p in unit["paths"]] == [unit["adds"]] + [0.0] * (len(unit["paths"]) - 1)
+        else:
+            rest = unit["score"] - sum(p["weight"] for p in unit["paths"])
+            whole = sum(p["adds"] for p in unit["paths"]) + unit["adds"] * rest / unit["score"]
+            assert whole == pytest.approx(unit["adds"], rel=1e-4)
+
+
 def test_a_label_can_be_asked_for(client: Any) -> None:
     found = {label: ask(client, run="F", target=label) for label in ("yes", "no")}
     assert found["yes"]["margin"] == pytest.approx(-found["no"]["margin"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from documented_code import parse_command
@@ -12,7 +13,6 @@ from documented_code import parse_command
 from rrnn.cli.explore import Explore
 from rrnn.explorer import (
     classifier_runs,
-    design_tab,
     explain_tab,
     machines,
     pictures,
@@ -43,7 +43,7 @@ def test_limits_are_those_of_the_code() -> None:
         f"up to {worker.WAITING} requests may be under way",
         f"{pictures.MAX_STATES} states and {pictures.MAX_ARROWS} arrows, and get {pictures.SECONDS:.0f} s",
         f"at most {security.MAX_BODY // 1024} KiB, all of it sent within {security.MAX_SECONDS:.0f} s",
-        f"{design_tab.MAX_TEXT:,} characters, {design_tab.MAX_STATES} states and {design_tab.MAX_ARCS} arcs",
+        f"{machines.MAX_CELL_TEXT:,} characters, {machines.MAX_STATES} states and {machines.MAX_CELL_ARCS} arcs",
         f"WFSAs {machines.MAX_TEXT:,} characters, {machines.MAX_STATES} states, {machines.MAX_ARCS:,} arcs and "
         f"{2 * machines.MAX_ALPHABET} symbols, the paper's automata {machines.MAX_ALPHABET}",
         f"strings {machines.MAX_STRING} symbols",
@@ -59,3 +59,13 @@ def test_pictures_are_there_and_small() -> None:
     assert len(names) == 5
     for name in names:
         assert 0 < (DOCS / name).stat().st_size < 200_000
+
+
+@pytest.mark.parametrize("name", ["math.woff2", "math-italic.woff2"])
+def test_the_maths_font_is_served_from_here_and_small(client: Any, name: str) -> None:
+    answer = client.get(f"/{name}")
+    assert answer.status_code == 200 and answer.headers["content-type"] == "font/woff2"
+    assert answer.content.startswith(b"wOF2") and len(answer.content) < 25_000
+    assert "font-src 'self'" in answer.headers["content-security-policy"]
+    text = (STATIC / "FONT-LICENSE.txt").read_text(encoding="utf-8")
+    assert name in text and "GUST Font License" in text and "modified from TeX Gyre Termes Math" in text

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from rrnn.explorer.machines import EXAMPLE, MAX_STRING, TEMPLATES, machine_of
+from rrnn.automata import Cell, construct, linear
+from rrnn.automata.expressions import Linear, walk
+from rrnn.explorer.machines import EXAMPLE, MAX_STRING, TEMPLATES, cell_template, machine_of
 from rrnn.semirings import SEMIRINGS
 from rrnn.wfsa.io import to_json
 from rrnn.wfsa.paths import paths
+from rrnn.zoo import CELLS, get_cell
 
 
 def asked(
@@ -132,12 +135,12 @@ HOSTILE = "<img src=x onerror=alert(1)>"
         asked("F", alphabet=" ".join(map(str, range(25)))),
         asked("F", functions={}),
         asked("F", functions=[1, 2]),
-        asked("F", constants={"gamma": 1}),
-        asked("F", constants={"gamma": "1", "rho1": 1, "rho2": 1}),
-        asked("F", constants={"gamma": True, "rho1": 1, "rho2": 1}),
-        asked("F", constants={"gamma": 10**400, "rho1": 1, "rho2": 1}),
-        asked("F", constants={"gamma": 1e300, "rho1": 1, "rho2": 1}),
-        asked("F", constants={"gamma": None, "rho1": 1, "rho2": 1}),
+        asked("F", constants={"r": 1}),
+        asked("F", constants={"r": "1", "p1": 1, "p2": 1}),
+        asked("F", constants={"r": True, "p1": 1, "p2": 1}),
+        asked("F", constants={"r": 10**400, "p1": 1, "p2": 1}),
+        asked("F", constants={"r": 1e300, "p1": 1, "p2": 1}),
+        asked("F", constants={"r": None, "p1": 1, "p2": 1}),
         asked("B", "boolean"),  # 0.8 is no truth
         asked("B", "counting"),
         {"text": ""},
@@ -212,3 +215,74 @@ def test_elements_of_several_components_are_texts(client: Any, name: str) -> Non
     sizes = [path["size"] for path in found["paths"]]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > 0 and found["count"] == len(sizes)
     score(client, asked("F", name))  # real weights of a template stand for elements
+
+
+def of_cell(cell: Cell) -> dict[str, Any]:
+    """Ask for a cell with the numbers that the page shows first."""
+    template, symbols = cell_template(cell), EXAMPLE["alphabet"].split()
+    return {
+        "cell": cell.to_text(),
+        "semiring": cell.semiring_name,
+        "alphabet": symbols,
+        "functions": {key: {s: f[s] for s in symbols} for key, f in template.functions.items()},
+        "constants": dict(template.constants),
+    }
+
+
+NARROW = [
+    name
+    for name in CELLS
+    if not any(isinstance(e, Linear) and e.window > 1 for _, w in get_cell(name).weights() for e in walk(w))
+]
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_any_cell_is_scored_with_numbers_for_its_weights(client: Any, name: str) -> None:
+    cell = get_cell(name)
+    found = score(client, of_cell(cell), "film is not so good")
+    machine = machine_of(of_cell(cell))
+    expected = machine.score_by_paths(("film", "is", "not", "so", "good"))
+    assert machine.semiring.close(number(found["prefixes"][-1]), expected) and found["paths"]
+    if cell.epsilon_limit is None:
+        assert set(machine.states) == set(cell.states)
+
+
+def test_the_paper_s_automata_have_the_notation_of_their_cells(client: Any) -> None:
+    automata = {each["name"]: each for each in client.get("/api/start").json()["automata"]}
+    for name in ("B", "C", "F"):
+        weights = client.post("/api/design", json={"text": get_cell(name).to_text()}).json()["weights"]
+        for kind in ("functions", "constants"):
+            labels = [[each["label"] for each in some[kind]] for some in (automata[name], weights)]
+            assert labels[0] == labels[1]
+    assert [each["label"] for each in automata["F"]["functions"]] == ["u₁", "f₁", "u₂", "f₂"]
+    assert [each["label"] for each in automata["F"]["constants"]] == ["r", "p₁", "p₂"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        (get_cell("QRNN2"), "2 symbols at a time"),
+        (
+            Cell("pole", "complex").initial("q").loop("q", construct("polar", 0.5, linear("a"))).final("q"),
+            "weights of one number",
+        ),
+    ],
+)
+def test_cells_that_have_no_table_of_numbers_say_why(client: Any, cell: Cell, words: str) -> None:
+    weights = client.post("/api/design", json={"text": cell.to_text()}).json()["weights"]
+    assert words in weights["why"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cell": "rrnn-cell 1\ncell B C"}, "name"),
+        ({"cell": "x" * 30_000}, "characters"),
+        ({"functions": {}}, "functions"),
+        ({"constants": {"r": 1}}, "constants"),
+    ],
+)
+def test_odd_requests_about_cells(client: Any, changes: dict[str, Any], words: str) -> None:
+    machine = of_cell(get_cell("F")) | changes
+    answer = client.post("/api/score", json={"machine": machine, "string": "good"})
+    assert answer.status_code == 422 and words in answer.json()["error"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
 import shutil
 from html import escape
 from html.parser import HTMLParser
@@ -162,9 +163,43 @@ def test_looks(everything: tuple[str, Outline], text_runs: list[Path]) -> None:
     examples = text.count('<article class="example">')
     assert 2 <= examples <= 3 and text.count('<div class="explained">') == 3 * examples
     assert "LSTM has no automata inside" in outline.text
-    units = [row for row in outline.rows if row and re.fullmatch(r"\d (for|against) no", row[0])]
-    assert len(units) == 4 + 4  # all of F and of B
-    assert {len(row) for row in units} == {3, 2}  # over max-plus no phrase lowers a score
+    # over max-plus no phrase lowers a score
+    assert len([row for row in outline.rows if row and re.fullmatch(r"\d (for|against) no", row[0])]) == 4
+    head = ["unit", "phrases that speak for no", "phrases that speak against no"]
+    first = outline.rows.index(head) + 1
+    for unit, pro, con in outline.rows[first : first + 4]:
+        assert unit in "0123"
+        assert all(float(x) >= 0 for x in re.findall(r"[+-]\d+\.\d\d", pro.replace("−", "-")))
+        assert all(float(x) <= 0 for x in re.findall(r"[+-]\d+\.\d\d", con.replace("−", "-")))
+
+
+def test_tables_are_announced_and_the_page_says_what_to_try_next(
+    everything: tuple[str, Outline], lm_runs: list[Path], text_runs: list[Path]
+) -> None:
+    outline = everything[1]
+    assert "The perplexity of each model on the validation and test set (lower is better)" in outline.text
+    assert "The accuracy of each model on the validation and test set (higher is better)" in outline.text
+    assert outline.text.count("The options in which the runs differ") == 2
+    assert outline.text.count("Every unit of") == 2  # both have an LSTM
+    assert [level for level, _ in outline.headings][-1] == 2 and outline.headings[-1][1] == "What to try next"
+    folders = [
+        folder
+        for folder in [*lm_runs, *text_runs]
+        if shlex.quote(str(folder)) in outline.text.partition("try next")[2]
+    ]
+    assert len(folders) >= 2
+    alone = Outline(report_page(lm_runs[:1])).text
+    assert "best of each column" not in alone and "Every unit of" not in alone
+    assert "rrnn explain" not in alone and "rrnn lm generate" in alone
+
+
+def test_long_names_of_runs_are_not_clipped(lm_runs: list[Path], tmp_path: Path) -> None:
+    names = ["not-good-B-max-plus", "x" * 60]
+    folders = [shutil.copytree(folder, tmp_path / name) for folder, name in zip(lm_runs, names, strict=True)]
+    text = report_page(folders)
+    assert "…" not in "".join(re.findall(r"<svg class=\"chart\".*?</svg>", text, flags=re.S))
+    for name in names:
+        assert text.count(f">{name}</text>") == 3  # in each chart
 
 
 def test_equal_runs_give_equal_pages(lm_runs: list[Path]) -> None:

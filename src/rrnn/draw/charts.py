@@ -119,15 +119,21 @@ def chart(series: Sequence[Series], *, title: str, x_title: str, whole: bool = F
     ys = [y for each in series for _, y in each.points]
     log = min(ys) > 0 and max(ys) / min(ys) > 4
     named = [each for each in series if not each.faint]
-    labelled = len(named) <= _LABELS  # more names would not fit: the table has the colours
+    # Names stand at the ends of their curves where they fit there, or else in a legend below. Very many stand nowhere.
+    few = len(named) <= _LABELS
+    labelled = few and all(len(each.name) <= _LABEL_LETTERS for each in named)
     right = WIDTH - (RIGHT if labelled else 2 * TOP)
     area = _Area(
         series, Axis(x_title, low=None if whole else 0.0, whole=whole), Axis(log=log), right, HEIGHT - BOTTOM
     )
     body = [*area.frame(), *area.drawn(hover=True)]
     if labelled:
-        body += area.labels(named)
-    return _svg(title, _described(named, x_title), WIDTH, HEIGHT, body)
+        return _svg(title, _described(named, x_title), WIDTH, HEIGHT, [*body, *area.labels(named)])
+    height = HEIGHT + (6 if few else 0)
+    for entry in named if few else ():
+        body += _key(entry, 12, height + 8, limit=int((WIDTH - 40) / _LETTER))
+        height += _ROW
+    return _svg(title, _described(named, x_title), WIDTH, height, body)
 
 
 def figure(
@@ -294,10 +300,8 @@ class _Area:
             places[i] = min(places[i], limit)
             limit = places[i] - _LABEL_HEIGHT
         for (_, i), y in zip(ends, places, strict=True):
-            name = series[i].name
-            name = name if len(name) <= _LABEL_LETTERS else f"…{name[1 - _LABEL_LETTERS :]}"
             place = f'x="{self.right + 9:.1f}" y="{y + 4:.1f}"'
-            yield f'<text class="label" {_colour(series[i])} {place}>{escape(name)}</text>'
+            yield f'<text class="label" {_colour(series[i])} {place}>{escape(series[i].name)}</text>'
 
 
 def _colour(series: Series) -> str:
@@ -320,12 +324,15 @@ def _marked(marker: Marker, x: float, y: float) -> str:
     return f'<path class="{kind}" d="M{x:.1f},{y:.1f} {path}"/>'
 
 
-def _key(series: Series, x: float, y: float) -> Iterator[str]:
-    """Write an entry of a legend: a sample of the line or marker, and the name."""
+def _key(series: Series, x: float, y: float, *, limit: int | None = None) -> Iterator[str]:
+    """Write an entry of a legend: a sample of the line or marker, and the name, squeezed if it has too many letters."""
     line = f'<path class="curve thin{_line_class(series)}" d="M{x:g},{y:g} h20"/>'
     sample = line if series.marker is None else _marked(series.marker, x + 10, y)
     yield f"<g {_colour(series)}>{sample}</g>"
-    yield f'<text class="key" x="{x + 27:g}" y="{y + 4.5:g}">{escape(series.name)}</text>'
+    narrow = ""
+    if limit is not None and len(series.name) > limit:
+        narrow = f' textLength="{_LETTER * limit:g}" lengthAdjust="spacingAndGlyphs"'
+    yield f'<text class="key" x="{x + 27:g}" y="{y + 4.5:g}"{narrow}>{escape(series.name)}</text>'
 
 
 def _described(series: Sequence[Series], x_title: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from rrnn.errors import RunError
 
 MAX_RUNS, MAX_CONFIG = 200, 1 << 20
-CONFIG, RESULT = "config.json", "result.json"
+CONFIG, RESULT, CELL = "config.json", "result.json", "cell.cell"
 _PART = r"[\w][\w .,+=@-]{0,199}"
 _NAME = re.compile(rf"{_PART}(/{_PART})?")
 """A run, or a run in the folder of a search: search-sst-F/seed-0."""
@@ -75,10 +75,23 @@ def _facts(path: Path) -> dict[str, Any]:
     config, result = _read(path / CONFIG), _read(path / RESULT)
     dev = result.get("dev")
     return {
-        "cell": str(config.get("cell"))[:100],
+        "cell": _cell_name(path, str(config.get("cell")))[:100],
         "data": str(config.get("data"))[:100],
         "accuracy": dev if isinstance(dev, float) and 0 <= dev <= 100 else None,
     }
+
+
+def _cell_name(path: Path, configured: str) -> str:
+    """Return the name of a model of the zoo; for a file of the user's, the cell's own name and that of the file."""
+    file = re.split(r"[/\\]", configured)[-1]
+    if file == configured and not file.endswith(".cell"):
+        return configured
+    try:
+        with (path / CELL).open(encoding="utf-8", errors="replace") as text:
+            found = re.search(r"^\s*cell\s+(\w+)", text.read(MAX_CONFIG), re.MULTILINE)
+    except OSError:
+        return file
+    return f"{found[1]} ({file})" if found else file
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -6,18 +6,17 @@ from typing import Any
 
 import torch
 
-from rrnn.automata import Cell, from_text
+from rrnn.automata import Cell
 from rrnn.backends.native.render import render_backward, render_forward
 from rrnn.backends.triton.module import render as render_triton
-from rrnn.errors import FormatError
+from rrnn.errors import RRNNError
+from rrnn.explorer.machines import cell_template, read_cell, shown_template
 from rrnn.explorer.mathml import mathml
 from rrnn.explorer.pictures import picture
+from rrnn.explorer.python_code import to_python
 from rrnn.ir import Lowered, Program, lower, reverse_scan_form, scan_form
 from rrnn.ir.equations import equations, latex, scan_text, state_symbols
 
-MAX_TEXT = 20_000
-MAX_STATES, MAX_ARCS = 40, 400
-"""Larger cells compile, but not fast enough while the user types."""
 MAX_CODE = 400_000
 """The number of characters of generated code that are shown."""
 FLOAT = 4  # bytes of float32
@@ -25,14 +24,7 @@ FLOAT = 4  # bytes of float32
 
 def design(text: str) -> dict[str, Any]:
     """Return what the page shows of a cell; raise an error with the line number for a text that is not valid."""
-    if len(text) > MAX_TEXT:
-        raise FormatError(f"the page accepts cells of up to {MAX_TEXT} characters; got {len(text)}")
-    cell = from_text(text)
-    if len(cell.states) > MAX_STATES or len(cell.arcs) > MAX_ARCS:
-        raise FormatError(
-            f"the page compiles cells of up to {MAX_STATES} states and {MAX_ARCS} arcs; this one has "
-            f"{len(cell.states)} and {len(cell.arcs)}. Use `rrnn derive`, which has no such limit."
-        )
+    cell = read_cell(text)
     lowered = lower(cell)
     return {
         "name": cell.name,
@@ -40,7 +32,9 @@ def design(text: str) -> dict[str, Any]:
         "picture": picture(cell),
         "equations": mathml(lowered),
         "facts": facts(cell, lowered),
+        "weights": _weights(cell),
         "code": {
+            "python": to_python(cell),
             "c": _shown(c_code(lowered.program)),
             "triton": _shown(triton_code(lowered.program)),
             "chunks": _shown(scan_text(cell)),
@@ -49,6 +43,14 @@ def design(text: str) -> dict[str, Any]:
             "ir": _shown(lowered.program.text),
         },
     }
+
+
+def _weights(cell: Cell) -> dict[str, Any]:
+    """Return the cell's weights as the tab Score shows them, or {"why": …} if it cannot."""
+    try:
+        return shown_template(cell_template(cell))
+    except RRNNError as error:
+        return {"why": str(error)}
 
 
 def facts(cell: Cell, lowered: Lowered) -> dict[str, Any]:

@@ -34,9 +34,9 @@ def explain(folder: str, text: str, target: str | None) -> dict[str, Any]:
     cells = {unit.cell: _cell(model, unit.cell) for unit in found.units}
     pictures = {name: picture(cell) for name, cell in cells.items()}
     answer = found.to_json() | {"pictures": pictures, "labels": model.labels}
-    for unit in answer["units"]:
-        for path in unit["paths"]:
-            path |= _drawn(cells[unit["cell"]], pictures[unit["cell"]], path)
+    for unit, shown in zip(found.units, answer["units"], strict=True):
+        for own, path in zip(unit.paths, shown["paths"], strict=True):
+            path |= _drawn(cells[unit.cell], pictures[unit.cell], path) | {"adds": unit.added_by(own.weight)}
     return finite(answer)
 
 

@@ -23,7 +23,13 @@ from rrnn.explorer.security import SecurityMiddleware, json_body
 from rrnn.explorer.worker import JobError, Worker
 
 STATIC = Path(__file__).parent / "static"
-_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+}
 
 
 def create_app(runs: Path, host: str = "127.0.0.1") -> Starlette:

@@ -13,12 +13,11 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from rrnn.draw.richtext import name_text, plain
 from rrnn.draw.svg import STYLE
 from rrnn.errors import FormatError, RRNNError
 from rrnn.explorer.design_tab import design
 from rrnn.explorer.explain_tab import explain
-from rrnn.explorer.machines import EXAMPLE, MAX_STRING, TEMPLATES
+from rrnn.explorer.machines import EXAMPLE, MAX_STRING, TEMPLATES, shown_template
 from rrnn.explorer.score_tab import score
 from rrnn.semirings import SEMIRINGS
 from rrnn.zoo import CELLS, MODELS, get_cell
@@ -33,25 +32,11 @@ def start() -> dict[str, Any]:
                 {"name": name, "paper": MODELS[name].paper, "text": get_cell(name).to_text()}
                 for name in CELLS
             ],
-            "automata": [
-                {
-                    "name": name,
-                    "says": template.says,
-                    "functions": [
-                        _named(function, values) for function, values in template.functions.items()
-                    ],
-                    "constants": [_named(constant, value) for constant, value in template.constants.items()],
-                }
-                for name, template in TEMPLATES.items()
-            ],
+            "automata": [{"name": name} | shown_template(template) for name, template in TEMPLATES.items()],
             "semirings": list(SEMIRINGS),
             "example": EXAMPLE | {"longest": MAX_STRING},
         },
     }
-
-
-def _named(name: str, value: Any) -> dict[str, Any]:
-    return {"name": name, "label": plain(name_text(name)), "value": value}
 
 
 JOBS: dict[str, Callable[..., Any]] = {"start": start, "design": design, "score": score, "explain": explain}

@@ -6,6 +6,7 @@ value; only pictures, which this package draws itself, are passed on as markup.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -42,7 +43,40 @@ def report_page(folders: Sequence[str | Path]) -> str:
         groups.setdefault((run.kind.title, run.data, str(run.run.config.get("data"))), []).append(run)
     sections = [Section(f"{kind} on {data}", group) for (kind, data, _), group in groups.items()]
     title = f"Report on {runs[0].name}" if len(runs) == 1 else f"Report on {len(runs)} runs"
-    return _render("report.html", title=title, sections=sections, smallest_shown=SMALLEST_SHOWN)
+    return _render(
+        "report.html",
+        title=title,
+        sections=sections,
+        smallest_shown=SMALLEST_SHOWN,
+        next_steps=next_steps(runs),
+    )
+
+
+def next_steps(runs: Sequence[RunSummary]) -> list[tuple[str, str]]:
+    """Return commands that go on from these runs, each with what it does."""
+    steps = []
+    # Of several runs of a task the first of the best, if any has finished an epoch, so that what follows works.
+    models: dict[str, RunSummary] = {}
+    for run in runs:
+        task, known = run.run.config["task"], models.get(run.run.config["task"])
+        if run.dev is not None and (
+            known is None or run.kind.best([run.dev, known.dev or run.dev]) != known.dev
+        ):
+            models[task] = run
+    if run := models.get("classify"):
+        folder = shlex.quote(str(run.run.folder))
+        steps.append((f'rrnn explain {folder} "your own sentence"', "Explain a prediction, word by word."))
+        parent = shlex.quote(str(run.run.folder.parent))
+        steps.append(
+            (f"rrnn explore --runs {parent}", "Do the same on a page: see paths light up in automata.")
+        )
+    if run := models.get("lm"):
+        folder = shlex.quote(str(run.run.folder))
+        steps.append((f"rrnn lm generate {folder}", "Let a language model write."))
+    cell = next((run.cell for run in runs if run.cell is not None), None)
+    name = "F" if cell is None else cell.name
+    steps.append(("rrnn explore", f"Change the automaton of {name} and see the recurrence that follows."))
+    return steps
 
 
 def explanation_page(explanations: Sequence[tuple[str, Explanation]], cell: Cell | None = None) -> str:

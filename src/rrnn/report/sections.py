@@ -113,6 +113,52 @@ class Section:
         differ = {key: each for key, each in values.items() if len(set(each)) > 1}
         return differ, {key: each[0] for key, each in values.items() if key not in differ}
 
+    @property
+    def says(self) -> str:
+        """One sentence on what the table of results shows."""
+        better = "lower" if self.kind.aim == "min" else "higher"
+        sizes = [run.parameters for run in self.runs if run.parameters]
+        compared = ""
+        if len(self.runs) > 1 and sizes:
+            alike = max(sizes) <= 1.03 * min(sizes)
+            compared = (
+                ", all with about the same number of parameters"
+                if alike
+                else f", with {min(sizes):,.0f} to {max(sizes):,.0f} parameters: compare models of equal size"
+            )
+            compared += ", or of equally many units" if not alike else ""
+        name = self.kind.metric.partition(",")[0]
+        mark = "; the best of each column is marked" if len(self.runs) > 1 else ""
+        return (
+            f"The {name} of each model on the validation and test set ({better} is better){compared}{mark}."
+        )
+
+    @property
+    def reason(self) -> str:
+        """Why one would want an automaton beside a model that is none, or "" where there is nothing to compare."""
+        cell, other = (
+            self._best_of([r for r in self.runs if (r.cell is None) == none]) for none in (False, True)
+        )
+        if cell is None or other is None:
+            return ""
+        behind = self.kind.best([cell[1], other[1]]) == other[1]
+        start = (
+            f"Why {cell[0]}, if {other[0]} is as good or better?"
+            if behind
+            else f"What else {cell[0]} offers:"
+        )
+        return (
+            f"{start} Every unit of {cell[0]} is the score of an automaton, so predictions can be explained exactly, "
+            "path by path; it reads a stream with a few numbers of memory per unit; and it computes all steps of a "
+            f"long text side by side, where {other[0]} takes one after the other."
+        )
+
+    def _best_of(self, runs: list[RunSummary]) -> tuple[str, float] | None:
+        """Return the model and the validation metric of the best of some runs; None if none has finished an epoch."""
+        found = [(run.model, run.dev) for run in runs if run.dev is not None]
+        best = self.kind.best([dev for _, dev in found]) if found else None
+        return next((each for each in found if each[1] == best), None)
+
     # ---- from the trained models -------------------------------------------------------------------------------------
 
     @cached_property

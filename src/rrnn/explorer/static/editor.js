@@ -1,6 +1,7 @@
 // A textarea above a coloured copy of its text, which has the line numbers, the colours and the mark of an error.
 
 import { element } from "./markup.js";
+import { undoable } from "./undo.js";
 
 const WORDS = /(#.*)|("[^"]*")|\b(cell|semiring|states|initial|final|loop|arc|epsilon|epsilon_limit|output|one|zero|score)\b(?!\s*=)|\b(\d+(?:\.\d+)?)\b/g;
 const KINDS = ["", "comment", "string", "word", "number"];
@@ -28,13 +29,21 @@ export function editor(root, problem) {
     area.setSelectionRange(start, start + (area.value.split("\n")[line - 1] ?? "").length);
   }
 
+  const history = undoable(area, () => area.dispatchEvent(new CustomEvent("restored")));
   area.addEventListener("input", paint);
+  area.addEventListener("restored", paint);
   area.addEventListener("scroll", follow);
   new ResizeObserver(follow).observe(area);
   return {
     area,
-    set(text) {
-      area.value = text;
+    history,
+    /** Calls `run` whenever the text has changed by typing, undo or redo. */
+    changed(run) {
+      for (const name of ["input", "restored"]) area.addEventListener(name, run);
+    },
+    /** Replaces the text, which can be undone; `tag` is anything that belongs to it. */
+    set(text, tag) {
+      history.set(text, tag);
       area.scrollTop = 0;
       paint();
     },

@@ -1,7 +1,8 @@
 // The tab Explain: shows what the prediction of a trained classifier for a sentence is based on.
 
+import { describe } from "./address.js";
 import { ask } from "./api.js";
-import { element, number } from "./markup.js";
+import { bar, element, number, stale } from "./markup.js";
 import { stage } from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
@@ -15,12 +16,14 @@ export async function explain() {
   $("no-runs").hidden = runs.length > 0;
   $("explain-form").hidden = !runs.length;
   $("run").append(...runs.map(({ name }) => element("option", { value: name }, name)));
+  if (runs.length) $("run").value = mostAccurate(runs).name;
 
-  function describe() {
+  function showRun() {
     const run = runs.find(({ name }) => name === $("run").value);
     if (!run) return;
     const accuracy = run.accuracy === null ? "" : `, ${number(run.accuracy)} % validation accuracy`;
     $("run-note").textContent = `${run.cell} on ${run.data}${accuracy}`;
+    describe("explain", { subject: `${run.name} (${run.cell})` });
   }
 
   async function update(target = null) {
@@ -31,12 +34,13 @@ export async function explain() {
       found = answer;
       $("explain-problem").replaceChildren();
       $("explained").hidden = false;
+      stale(false, $("explained"));
       showPrediction(found);
       showWords();
       showUnits();
     } catch (error) {
       $("explain-problem").textContent = error.message;
-      $("explained").hidden = true;
+      stale(true, $("explained"));
     }
     $("explained").setAttribute("aria-busy", "false");
   }
@@ -58,17 +62,20 @@ export async function explain() {
   function showUnits() {
     $("inside").hidden = !found.units.length;
     pressed = drawn = null;
+    const largest = Math.max(...found.units.flatMap(({ adds, paths }) => [adds, ...paths.map((path) => path.adds ?? 0)]).map(Math.abs), 0);
+    $("units-note").textContent = noteOnUnits(found);
     $("units").replaceChildren(...found.units.map((unit) => element("li", {},
       element("h3", {}, element("span", {}, `Unit ${unit.unit}${unit.direction === "backward" ? ", backward" : ""}`),
-        element("span", { class: "note" }, `adds ${number(unit.adds)} (${found.exact ? "exact" : "first-order"}), score ${number(unit.score ?? "±∞")}`)),
-      element("ol", { class: "paths" }, ...unit.paths.map((path) => element("li", {}, pathButton(unit, path)))),
+        bar(unit.adds, largest), element("strong", { class: side(unit.adds) }, worth(unit.adds))),
+      element("ol", { class: "paths" }, ...unit.paths.map((path) => element("li", {}, pathButton(unit, path, largest)))),
       unit.covered === null ? null : element("p", { class: "note" }, `These paths cover ${percent(unit.covered)} of the total path weight.`))));
     $("units").querySelector("button")?.click();
   }
 
-  function pathButton(unit, path) {
+  function pathButton(unit, path, largest) {
     const button = element("button", { type: "button", "aria-pressed": "false", onclick: () => press(button, unit, path) },
-      element("strong", {}, number(path.weight ?? "±∞")), element("span", { class: "trail" }, ...phrase(path, unit.direction)));
+      element("span", { class: "trail" }, ...phrase(path, unit.direction)), bar(path.adds ?? 0, largest),
+      element("strong", { class: side(path.adds) }, path.adds === null ? "–" : worth(path.adds)));
     return button;
   }
 
@@ -79,24 +86,25 @@ export async function explain() {
     if (drawn !== unit.cell) shown.show(found.pictures[unit.cell]);
     drawn = unit.cell;
     shown.light(path.states, path.edges);
-    $("unit-caption").textContent = `${unit.cell} over the ${unit.semiring} semiring: ${path.text || "no word"}, ${number(path.weight ?? "±∞")}`;
+    $("unit-caption").textContent = `${unit.cell} over the ${unit.semiring} semiring: the path ${path.text || "without a word"} has the weight `
+      + `${number(path.weight ?? "±∞")} in the score ${number(unit.score ?? "±∞")} of unit ${unit.unit}`;
   }
 
   function showPrediction({ label, target, margin, probabilities, labels }) {
     $("verdict").replaceChildren(element("strong", {}, label), ` with probability ${percent(probabilities[label])}; `,
-      `the margin of ${target} is ${number(margin)}`);
+      `the margin of ${target} is ${worth(margin)}`);
     $("chances").replaceChildren(...labels.map((name) => {
-      const bar = element("span", { class: "bar", "aria-hidden": "true" });
-      bar.style.setProperty("--part", probabilities[name]);
+      const share = bar(probabilities[name], 1);
+      share.classList.add("plain");
       return element("div", {}, element("dt", {}, name),
-        element("dd", {}, bar, element("span", {}, percent(probabilities[name]))));
+        element("dd", {}, share, element("span", {}, percent(probabilities[name]))));
     }));
     $("target").replaceChildren(...labels.map((name) => element("option", { value: name }, name)));
     $("target").value = target;
   }
 
   $("run").addEventListener("change", () => {
-    describe();
+    showRun();
     update();
   });
   $("target").addEventListener("change", () => update($("target").value));
@@ -105,10 +113,28 @@ export async function explain() {
     event.preventDefault();
     update();
   });
-  describe();
+  showRun();
   return () => {
     if (runs.length && !found) update();
   };
+}
+
+/** Returns the run with the highest validation accuracy; of several, the newest. */
+function mostAccurate(runs) {
+  return runs.reduce((best, run) => ((run.accuracy ?? -1) > (best.accuracy ?? -1) ? run : best));
+}
+
+/** Returns the class of a contribution's colour. */
+function side(adds) {
+  return adds === null || adds === 0 ? "" : adds < 0 ? "against" : "for";
+}
+
+function noteOnUnits({ exact, target, units }) {
+  const how = exact ? "exactly" : "to first order";
+  const paths = units.every(({ paths }) => paths.every(({ adds }) => adds === null))
+    ? "Over this semiring a unit’s contribution does not divide among its paths."
+    : "A unit’s contribution is divided among its paths by their shares in its score.";
+  return `What the units of the first layer add to the margin of ${target}, ${how}: + speaks for ${target}, − against it. ${paths} Select a path to see it in the automaton.`;
 }
 
 /** Says what the numbers below the words mean, and whether they are exact. */
@@ -133,10 +159,10 @@ function phrase({ steps }, direction) {
 }
 
 function percent(share) {
-  return `${(100 * share).toFixed(1)} %`;
+  return `${(100 * share).toFixed(1)}\u00a0%`;
 }
 
-/** Formats the number of a word with a sign and two decimals. */
+/** Formats a contribution to the margin with a sign and two decimals. */
 function worth(value) {
   const text = value.toFixed(2).replace("-", "−");
   return /[1-9]/.test(text) ? `${value > 0 ? "+" : ""}${text}` : "0";

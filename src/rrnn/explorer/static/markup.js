@@ -23,6 +23,14 @@ export function element(name, properties = {}, ...children) {
   return made;
 }
 
+/** Fades parts of the page that show an earlier state, and keeps them from being used, selected or copied. */
+export function stale(is, ...parts) {
+  for (const part of parts) {
+    part.classList.toggle("stale", is);
+    part.inert = is;
+  }
+}
+
 /** Turns SVG or MathML text into elements of this page. */
 export function picture(text) {
   const parsed = new DOMParser().parseFromString(text, "application/xml").documentElement;
@@ -49,4 +57,11 @@ export function number(value) {
   const size = Math.abs(value);
   const text = size >= 1e6 || size < 1e-4 ? value.toExponential(2) : String(Number(value.toPrecision(4)));
   return text.replace("e+", "e").replaceAll("-", "−");
+}
+
+/** Returns a bar of a share of its full length: green for positive values, red for negative ones. */
+export function bar(value, largest) {
+  const made = element("span", { class: value < 0 ? "bar minus" : "bar", "aria-hidden": "true" });
+  made.style.setProperty("--part", largest ? Math.min(1, Math.abs(value) / largest) : 0);
+  return made;
 }

@@ -4,9 +4,9 @@ import { element } from "./markup.js";
 
 export function numbers(table, constants, changed) {
   let own = null, symbols = [];
-  const values = new Map(); // "automaton function symbol" → the text that was typed
+  const values = new Map(); // "automaton (or a cell's text) function symbol" → the text that was typed
 
-  const key = (name, symbol = "") => `${own.name} ${name} ${symbol}`;
+  const key = (name, symbol = "") => `${own.key ?? own.name} ${name} ${symbol}`;
 
   function field(label, at, value) {
     if (!values.has(at)) values.set(at, String(value));

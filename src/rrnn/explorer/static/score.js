@@ -1,28 +1,30 @@
 // The tab Score: runs Forward on a string step by step, with an automaton and its weights.
 
+import { describe } from "./address.js";
 import { ask, later } from "./api.js";
 import { editor } from "./editor.js";
 import { forward } from "./forward.js";
-import { element, number } from "./markup.js";
+import { bar, element, number, stale } from "./markup.js";
 import { numbers } from "./numbers.js";
 import { stage } from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
-const TEXT = "text";
+const TEXT = "text", CELL = "cell";
 
-/** Fills the panel; returns a function to call when the panel is opened. */
+/** Fills the panel. Returns `opened`, to call when it is opened, and `pickCell`, which shows a cell of the tab Design. */
 export function score({ automata, semirings, example }) {
   const shown = stage($("score-stage"));
   const text = editor($("wfsa-editor"), $("score-problem"));
   const table = numbers($("numbers"), $("constants"), () => soon());
   const player = forward(shown, () => press(null));
   // Remembers the semiring of the paper's automata, and one string for them and one for texts.
-  let pressed = null, chosen = "real", kind = null;
+  let pressed = null, chosen = "real", kind = null, cell = null;
   const strings = { numbers: example.string, text: example.text_string };
 
   function machine() {
     if ($("automaton").value === TEXT) return { text: text.area.value };
-    return { automaton: $("automaton").value, semiring: $("semiring").value, ...table.read() };
+    const own = cell && $("automaton").value === CELL ? { cell: cell.text } : { automaton: $("automaton").value };
+    return { ...own, semiring: $("semiring").value, ...table.read() };
   }
 
   async function update() {
@@ -36,9 +38,12 @@ export function score({ automata, semirings, example }) {
       $("semiring").value = found.semiring.name; // a text names its own semiring
       $("score-total").replaceChildren("score ", element("strong", {}, number(found.prefixes.at(-1))),
         ` over the ${found.semiring.name} semiring`);
+      stale(false, $("forward-card"), $("paths-card"));
     } catch (error) {
       text.blame(error);
       shown.stale();
+      player.pause();
+      stale(true, $("forward-card"), $("paths-card"));
       $("score-total").replaceChildren();
     }
   }
@@ -48,10 +53,8 @@ export function score({ automata, semirings, example }) {
     const largest = Math.max(...paths.map((path) => path.size), 0);
     $("paths-note").textContent = why ?? note(paths, count, prefixes.at(-1));
     $("paths").replaceChildren(...paths.map((path) => {
-      const bar = element("span", { class: path.weight < 0 ? "bar minus" : "bar", "aria-hidden": "true" });
-      bar.style.setProperty("--part", largest ? path.size / largest : 0);
       const button = element("button", { type: "button", "aria-pressed": "false", onclick: () => press(button, path) },
-        element("strong", {}, number(path.weight)), bar, element("span", { class: "trail" }, ...trail(path, states)));
+        element("strong", {}, number(path.weight)), bar(path.weight < 0 ? -path.size : path.size, largest), element("span", { class: "trail" }, ...trail(path, states)));
       return element("li", {}, button);
     }));
     pressed = null;
@@ -68,7 +71,9 @@ export function score({ automata, semirings, example }) {
   }
 
   function pick() {
-    const own = automata.find((one) => one.name === $("automaton").value);
+    const own = automata.find((one) => one.name === $("automaton").value) ?? ($("automaton").value === CELL ? cell : null);
+    const subject = $("automaton").value === TEXT ? "a WFSA as text" : $("automaton").selectedOptions[0].textContent;
+    describe("score", { subject });
     $("score-numbers").hidden = !own;
     $("score-text").hidden = Boolean(own);
     $("semiring").disabled = !own;
@@ -76,7 +81,7 @@ export function score({ automata, semirings, example }) {
     if (kind) strings[kind] = $("string").value;
     kind = own ? "numbers" : "text";
     $("string").value = strings[kind];
-    if (own) $("semiring").value = chosen;
+    if (own) $("semiring").value = own === cell ? cell.semiring : chosen;
     if (own) table.show(own, $("alphabet").value);
     update();
   }
@@ -89,17 +94,32 @@ export function score({ automata, semirings, example }) {
   text.set(example.text.trimEnd());
   $("automaton").addEventListener("change", pick);
   $("semiring").addEventListener("change", () => {
-    chosen = $("semiring").value;
+    if ($("automaton").value === CELL) cell.semiring = $("semiring").value;
+    else chosen = $("semiring").value;
     update();
   });
   $("alphabet").addEventListener("input", () => {
     table.rename($("alphabet").value);
     soon();
   });
-  for (const field of [$("string"), text.area]) field.addEventListener("input", soon);
+  $("string").addEventListener("input", soon);
+  text.changed(soon);
   $("score-form").addEventListener("submit", (event) => event.preventDefault());
   pick();
-  return player.reveal;
+
+  /** Shows a cell of the tab Design: under its own name, or, if it is one of the paper's, with the paper's numbers. */
+  function pickCell(given) {
+    if (automata.some(({ name }) => name === given.example)) {
+      $("automaton").value = given.example;
+    } else {
+      cell = { ...given, key: given.text };
+      $("automaton").querySelector(`[value=${CELL}]`)?.remove();
+      $("automaton").append(element("option", { value: CELL }, `${given.example ?? given.name} (from Design)`));
+      $("automaton").value = CELL;
+    }
+    pick();
+  }
+  return { opened: player.reveal, pickCell };
 }
 
 function note(paths, count, total) {

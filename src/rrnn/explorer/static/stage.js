@@ -1,6 +1,6 @@
 // A picture whose arcs and states can be highlighted. The server draws each in its own group: arcs, states, labels.
 
-import { element, picture } from "./markup.js";
+import { element, picture, stale } from "./markup.js";
 
 export function stage(figure) {
   const frame = figure.querySelector(".picture");
@@ -15,7 +15,7 @@ export function stage(figure) {
 
   return {
     show(drawn) {
-      figure.classList.remove("stale");
+      stale(false, frame);
       if (!drawn.svg) {
         [groups, edges, states, svg] = [[], [], 0, null];
         frame.replaceChildren(element("p", { class: "note" }, drawn.why));
@@ -39,7 +39,7 @@ export function stage(figure) {
       });
     },
     stale() {
-      figure.classList.add("stale");
+      stale(true, frame);
     },
   };
 }

@@ -75,7 +75,7 @@ class RankedUnit:
     adds: float
     """The sum of its absolute contributions."""
     slope: float
-    """The sum of its `Unit.slope`: positive where high scores speak for the label."""
+    """The mean of its `Unit.slope`: positive where high scores speak for the label."""
 
 
 def strongest_units(
@@ -90,11 +90,12 @@ def strongest_units(
     found = {unit.unit: unit for unit in text_phrases(model, _texts(dev[:PHRASE_TEXTS]), top)}
     adds: dict[int, float] = defaultdict(float)
     slope: dict[int, float] = defaultdict(float)
-    for text in _texts(_readable(dev)[:RANKED_TEXTS]):
+    texts = _texts(_readable(dev)[:RANKED_TEXTS])
+    for text in texts:
         for unit in explain(model, text, target=label, units=10**6, paths=1).units:
             if unit.direction == "forward":
                 adds[unit.unit] += abs(unit.adds)
-                slope[unit.unit] += unit.slope
+                slope[unit.unit] += unit.slope / len(texts)
     ranked = sorted(adds, key=lambda unit: -adds[unit])[:most]
     return [RankedUnit(found[unit], adds[unit], slope[unit]) for unit in ranked if unit in found]
 

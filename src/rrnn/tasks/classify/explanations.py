@@ -69,6 +69,18 @@ class Unit:
     covered: float | None
     """The share of these paths in the total |weight| of all paths; None as in `UnitPaths`."""
 
+    def added_by(self, weight: Element) -> float | None:
+        """Return what a path or phrase of this weight adds to the margin: its share in the score of what the unit adds.
+
+        A sum divides among its paths by their weights; a maximum is its best path alone; other scores do not divide.
+        """
+        ring = get_semiring(self.semiring)
+        if ring.selective:
+            return self.adds if weight == self.score else 0.0
+        if not ring.adds or isinstance(weight, tuple) or isinstance(self.score, tuple):
+            return None
+        return weight * (self.adds / self.score if self.score else self.slope)
+
     def to_json(self) -> dict[str, Any]:
         lists = {name: [each.to_json() for each in getattr(self, name)] for name in ("phrases", "paths")}
         return finite(asdict(self) | lists)
