@@ -25,7 +25,7 @@ from rrnn.theory.hankel import Minor, String, count_above, field_minor, selectiv
 from rrnn.theory.intervals import Intervals, PrecisionError
 from rrnn.theory.recurrences import recurrence_of
 from rrnn.theory.series import BITS, MAX_BITS, FunctionScores, MachineUnit, Scores, scored
-from rrnn.theory.unit_automata import reach, to_wfsa, why_open
+from rrnn.theory.unit_automata import proved_of, reach, to_wfsa, why_open
 from rrnn.wfsa import WFSA
 from rrnn.wfsa.minimise.exact_algebra import exact_rank
 from rrnn.zoo.mixing import ISAN
@@ -253,7 +253,7 @@ def _of_unit(
 
     scores = Scores(ring, make)
     if machine is None:
-        return Rank(name, ring.name, theorem=_theorem(model, ring), **search.run(scores, list(alphabet)))
+        return Rank(name, ring.name, theorem=proved_of(model), **search.run(scores, list(alphabet)))
     upper, kind = _structural(model, unit, machine), cast(Bound, "structural")
     if upper <= 64 and not machine.has_epsilon and ring.minimised_by == "linear algebra":
         least = exact_rank(machine)
@@ -272,11 +272,6 @@ def _structural(model: nn.Module, unit: int, machine: WFSA) -> int:
     assert isinstance(layer, RationalLayer)
     cell = layer.cell_types[layer.locate(unit)[0]]
     return own if reach(cell) else min(own, len(lower(cell).program.states) + 1)
-
-
-def _theorem(model: nn.Module, ring: Semiring) -> str:
-    """Return what is proved about a model that is not rational, if it covers this semiring."""
-    return ""
 
 
 # ---- machines and functions ------------------------------------------------------------------------------------------

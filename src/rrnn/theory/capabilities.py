@@ -216,7 +216,7 @@ class _Structure:
                 return "Proposition 3"
             if ring.selective and ring.ranks and not ring.components:
                 return "Proposition 4"
-        if task == "first" and self._one_state():
+        if task == "first" and self._one_state() and all(r.low >= -1 and r.high <= 1 for r in self.factors):
             return "Proposition 6"
         return ""
 

@@ -48,16 +48,16 @@ class Form:
     arcs: Mapping[tuple[int, str, int], float]
     final: Mapping[int, float]
 
-    def machine(self, semiring: str) -> WFSA:
-        """Return the machine over the reals, or its support over the boolean semiring."""
-        convert: Callable[[float], Any] = float if semiring == "real" else (lambda w: float(w != 0))
+    @property
+    def machine(self) -> WFSA:
+        """The machine over the reals."""
         return WFSA(
-            semiring,
+            "real",
             alphabet=(A, B),
             states=range(self.states),
-            arcs=[(p, s, q, convert(w)) for (p, s, q), w in self.arcs.items()],
+            arcs=[(p, s, q, w) for (p, s, q), w in self.arcs.items()],
             initial={0: 1.0},
-            final={q: convert(w) for q, w in self.final.items()},
+            final=dict(self.final),
         )
 
 
@@ -320,17 +320,14 @@ def _checked(solver: _Solver, values: dict[Leaf, float]) -> Witness | None:
         return solver.limit(expr, None if symbol is EPSILON else symbol, every)
 
     machine = with_weights(cell, (A, B), weight, allow_empty=True)
-    if form.kind == "support":
-        if any(float(x) < 0 for w in machine.weights for x in w.flatten()):
-            return None
-        same = machine.with_semiring("boolean").equivalent(form.machine("boolean"))
-    elif ring.selective:
-        elements = {float(ring.zero), float(ring.one)}
-        if any(float(x) not in elements for w in machine.weights for x in w.flatten()):
-            return None
-        same = machine.with_semiring("boolean").equivalent(form.machine("boolean"))
-    else:
-        same = machine.with_semiring("real").equivalent(form.machine("real"), tolerance=1e-12)
+    numbers = [float(x) for w in machine.weights for x in w.flatten()]
+    by_support = form.kind == "support" or ring.selective
+    if form.kind == "support" and min(numbers) < 0:
+        return None
+    if ring.selective and not set(numbers) <= {float(ring.zero), float(ring.one)}:
+        return None
+    compared = "boolean" if by_support else "real"
+    same = machine.with_semiring(compared).equivalent(form.machine.with_semiring(compared), tolerance=1e-12)
     if not same:
         return None
     return Witness(form.kind, values, machine, solver.states)
