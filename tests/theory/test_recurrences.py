@@ -13,6 +13,8 @@ from rrnn.theory.intervals import Intervals, excludes_zero
 from rrnn.theory.recurrences import recurrence_of
 
 STRING = (0, 1, 1, 0, 0, 1, 0)
+QUICK = ("F", "QRNN2", "SoPa4", "RG-LRU", "SCRN", "RCNN2-state", "SRU-v2", "LSTM", "GRU", "RNN")
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in zoo.MODELS]
 
 
 def layer_of(name: str) -> tuple[Any, dict[int, Any]]:
@@ -45,7 +47,7 @@ def states_of(name: str, layer: Any, vectors: dict[int, Any], string: tuple[int,
     return out[-1]
 
 
-@pytest.mark.parametrize("name", zoo.MODELS)
+@pytest.mark.parametrize("name", NAMES)
 def test_recurrences_are_those_of_the_layers(name: str) -> None:
     layer, vectors = layer_of(name)
     with torch.no_grad():
@@ -66,6 +68,7 @@ def test_recurrences_are_those_of_the_layers(name: str) -> None:
         assert float(interval.delta) < 1e-50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, model in zoo.MODELS.items() if model.rational])
 def test_the_empty_string_scores_as_in_the_automaton(name: str) -> None:
     layer, vectors = layer_of(name)
