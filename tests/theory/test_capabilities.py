@@ -142,26 +142,24 @@ def test_gates_between_zero_and_one_do_not_count() -> None:
         known = power(get_cell(name))
         assert known.triangular
         for task in ("modulo 2", "modulo 3", "point", "group"):
-            assert told(known, task) == ["no (Proposition 2)"] * 3
-    assert told(power(get_cell("B-max-plus")), "modulo 2") == ["no (Proposition 4)"] * 3
-    assert told(power(get_cell("SoPa4-max-times")), "modulo 3") == ["no (Proposition 4)"] * 3
+            assert told(known, task) == ["no (P2)"] * 3
+    assert told(power(get_cell("B-max-plus")), "modulo 2") == ["no (P4)"] * 3
+    assert told(power(get_cell("SoPa4-max-times")), "modulo 3") == ["no (P4)"] * 3
 
 
 def test_signed_gates_count_modulo_two_only() -> None:
     known = power(signed_b())
-    assert told(known, "modulo 2")[:2] == ["no (Proposition 5); in a limit (witness 1)"] * 2
-    assert told(known, "modulo 3") == ["no (Proposition 3)"] * 3
+    assert told(known, "modulo 2")[:2] == ["no (P5); limit: yes (w1)"] * 2
+    assert told(known, "modulo 3") == ["no (P3)"] * 3
 
 
 def test_b() -> None:
     known = power(get_cell("B"))
     assert (known.stored, known.window, known.semiring) == (1, 1, "real")
     assert known.loops["q1"].endswith("in (0, 1)")
-    assert told(known, "at-least 1") == ["no (Proposition 5); in a limit (witness 1)"] * 2 + [
-        "yes (witness 2)"
-    ]
-    assert told(known, "at-least 2")[2] == "no (Proposition 7); in a limit (witness 3)"
-    assert told(known, "first") == ["no (Proposition 6)"] * 3
+    assert told(known, "at-least 1") == ["no (P5); limit: yes (w1)"] * 2 + ["yes (w2)"]
+    assert told(known, "at-least 2")[2] == "no (P7); limit: yes (w3)"
+    assert told(known, "first") == ["no (P6)"] * 3
     assert len({w.text for w in known.witnesses}) == len(known.witnesses)
 
 
@@ -174,8 +172,8 @@ def test_what_is_not_known_is_called_unknown() -> None:
 def test_cycles() -> None:
     known = power(circle(5))
     assert not known.triangular
-    assert told(known, "modulo 5") == ["unknown; in a limit (witness 1)"] * 3
-    assert told(power(free(2)), "modulo 2") == ["yes (witness 1)"] * 3
+    assert told(known, "modulo 5") == ["unknown; limit: yes (w1)"] * 3
+    assert told(power(free(2)), "modulo 2") == ["yes (w1)"] * 3
 
 
 def test_loops_above_one_are_not_covered_by_proposition_6() -> None:

@@ -53,8 +53,6 @@ def report(known: Known) -> str:
         by_task.setdefault(describe(s.task), []).append(s.text)
     rows = [(task, *texts) for task, texts in by_task.items()]
     lines += ["", table(("one unit, all lengths", *NOTIONS.values()), rows)]
-    if known.witnesses:
-        lines.append("")
-    for number, witness in enumerate(known.witnesses, 1):
-        lines.append(f"witness {number}: {witness.text}")
+    lines += ["", "P: proposition of docs/theory.md; w: witness; limit: in a limit of weights"]
+    lines += [f"w{number}: {witness.text}" for number, witness in enumerate(known.witnesses, 1)]
     return "\n".join(lines)

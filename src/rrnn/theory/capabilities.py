@@ -48,6 +48,12 @@ class Answer:
     known: Known = "unknown"
     reason: str = ""
 
+    @property
+    def text(self) -> str:
+        """The answer with the first letter and the number of its reason."""
+        kind, _, number = self.reason.partition(" ")
+        return f"{self.known} ({kind[0]}{number})" if self.reason else self.known
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -60,14 +66,10 @@ class Statement:
 
     @property
     def text(self) -> str:
-        """The two answers in words."""
-        finite, limit = self.finite, self.limit
-        if finite.known == limit.known:
-            return finite.known if not finite.reason else f"{finite.known} ({finite.reason})"
-        if limit.known == "yes":
-            before = "unknown" if finite.known == "unknown" else f"no ({finite.reason})"
-            return f"{before}; in a limit ({limit.reason})"
-        return f"no ({finite.reason}); in a limit unknown"
+        """The answers, as `no (P5); limit: yes (w1)`: by Proposition 5, and by witness 1."""
+        if self.finite == self.limit:
+            return self.finite.text
+        return f"{self.finite.text}; limit: {self.limit.text}"
 
 
 @dataclass(frozen=True)
