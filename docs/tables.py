@@ -3,8 +3,8 @@
     python docs/tables.py            # rewrites the charts, and all between <!-- table: NAME --> and <!-- end -->
     python docs/tables.py --check    # names each page or chart that differs from the files, and exits with 1
 
-The pages are README.md, docs/results.md and docs/reproduce.md, or those named. So no figure on them can drift from its
-source.
+The pages are README.md, docs/results.md, docs/reproduce.md and docs/theory.md, or those named. So no figure on them can
+drift from its source.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from pathlib import Path
 import goals as goals
 import quality_tables as quality_tables
 import speed_tables as speed_tables
+import theory_tables as theory_tables
 from charts import CHARTS
 from figures import RESULTS, TABLES, named, table
 
 DOCS = Path(__file__).parent
-PAGES = [DOCS.parent / "README.md", DOCS / "results.md", DOCS / "reproduce.md"]
+PAGES = [DOCS.parent / "README.md", DOCS / "results.md", DOCS / "reproduce.md", DOCS / "theory.md"]
 MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
 

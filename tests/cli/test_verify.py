@@ -26,7 +26,7 @@ def test_the_zoo_holds(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].split() == head
     assert list(rows) == list(zoo.MODELS)
     for name, model in zoo.MODELS.items():
-        assert ("open [" in rows[name]) == bool(model.open) and "DIFFERENT" not in rows[name]
+        assert ("(Proposition 1) [" in rows[name]) == bool(model.proved) and "DIFFERENT" not in rows[name]
         assert rows[name].endswith("]" if model.open else "rational")
     assert "cₜ = fₜ ⊙ cₜ₋₁ + uₜ " in rows["example"] and " B  " in rows["example"]
     notes = [line for line in lines if line.startswith("[")]
@@ -39,7 +39,7 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, lines, _ = run(capsys, *names, "--json", "--seed", "3", "--backend", "reference")
     rows = json.loads("\n".join(lines))["rows"]
     assert code == 0 and [row["model"] for row in rows] == list(names)
-    assert [row["verdict"] for row in rows] == ["rational"] * 4 + ["open"]
+    assert [row["verdict"] for row in rows] == ["rational"] * 4 + [zoo.MODELS["LSTM"].proved]
     assert [row["automaton"] for row in rows] == ["B", "F", "B over histories of 1", "D", "none known"]
     assert [row["states"] for row in rows] == [2, 4, 9, 6, None]
     assert all(row["holds"] and row["recurrence"] for row in rows)

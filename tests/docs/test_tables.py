@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 from documented_code import ROOT
+
+from rrnn.zoo import MODELS
 
 SCRIPT = ROOT / "docs" / "tables.py"
 RESULTS = ROOT / "docs" / "results.md"
@@ -23,7 +26,12 @@ def test_up_to_date() -> None:
 
 
 def test_every_table_is_on_a_page() -> None:
-    places = RESULTS, RESULTS.with_name("reproduce.md"), ROOT / "README.md"
+    places = (
+        RESULTS,
+        RESULTS.with_name("reproduce.md"),
+        RESULTS.with_name("theory.md"),
+        ROOT / "README.md",
+    )
     pages = "".join(place.read_text(encoding="utf-8") for place in places)
     sources = "".join(path.read_text(encoding="utf-8") for path in SCRIPT.parent.glob("*.py"))
     names = re.findall(r"^@named\ndef (\w+)", sources, re.M)
@@ -45,3 +53,9 @@ def test_a_figure_that_drifted_is_found_and_corrected(tmp_path: Path) -> None:
     assert page.read_text(encoding="utf-8") != text
     assert tables("--check", page).returncode == 1 and page.read_text(encoding="utf-8") != text
     assert tables(page).returncode == 0 and page.read_text(encoding="utf-8") == text
+
+
+def test_the_table_of_ranks_has_the_whole_zoo() -> None:
+    """If not, run python benchmarks/rank.py --json docs/results/rank.json, and then python docs/tables.py."""
+    rows = json.loads((ROOT / "docs" / "results" / "rank.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["name"] for row in rows] == list(MODELS)

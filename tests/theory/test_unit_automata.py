@@ -148,15 +148,22 @@ def test_linear_elman(bias: bool) -> None:
 
 @pytest.mark.parametrize("name", [name for name, model in zoo.MODELS.items() if model.open])
 def test_open_models_say_why(name: str) -> None:
-    with pytest.raises(AutomatonError, match="not shown to be rational, so it has no automaton") as caught:
+    with pytest.raises(
+        AutomatonError, match=r"has no automaton. It is not rational over real, log"
+    ) as caught:
         to_wfsa(zoo.layer(name, 4, 4), 0, VECTORS)
     assert zoo.MODELS[name].open in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_torch_s_own_layers_are_open(kind: Any) -> None:
-    with pytest.raises(AutomatonError, match=f"{kind.__name__} is not shown to be rational.*hypothesi"):
+    with pytest.raises(AutomatonError, match=f"{kind.__name__} has no automaton.*Proposition 1.*hypothesi"):
         to_wfsa(kind(4, 4), 0, VECTORS)
+
+
+def test_the_proof_does_not_cover_relu() -> None:
+    with pytest.raises(AutomatonError, match=r"RNN has no automaton. It is not shown to be rational"):
+        to_wfsa(nn.RNN(4, 4, nonlinearity="relu"), 0, VECTORS)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +221,7 @@ def test_torch_s_own_layers_are_open(kind: Any) -> None:
             AutomatonError,
             "expected a RationalRNN, an ISAN or a LinearElman layer; got Linear",
         ),
-        (lambda: scores(nn.LSTM(4, 4), VECTORS), AutomatonError, "LSTM is not shown to be rational"),
+        (lambda: scores(nn.LSTM(4, 4), VECTORS), AutomatonError, "LSTM has no automaton"),
         (
             lambda: scores(make_layer("F"), VECTORS[0]),
             ShapeError,

@@ -18,7 +18,8 @@ def test_models(name: str) -> None:
     (row,) = re.findall(rf"^\| \[?`{re.escape(name)}`[^|]* \|.*$", PAGE, flags=re.MULTILINE)
     _, _, paper, _, automaton, options, recurrence, _ = (part.strip() for part in row.split("|"))
     model = MODELS[name]
-    assert paper == model.paper and recurrence == ("rational" if model.rational else "open")
+    known = model.proved.replace("Proposition 1", "[Proposition 1](theory.md#proposition-1)") or "open"
+    assert paper == model.paper and recurrence == ("rational" if model.rational else known)
     if name in CELLS:
         cell = get_cell(name)
         assert automaton == f"{cell.state_count} states, {cell.semiring_name}"

@@ -48,6 +48,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "lm generate": ("rrnn.cli.lm:generate", "sample text from a trained language model"),
     "lm table": ("rrnn.cli.lm:table", "compare runs with the paper's table of perplexities"),
     "lm train": ("rrnn.cli.lm:train", "train a language model with any cell"),
+    "power": ("rrnn.cli.power:power", "say what one layer of a cell can and cannot compute, and why"),
+    "rank": ("rrnn.cli.rank:rank", "bound the number of states that a recurrence needs, with proof"),
     "report": ("rrnn.cli.report:report", "write an HTML report on runs: results, curves, automata, examples"),
     "score": ("rrnn.cli.score:score", "score a file of strings with a WFSA, one score per line"),
     "verify": ("rrnn.cli.verify:verify", "check that the scores of layers agree with their automata"),

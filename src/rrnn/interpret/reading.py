@@ -262,7 +262,7 @@ def _rational(rnn: Any, layer: Any, backward: bool) -> RationalLayer:
         known = why_open(rnn)
         raise AutomatonError(
             f"read takes a RationalRNN, whose units are cells; got {type(rnn).__name__}. "
-            + (f"It is not shown to be rational. {known}" if known else "Pass the layer itself.")
+            + (known or "Pass the layer itself.")
         )
     if not isinstance(layer, int) or isinstance(layer, bool) or not 0 <= layer < rnn.num_layers:
         raise ShapeError(f"layer must be a number from 0 to {rnn.num_layers - 1}; got {layer!r}")

@@ -252,7 +252,9 @@ def _option(config: dict[str, Any], key: str) -> str:
 def _card(model: str, members: list[int], cell: Cell | None) -> AutomatonCard:
     if cell is None:
         try:
-            why = get_model(model).open or "Its units depend on each other, so it is not a cell."
+            known = get_model(model)
+            why = known.open or "Its units depend on each other, so it is not a cell."
+            why = f"It is {known.proved}. {why}" if known.proved else why
         except CellError:
             why = ""
         return AutomatonCard(model, members, None, why)

@@ -291,9 +291,7 @@ def _rational(model: Any) -> RationalRNN:
         return model
     known = why_open(model)
     if known is not None:
-        raise AutomatonError(
-            f"{type(model).__name__} is not shown to be rational, so it has no automaton. {known}"
-        )
+        raise AutomatonError(f"{type(model).__name__} has no automaton. {known}")
     raise AutomatonError(
         f"expected a RationalRNN, an ISAN or a LinearElman layer; got {type(model).__name__}"
     )
@@ -301,9 +299,24 @@ def _rational(model: Any) -> RationalRNN:
 
 def why_open(model: Any) -> str | None:
     """Return what is known about the recurrence of a model that is not shown to be rational; None for other models."""
+    entry = _not_rational(model)
+    if entry is None:
+        return None
+    return f"It is {proved_of(model) or 'not shown to be rational'}. {entry.open}"
+
+
+def proved_of(model: Any) -> str:
+    """Return what is proved about a model that is not rational, or "" if nothing is."""
+    entry = _not_rational(model)
+    # The proof is about tanh: an Elman network with relu is piecewise linear.
+    covered = entry is not None and getattr(model, "nonlinearity", "tanh") == "tanh"
+    return entry.proved if entry is not None and covered else ""
+
+
+def _not_rational(model: Any) -> zoo.Model | None:
     for name, entry in zoo.MODELS.items():
         # nn.LSTM counts as the zoo's LSTM.
         kinds = [entry.factory, getattr(nn, name, None)] if entry.open else []
         if any(isinstance(kind, type) and isinstance(model, kind) for kind in kinds):
-            return entry.open
+            return entry
     return None

@@ -4,8 +4,8 @@ A layer with random weights reads random strings over a random alphabet of vecto
 that it should be. At every step its score is compared with Forward on that WFSA, and on short strings with the sum over
 all paths, which is the definition of a WFSA's score.
 
-For models that are not shown to be rational there is nothing to compare: their verdict is "open", with what the paper
-says about them.
+For models that are not shown to be rational there is nothing to compare. Their verdict is what docs/theory.md proves
+about them, or "open", with what the paper says.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +58,9 @@ class Verdict:
     path_error: float | None = None
     tolerance: float = TOLERANCE
     note: str = ""
-    """What is known about a recurrence that is not shown to be rational."""
+    """What the paper says about a recurrence that it does not show to be rational."""
+    proved: str = ""
+    """What is proved about such a recurrence."""
 
     @property
     def max_error(self) -> float | None:
@@ -71,10 +73,9 @@ class Verdict:
         return self.max_error is None or self.max_error <= self.tolerance
 
     @property
-    def verdict(self) -> Literal["rational", "open"]:
-        """ "rational" if the automaton agrees with the layer, else "open": no model here is proved not to be rational,
-        since the statements about the others are hypotheses."""
-        return "rational" if self.max_error is not None and self.holds else "open"
+    def verdict(self) -> str:
+        """ "rational" if the automaton agrees with the layer; what is proved about a model without one; else "open"."""
+        return "rational" if self.max_error is not None and self.holds else self.proved or "open"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict for JSON. An error that is infinite or NaN becomes null, and `holds` is then false."""
@@ -90,7 +91,7 @@ def verify_model(name: str | Path, *, seed: int = 0, tolerance: float = TOLERANC
         return verify_cell(zoo.get_cell(name), name=str(name), seed=seed, tolerance=tolerance)
     text = model.recurrence or " ".join((model.factory.__doc__ or "").split())
     if model.open:
-        return Verdict(str(name), text, "none known", "real", None, note=model.open)
+        return Verdict(str(name), text, "none known", "real", None, note=model.open, proved=model.proved)
     switched = model.factory is ISAN
     layer = model.factory(SYMBOLS if switched else INPUTS, UNITS, dtype=torch.float64)
     return verify_layer(layer, str(name), text, "D", seed=seed, tolerance=tolerance)

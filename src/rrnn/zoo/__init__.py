@@ -36,7 +36,10 @@ def get_cell(name: str | Path, **options: Any) -> Cell:
         raise CellError(_unknown(name, CELLS))
     key, model, given = found
     if not model.is_cell:
-        why = model.open or "its units mix."
+        why = (
+            " ".join(filter(None, (f"it is {model.proved}." if model.proved else "", model.open)))
+            or "its units mix."
+        )
         raise CellError(f"{name} is not a cell: {why} Build the layer with rrnn.zoo.layer({name!r}, …).")
     return _made(key, model, given | options)
 

@@ -1,4 +1,4 @@
-"""Controls: recurrences that are not shown to be rational. A Python loop runs them, since no scan can compute them.
+"""Controls: recurrences that are not rational (docs/theory.md). A Python loop runs them, since no scan can.
 
 They are called as a `RationalRNN` is: `layer(input, hx, lengths=…, mask=…)`, `step`, `init_state`.
 """
@@ -189,7 +189,7 @@ class SCRNState(NamedTuple):
 
 
 class SCRN(Recurrent):
-    """SCRN (Mikolov et al. 2015): rational context units beside a hidden layer that is not shown to be rational.
+    """SCRN (Mikolov et al. 2015): rational context units beside a hidden layer that is not rational.
 
     s = (1 − α) B v + α s'; h = σ(P s + A v + R h'). The output is [h; s], of hidden_size + context_size components.
     `context_size` defaults to a fifth of `hidden_size`.

@@ -22,7 +22,7 @@ from rrnn.zoo.rrnn import b_automaton
 def scrn(alpha: float = 0.95) -> Cell:
     """Build the context units of SCRN (Mikolov et al. 2015): s = (1 − α) B v + α s', with a constant loop α.
 
-    The whole SCRN, whose hidden layer is not shown to be rational, is `rrnn.zoo.controls.SCRN`.
+    The whole SCRN, whose hidden layer is not rational, is `rrnn.zoo.controls.SCRN`.
     """
     alpha = _fraction("alpha", alpha)
     return b_automaton("SCRN", round(1 - alpha, 15) * linear("b"), alpha)

@@ -5,7 +5,7 @@ each symbol x. Each of its d units is the score of an automaton with 2d states (
 others are initial, loop with weight one and feed c with b.
 
 The Elman network without its nonlinearity: c = W c' + U v + b, which is ISAN with one matrix for all symbols. With a
-tanh around it (`torch.nn.RNN`) it is the paper's example of a recurrence believed not to be rational.
+tanh around it (`torch.nn.RNN`) it is not rational.
 """
 
 from __future__ import annotations

@@ -28,7 +28,10 @@ class Model:
     imported on first use, since it needs torch."""
     paper: str
     open: str = ""
-    """Empty for a rational recurrence; otherwise what is known about it: there is no proof either way."""
+    """Empty for a rational recurrence; otherwise what the paper says about it, without a proof."""
+    proved: str = ""
+    """What is proved about a recurrence that the paper leaves open: the verdict, with its proposition in
+    docs/theory.md."""
     size: str = ""
     """The option that a number in the name sets: QRNN3 has window=3."""
     recurrence: str = ""
@@ -65,6 +68,7 @@ _ELMAN = (
     "The paper hypothesises that models like Elman networks, LSTMs and GRUs, whose states pass through affine maps and "
     "nonlinear functions, are not rational; it has no proof."
 )
+_PROPOSITION_1 = "not rational over real, log, max-plus (Proposition 1)"
 MODELS: dict[str, Model] = {
     "B": Model(b, PAPER),
     "B-max-plus": Model(b_max_plus, PAPER),
@@ -110,12 +114,14 @@ MODELS: dict[str, Model] = {
         "rrnn.zoo.controls:SCRN",
         "Mikolov et al. 2015",
         open="Its context units are rational; its hidden layer is an Elman network's. " + _ELMAN,
+        proved=_PROPOSITION_1,
         recurrence="hₜ = σ(P sₜ + A vₜ + R hₜ₋₁)",
     ),
     "RCNN2-state": Model(
         "rrnn.zoo.controls:StateRCNN",
         "Lei et al. 2015, 2016",
         open="The paper says of a decay that depends on the state that the recurrence may not be rational.",
+        proved=_PROPOSITION_1,
         size="n",
         recurrence="cʲₜ = λₜ ⊙ cʲₜ₋₁ + (1 − λₜ) ⊙ cʲ⁻¹ₜ₋₁ ⊙ W_j vₜ, λₜ = σ(W_c cₜ₋₁ + W_λ vₜ + b_λ)",
     ),
@@ -123,22 +129,29 @@ MODELS: dict[str, Model] = {
         "rrnn.zoo.controls:SRUv2",
         "Lei et al. 2018, version 2",
         open="The paper calls the recurrence of version 2, whose gates see the state, not obviously rational.",
+        proved=_PROPOSITION_1,
         recurrence="cₜ = fₜ ⊙ cₜ₋₁ + (1 − fₜ) ⊙ W vₜ, fₜ = σ(W_f vₜ + v_f ⊙ cₜ₋₁ + b_f)",
     ),
     "LSTM": Model(
         "rrnn.zoo.recurrent:LSTM",
         "Hochreiter and Schmidhuber 1997",
         open=_ELMAN,
+        proved=_PROPOSITION_1,
         recurrence="cₜ = fₜ ⊙ cₜ₋₁ + iₜ ⊙ gₜ, gates of vₜ and hₜ₋₁ = oₜ₋₁ ⊙ tanh(cₜ₋₁)",
     ),
     "GRU": Model(
         "rrnn.zoo.recurrent:GRU",
         "Cho et al. 2014",
         open=_ELMAN,
+        proved=_PROPOSITION_1,
         recurrence="hₜ = zₜ ⊙ hₜ₋₁ + (1 − zₜ) ⊙ nₜ, gates of vₜ and hₜ₋₁",
     ),
     "RNN": Model(
-        "rrnn.zoo.recurrent:RNN", "Elman 1990", open=_ELMAN, recurrence="hₜ = tanh(W hₜ₋₁ + U vₜ + b)"
+        "rrnn.zoo.recurrent:RNN",
+        "Elman 1990",
+        open=_ELMAN,
+        proved=_PROPOSITION_1,
+        recurrence="hₜ = tanh(W hₜ₋₁ + U vₜ + b)",
     ),
 }
 """Name → model. Names may contain another number (ngram7, QRNN3-ifo); `+o` adds an output gate (F+o)."""

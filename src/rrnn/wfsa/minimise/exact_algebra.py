@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd
+from math import gcd, lcm
 from typing import TypeVar
 
 import torch
@@ -108,6 +108,34 @@ def first_difference(a: Algebra, b: Algebra) -> tuple[tuple[Symbol, ...], int] |
         if difference:
             return tuple(alphabet[s] for s in string), difference
     return None
+
+
+def exact_rank(a: Algebra) -> int:
+    """Return the least number of states of a real machine with the scores of `a`, whose weights are exact numbers.
+
+    Floats are fractions, so this is linear algebra over ℚ. λ, ρ and the matrix of each symbol are multiplied by one
+    number each, to make them whole; this does not change the rank. `a` must not have ε-arcs.
+    """
+    index = a.symbol_index
+    steps: list[list[dict[int, Fraction]]] = [[{} for _ in a.states] for _ in index]
+    for source, symbol, target, weight in indexed_arcs(a):
+        steps[symbol][source][target] = Fraction(weight)
+    (initial,), (final,) = (
+        _whole([dict(enumerate(map(Fraction, w.tolist())))]) for w in (a.initial_weight, a.final_weight)
+    )
+    machine = IntegerMachine(list(initial.values()), [_whole(rows) for rows in steps], list(final.values()))
+    reached = [vector for _, vector, new in _shortlex(machine) if new]
+    seen = [vector for _, vector, new in _shortlex(machine.transposed()) if new]
+    echelon: list[tuple[int, Vector]] = []
+    return sum(
+        _insert(echelon, [sum(x * y for x, y in zip(v, u, strict=True)) for u in seen]) for v in reached
+    )
+
+
+def _whole(rows: list[dict[int, Fraction]]) -> list[dict[int, int]]:
+    """Return rows of fractions, all multiplied by their common denominator."""
+    common = lcm(*(x.denominator for row in rows for x in row.values()))
+    return [{i: int(x * common) for i, x in row.items()} for row in rows]
 
 
 def _shortlex(machine: IntegerMachine) -> Iterator[tuple[tuple[int, ...], Vector, bool]]:
