@@ -109,7 +109,7 @@ def test_mistakes(
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "is not JSON"), ("[]", "a JSON object"), ('{"lrr": 1}', "did you mean 'lr'?")],
+    [("{", "is not JSON"), ("[]", "a JSON object"), ('{"lrr": 1}', "Did you mean 'lr'?")],
 )
 def test_bad_configuration_files(
     tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture[str]

@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, get_type_hints
 
 from rrnn import __version__
-from rrnn.errors import RRNNError
+from rrnn.errors import RRNNError, nearest
 
 # name → ("module:function", one line of help). A name of two words is a command of a group: "lm train".
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -166,9 +166,6 @@ def _help(commands: dict[str, tuple[str, str]]) -> str:
 
 
 def _unknown(words: list[str]) -> str:
-    from difflib import get_close_matches
-
     name = " ".join(words)
-    near = get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean `rrnn {near[0]}`?" if near else "`rrnn --help` lists the commands."
-    return f"there is no command `{name}`: {hint}"
+    hint = nearest(name, COMMANDS, "`rrnn {}`".format) or " `rrnn --help` lists the commands."
+    return f"there is no command `{name}`.{hint}"

@@ -150,7 +150,8 @@ def recipe_rate(cell: str, optimiser: str = "sgd") -> float:
     """Return the recipe's learning rate for a cell. According to the paper, C and F do not converge at 1.0."""
     if optimiser == "adam":
         return 0.002
-    return 0.5 if Path(cell).stem.lower().removesuffix("+o") in ("c", "f") else 1.0
+    name = Path(cell.partition(":")[0]).stem.lower().removesuffix("+o")  # without the cell's options
+    return 0.5 if name in ("c", "f") else 1.0
 
 
 PRESETS: dict[str, dict[str, Any]] = {
