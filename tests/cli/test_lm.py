@@ -11,6 +11,7 @@ import tiny_lm
 
 from rrnn.cli import main
 from rrnn.tasks.runs import Run
+from rrnn.zoo import get_cell
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,16 @@ def test_train_from_the_command_line(
     assert main(["lm", "train", "--out", str(out), "--resume", "--lr", "3"]) == 2
     assert "lr: was 0.25, now 3.0" in capsys.readouterr().err
     assert main([*options(corpus, out), "--resume", *extra, "--preset", "tiny", "--epochs", "2"]) == 0
+
+
+@pytest.mark.slow  # compiles a kernel
+def test_options_of_the_cell(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    assert main([*options(corpus, out), "--cell", "F:g=tanh,b_u"]) == 0
+    run = Run.open(out)
+    assert run.config["lr"] == 0.5  # of F
+    assert run.cell_text == get_cell("F", gate=True, g="tanh", b_u=True).to_text()
+    assert main(["lm", "eval", str(out), "--device", "cpu"]) == 0
 
 
 def test_a_budget_and_a_baseline(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

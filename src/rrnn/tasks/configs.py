@@ -45,6 +45,8 @@ class Config:
     task: ClassVar[str]
     model_name: ClassVar[str]
     """What messages call a trained model of this task."""
+    groups: ClassVar[Mapping[str, str]]
+    """First field of each group of fields → what `--help` calls the group."""
 
     def __post_init__(self) -> None:
         """Check types and bounds: a JSON file may hold "64" instead of 64, or 1 instead of true."""
