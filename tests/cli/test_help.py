@@ -25,8 +25,9 @@ def test_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"usage: rrnn {name}" in out and err == ""
 
 
-@pytest.mark.parametrize("width", [80, 60])
-@pytest.mark.parametrize("name", ["", *COMMANDS])
+@pytest.mark.parametrize(
+    ("name", "width"), [*((name, 60) for name in ["", *COMMANDS]), ("", 80), ("lm train", 80)]
+)
 def test_help_fits_the_terminal(
     name: str, width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

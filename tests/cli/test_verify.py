@@ -79,7 +79,7 @@ def test_summary(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[-1] == "For 2 models, it is open whether the recurrence is rational."
 
 
-@pytest.mark.parametrize("width", [80, 60, 40])
+@pytest.mark.parametrize("width", [80, 60])
 def test_it_fits_the_terminal(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

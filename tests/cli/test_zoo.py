@@ -94,6 +94,7 @@ def test_others(name: str, texts: list[str], capsys: pytest.CaptureFixture[str])
         assert text in " ".join(out.split()) or text in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", zoo.MODELS)
 def test_every_model_is_shown_and_fits(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
