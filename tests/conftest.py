@@ -11,6 +11,9 @@ from pathlib import Path
 # Before anything imports torch: xdist already runs one process per core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# What commands print must not depend on the terminal of whoever runs the tests.
+os.environ.pop("COLUMNS", None)
+
 # Before anything imports triton (torch.compile does): without a GPU its kernels are interpreted. The device files
 # tell, since asking torch would import it into tests that do not need it.
 if not any(Path("/dev").glob("nvidia[0-9]*")) and not Path("/dev/dxg").exists():

@@ -69,15 +69,16 @@ def loop(step: Step, layer: Any, x: Tensor, start: float = 0.0) -> Tensor:
 # ---- models of the paper ---------------------------------------------------------------------------------------------
 
 
-def b(a: Read, t: int, c: Tensor) -> tuple[Tensor, Tensor]:
-    f = σ(a("f", t))
-    c = f * c + (1 - f) * a("u", t)
-    return c, torch.tanh(c)
+G = Callable[[Tensor], Tensor]
 
 
-def example(a: Read, t: int, c: Tensor) -> tuple[Tensor, Tensor]:
+def identity(x: Tensor) -> Tensor:
+    return x
+
+
+def b(a: Read, t: int, c: Tensor, g: G = identity) -> tuple[Tensor, Tensor]:
     f = σ(a("f", t))
-    c = f * c + (1 - f) * torch.tanh(a("u", t))
+    c = f * c + (1 - f) * g(a("u", t))
     return c, torch.tanh(c)
 
 
@@ -96,25 +97,25 @@ def b_max_plus_scaled(a: Read, t: int, c: Tensor) -> tuple[Tensor, Tensor]:
     return c, torch.tanh(σ(a("o", t)) * c)
 
 
-def chain(layer: Any, x: Tensor, n: int) -> Tensor:
+def chain(layer: Any, x: Tensor, n: int, g: G = identity) -> Tensor:
     """Compute a chain of n states after the start; C is the chain of two."""
     a, c, outputs = Read(layer, x), [], []
     c = [a.zeros() for _ in range(n)]
     for t in a.steps:
         f = [σ(a(f"f{j + 1}", t)) for j in range(n)]
-        u = [(1 - f[j]) * a(f"u{j + 1}", t) for j in range(n)]
+        u = [(1 - f[j]) * g(a(f"u{j + 1}", t)) for j in range(n)]
         c = [f[j] * c[j] + (c[j - 1] if j else 1) * u[j] for j in range(n)]
         outputs.append(torch.tanh(c[-1]))
     return torch.stack(outputs)
 
 
-def f(layer: Any, x: Tensor) -> Tensor:
+def f(layer: Any, x: Tensor, g: G = identity) -> Tensor:
     a, outputs = Read(layer, x), []
     r, p1, p2 = (σ(a.number(name)) for name in ("r", "p1", "p2"))
     c1 = c2 = a.zeros()
     for t in a.steps:
         f1, f2 = σ(a("f1", t)), σ(a("f2", t))
-        u1, u2 = (1 - f1) * a("u1", t), (1 - f2) * a("u2", t)
+        u1, u2 = (1 - f1) * g(a("u1", t)), (1 - f2) * g(a("u2", t))
         c1, c2 = f1 * c1 + u1, f2 * c2 + (c1 + r) * u2
         outputs.append(torch.tanh(p1 * c1 + p2 * c2))
     return torch.stack(outputs)
@@ -323,7 +324,12 @@ PUBLISHED: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "C": partial(chain, n=2),
     "F": f,
     "ngram4": partial(chain, n=4),
-    "example": partial(loop, example),
+    "example": partial(loop, partial(b, g=torch.tanh)),
+    "B:g=relu,b_u": partial(loop, partial(b, g=torch.relu)),
+    "C:g=tanh,b_u": partial(chain, n=2, g=torch.tanh),
+    "F:g=tanh,b_u": partial(f, g=torch.tanh),
+    "F:b_u": f,
+    "ngram3:g=sigmoid": partial(chain, n=3, g=σ),
     "SRU": partial(loop, sru),
     "RCNN2": rcnn,
     "RCNN2-constant": partial(rcnn, constant=True),

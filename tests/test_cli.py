@@ -109,8 +109,8 @@ def test_a_mistake_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("args", "near"),
     [
-        (["gret"], "did you mean `rrnn greet`?"),
-        (["group", "gret", "--times", "2"], "did you mean `rrnn group greet`?"),
+        (["gret"], "Did you mean `rrnn greet`?"),
+        (["group", "gret", "--times", "2"], "Did you mean `rrnn group greet`?"),
         (["zzzzzz"], "`rrnn --help` lists"),
         (["--zzzz"], "`rrnn --help` lists"),
     ],

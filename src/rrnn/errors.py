@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -62,8 +62,17 @@ class GrowthWarning(UserWarning):
     """A cell whose weights provably make its states grow without bound."""
 
 
-def nearest(name: Any, names: Iterable[Any]) -> str:
-    """Return " Did you mean …?" if one of the names is spelled similarly, and the empty string otherwise."""
+def nearest(name: Any, names: Iterable[Any], quote: Callable[[Any], str] = repr) -> str:
+    """Return " Did you mean …?" if one of the names is spelled similarly, and the empty string otherwise.
+
+    A name that differs only in upper and lower case is similar. `quote` writes the name in the sentence.
+    """
     texts = {str(n): n for n in names}
+    lower = {text.lower(): n for text, n in texts.items()}
     close = difflib.get_close_matches(str(name), texts, 1)
-    return f" Did you mean {texts[close[0]]!r}?" if close else ""
+    found = (
+        [texts[close[0]]]
+        if close
+        else [lower[n] for n in difflib.get_close_matches(str(name).lower(), lower, 1)]
+    )
+    return f" Did you mean {quote(found[0])}?" if found else ""

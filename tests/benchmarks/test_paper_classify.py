@@ -314,7 +314,7 @@ def test_other_options_need_another_label(tmp_path: Path, fill: Fill) -> None:
         fill(tmp_path, changes=[*TINY, "pooling=max"])
     with pytest.raises(SystemExit):
         fill(tmp_path, "--label", "")
-    with pytest.raises(SystemExit, match="did you mean 'pooling'"):
+    with pytest.raises(SystemExit, match="Did you mean 'pooling'"):
         fill(tmp_path, changes=["poolin=max"])
     with pytest.raises(SystemExit, match="'G'"):
         fill(tmp_path, "--models", "G")

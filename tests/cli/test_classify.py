@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from rrnn.automata import Cell
 from rrnn.cli import main
+from rrnn.zoo import get_cell
 
 SMALL = ["--hidden-size", "6", "--embedding-size", "5", "--layers", "1", "--epochs", "2", "--device", "cpu"]
 
@@ -55,6 +57,20 @@ def test_train_eval_predict(
     code, out, _ = run(capsys, "predict", "r", "t.tsv", "--text-column", "body", "--format", "jsonl")
     lines = [json.loads(line) for line in out.splitlines()]
     assert len(lines) == 80 and sum(lines[7]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.slow  # compiles a kernel
+def test_options_of_the_cell(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cell = ["--cell", "B:g=tanh,b_u"]
+    code, out, _ = run(capsys, "train", "--data", "t.tsv", *COLUMNS, *SMALL, *cell)
+    assert code == 0 and "run: runs/classify-t-B-g-tanh-b_u" in out
+    folder = here / "runs" / "classify-t-B-g-tanh-b_u"
+    assert Cell.from_text((folder / "cell.cell").read_text(encoding="utf-8")) == get_cell(
+        "B", g="tanh", b_u=True
+    )
+    assert run(capsys, "eval", str(folder))[0] == 0
+    code, _, err = run(capsys, "train", "--data", "t.tsv", *COLUMNS, *SMALL, "--cell", "B:g=tan")
+    assert code == 2 and "got 'tan'. Did you mean 'tanh'?" in err
 
 
 def test_without_data_a_synthetic_task(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,42 @@ def test_a_cell_of_the_zoo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == f"{out}\n{tmp_path / 'F.dot'}\n"
 
 
+@pytest.mark.parametrize(
+    ("automaton", "stem"),
+    [
+        ("F", "F"),
+        ("F+o", "F+o"),
+        ("F:g=tanh,b_u", "F-g-tanh-b_u"),
+        ("folder/mine.cell", "mine"),
+        ("folder/machine.json", "machine"),
+    ],
+)
+def test_without_an_output(
+    automaton: str,
+    stem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The picture has the automaton's name and is written here; the command says so."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine.cell").write_text(get_cell("C").to_text(), encoding="utf-8")
+    save(automaton_b("ab", {"a": 0.5, "b": 2.0}, 0.25), tmp_path / "folder" / "machine.json")
+    monkeypatch.chdir(tmp_path)
+    assert main(["draw", automaton]) == 0
+    assert names(tmp_path) == sorted(["folder", f"{stem}.dot", f"{stem}.svg"])
+    assert capsys.readouterr().out == f"{stem}.svg\n{stem}.dot\n"
+
+
+def test_a_picture_does_not_replace_its_automaton(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "ab.dot").write_text("0 1 1 0.5\n1\n")
+    assert (
+        main(["draw", str(tmp_path / "ab.dot"), "--format", "openfst", "-o", str(tmp_path / "ab.svg")]) == 2
+    )
+    assert "would replace the file that it draws" in capsys.readouterr().err
+    assert names(tmp_path) == ["ab.dot"]
+
+
 def test_an_openfst_file_with_a_symbol_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "ab.fst").write_text("0 1 a 0.5\n1\n")
     (tmp_path / "ab.syms").write_text("<eps> 0\na 1\n")

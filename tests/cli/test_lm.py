@@ -11,6 +11,7 @@ import tiny_lm
 
 from rrnn.cli import main
 from rrnn.tasks.runs import Run
+from rrnn.zoo import get_cell
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +69,16 @@ def test_train_from_the_command_line(
     assert main([*options(corpus, out), "--resume", *extra, "--preset", "tiny", "--epochs", "2"]) == 0
 
 
+@pytest.mark.slow  # compiles a kernel
+def test_options_of_the_cell(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    assert main([*options(corpus, out), "--cell", "F:g=tanh,b_u"]) == 0
+    run = Run.open(out)
+    assert run.config["lr"] == 0.5  # of F
+    assert run.cell_text == get_cell("F", gate=True, g="tanh", b_u=True).to_text()
+    assert main(["lm", "eval", str(out), "--device", "cpu"]) == 0
+
+
 def test_a_budget_and_a_baseline(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [arg for arg in options(corpus, tmp_path / "run") if arg not in ("--hidden-size", "8")]
     assert main([*arguments, "--model", "gru", "--params", "20k", "--layers", "2"]) == 0
@@ -109,7 +120,7 @@ def test_mistakes(
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "is not JSON"), ("[]", "a JSON object"), ('{"lrr": 1}', "did you mean 'lr'?")],
+    [("{", "is not JSON"), ("[]", "a JSON object"), ('{"lrr": 1}', "Did you mean 'lr'?")],
 )
 def test_bad_configuration_files(
     tmp_path: Path, content: str, message: str, capsys: pytest.CaptureFixture[str]

@@ -21,17 +21,23 @@ def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, list[str],
 def test_the_zoo_holds(capsys: pytest.CaptureFixture[str]) -> None:
     code, lines, err = run(capsys)
     assert (code, err) == (0, "")
-    rows = {line.split()[0]: line for line in lines[1:] if not line.startswith("[")}
-    head = ["model", "recurrence", "semiring", "automaton", "states", "max", "error", "verdict"]
-    assert lines[0].split() == head
+    assert max(map(len, lines)) <= 80
+    end = next(i for i, line in enumerate(lines) if line.startswith("["))
+    rows = {line.split()[0]: line for line in lines[1:end]}
+    assert lines[0].split() == ["model", "semiring", "automaton", "states", "error", "verdict"]
     assert list(rows) == list(zoo.MODELS)
     for name, model in zoo.MODELS.items():
         assert ("(Proposition 1) [" in rows[name]) == bool(model.proved) and "DIFFERENT" not in rows[name]
         assert rows[name].endswith("]" if model.open else "rational")
-    assert "cₜ = fₜ ⊙ cₜ₋₁ + uₜ " in rows["example"] and " B  " in rows["example"]
-    notes = [line for line in lines if line.startswith("[")]
-    assert len(notes) == len({model.open for model in zoo.MODELS.values()} - {""})
-    assert any("hypothesises" in note for note in notes) and any("not obviously" in note for note in notes)
+    assert " B  " in rows["example"]
+    notes, summary = " ".join(line.strip() for line in lines[end:]).split("  ")
+    assert notes.count("[") == len({model.open for model in zoo.MODELS.values()} - {""})
+    assert "hypothesises" in notes and "not obviously" in notes
+    rational = sum(model.rational for model in zoo.MODELS.values())
+    assert summary.startswith(f"{rational} models agree with their automata: the largest error in ")
+    assert summary.endswith(
+        f"For {len(zoo.MODELS) - rational} models, it is open whether the recurrence is rational."
+    )
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,11 +62,39 @@ def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_mismatch_is_an_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rrnn.theory.verify.scores", lambda rnn, x: theory.scores(rnn, x) * (1 + 1e-7))
     code, lines, _ = run(capsys, "B", "C")
-    assert code == 1 and all(line.endswith("DIFFERENT") for line in lines[1:])
+    assert code == 1 and all(line.endswith("DIFFERENT") for line in lines[1:3])
+    assert lines[-1] == "2 of 2 models differ from their automata: B, C."
     code, lines, _ = run(capsys, "B", "--json")
     (row,) = json.loads("\n".join(lines))["rows"]
     assert code == 1 and row["holds"] is False and row["verdict"] == "open"
     assert run(capsys, "B", "--tolerance", "1e-5")[0] == 0
+
+
+def test_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    _, lines, _ = run(capsys, "B")
+    assert lines[-2] == "" and lines[-1].startswith(
+        "1 model agrees with its automaton: the largest error in 144 "
+    )
+    _, lines, _ = run(capsys, "LSTM", "GRU")
+    assert lines[-1] == "For 2 models, it is open whether the recurrence is rational."
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_it_fits_the_terminal(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, lines, _ = run(capsys, "B-max-plus-coupled", "QRNN2", "RCNN2-additive", "LSTM")
+    assert max(map(len, lines)) <= width
+    if width == 80:
+        assert lines[1].split() == [
+            "B-max-plus-coupled",
+            "max-plus",
+            "B",
+            "2",
+            lines[1].split()[4],
+            "rational",
+        ]
 
 
 @pytest.mark.parametrize(

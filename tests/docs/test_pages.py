@@ -36,7 +36,10 @@ def test_what_runs_as_it_stands(
             args = [found for a in args for found in (map(str, tmp_path.glob(a)) if "*" in a else (a,))]
             assert main(args) == 0, line
             ran.append(args[0])
-    assert ran == ["verify", "classify", "explain", "report"] and "the margin of" in capsys.readouterr().out
+    assert (
+        ran == ["zoo", "verify", "classify", "explain", "report"]
+        and "the margin of" in capsys.readouterr().out
+    )
 
 
 # ---- the mechanism itself ----------------------------------------------------------------------------------------

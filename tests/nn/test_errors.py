@@ -21,7 +21,16 @@ B = cell("B")
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: RationalRNN("F", 4, 3), "rrnn.zoo.layer('F', input_size, hidden_size)"),
+        (lambda: RationalRNN("LSTM", 4, 3), "Build the layer with rrnn.zoo.layer('LSTM', …)"),
+        (lambda: RationalRNN("ISAN", 4, 3), "ISAN is not a cell: its units mix. Build the layer with"),
+        (lambda: RationalRNN("Q", 4, 3), "no cell is called 'Q': the zoo has B, "),
+        (lambda: RationalRNN("fF", 4, 3), "no cell is called 'fF'"),
+        (lambda: RationalRNN("F", 4), "hidden_size is missing: how many units of F"),
+        (
+            lambda: RationalRNN("QRNN2:poling=f", 4, 3),
+            "QRNN2 has the options window, pooling; got 'poling'. Did",
+        ),
+        (lambda: RationalRNN([("B", 3), ("LSTM", 2)], 3), "Build the layer with rrnn.zoo.layer('LSTM', …)"),
         (lambda: RationalRNN(4, 3), "a list of pairs [(cell, units), …]; got int"),
         (lambda: RationalRNN([], 3), "a list of pairs"),
         (lambda: RationalRNN([(B, 3), B], 3), "a list of pairs"),
@@ -141,10 +150,6 @@ def state(**changes: Any) -> Any:
         ),
         (lambda: LAYER.step(X), "expected input with 1 or 2 dimensions; got shape (5, 2, 4)"),
         (lambda: LAYER.step(X[0], LAYER.init_state(3)), "expected state[0].states[0] of shape (2, 2, 3)"),
-        (
-            lambda: make_layer("F", bidirectional=True)(X, make_layer("F", bidirectional=True).init_state(2)),
-            "a bidirectional layer takes no state",
-        ),
         (
             lambda: make_layer("F", bidirectional=True).step(X[0]),
             "a bidirectional layer cannot step: it also reads its input from the end",

@@ -24,8 +24,8 @@ def test_presets_go_through_json(name: str) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"layer": 3}, "has no 'layer': did you mean 'layers'?"),
-        ({"xyzzy": 3}, "there are data, level"),
+        ({"layer": 3}, "has no 'layer'. Did you mean 'layers'?"),
+        ({"xyzzy": 3}, "has no 'xyzzy'. It has data, level"),
         ({"task": "classify"}, "for the task 'classify', not 'lm'"),
         ({"layers": "3"}, "layers must be a whole number; got '3'"),
         ({"layers": 2.0}, "layers must be a whole number; got 2.0"),
@@ -81,7 +81,7 @@ def test_presets_with_changes() -> None:
         RunError, match="there is no preset 'huge': the presets are tiny, paper-10m, paper-24m"
     ):
         preset("huge")
-    with pytest.raises(RunError, match="did you mean 'epochs'"):
+    with pytest.raises(RunError, match="Did you mean 'epochs'"):
         preset("tiny", epoch=3)
 
 

@@ -13,8 +13,23 @@ from rrnn.automata import Cell, linear, score, sigmoid, tanh
 from rrnn.draw import to_svg
 from rrnn.errors import CellError, FormatError
 from rrnn.ir.equations import equations, latex, scan_text
+from rrnn.nn import RationalRNN
 from rrnn.theory import verify_model
-from rrnn.zoo import CELLS, MODELS, Model, b_max_plus, get_cell, get_model, layer, ngram, read_cell, sru
+from rrnn.zoo import (
+    CELLS,
+    MODELS,
+    Model,
+    b,
+    b_max_plus,
+    c,
+    f,
+    get_cell,
+    get_model,
+    layer,
+    ngram,
+    read_cell,
+    sru,
+)
 from rrnn.zoo.chains import cnn, rcnn, sopa
 from rrnn.zoo.gated import hgrn, qrnn, scrn
 from rrnn.zoo.rrnn import b_automaton
@@ -135,6 +150,14 @@ def test_every_cell_can_be_drawn_and_derived(name: str) -> None:
         ("SCRN-context", {"alpha": 0.5}, scrn(0.5)),
         ("HGRN", {"gamma": 0.25}, hgrn(0.25)),
         ("B-max-plus-coupled+o", {}, b_max_plus(True, "coupled")),
+        ("QRNN3:pooling=ifo", {}, qrnn(3, "ifo")),
+        ("qrnn:window=4,pooling=f", {}, qrnn(4, "f")),
+        ("QRNN3:pooling=ifo", {"pooling": "f"}, qrnn(3, "f")),
+        ("HGRN:gamma=0.25", {}, hgrn(0.25)),
+        ("F:g=tanh,b_u", {}, f(g="tanh", b_u=True)),
+        ("F+o:g=tanh,b_u=false", {}, f(True, g="tanh")),
+        ("C", {"g": "silu", "b_u": True}, c(g="silu", b_u=True)),
+        ("ngram1:g=relu", {}, ngram(1, g="relu")),
     ],
 )
 def test_numbers_and_options(name: str, given: dict[str, object], same: Cell) -> None:
@@ -151,7 +174,14 @@ def test_numbers_and_options(name: str, given: dict[str, object], same: Cell) ->
         (lambda: get_cell("HGRN", gamma=3.0), "gamma must be a number from 0 to 1; got 3.0"),
         (lambda: get_cell("SCRN-context", alpha="q"), "alpha must be a number from 0 to 1; got 'q'"),
         (lambda: get_cell("RCNN3-state"), "may not be rational"),
-        (lambda: get_cell("B", n=3), "B has the options gate; got 'n'"),
+        (lambda: get_cell("B", n=3), "B has the options gate, g, b_u; got 'n'"),
+        (lambda: get_cell("B", gat=True), "got 'gat'. Did you mean 'gate'?"),
+        (lambda: get_cell("F", g="tan"), "'silu'; got 'tan'. Did you mean 'tanh'?"),
+        (lambda: get_cell("F:b_u=1"), "b_u must be True or False; got 1"),
+        (lambda: get_cell("F:hh=1"), "F has the options gate, g, b_u; got 'hh'"),
+        (lambda: get_cell("F:"), "no cell is called 'F:'"),
+        (lambda: get_cell("FF:g=tanh"), "no cell is called 'FF:g=tanh'"),
+        (lambda: get_cell("B-max-plus:g=tanh"), "B-max-plus has the options gate, inputs; got 'g'"),
         (lambda: get_cell("T-RNN", n=3), "T-RNN has no options; got 'n'"),
         (lambda: get_cell("QRNN", pooling="of"), "pooling must be 'f', 'fo' or 'ifo'; got 'of'"),
         (lambda: get_cell("QRNN0"), "window must be a whole number from 1"),
@@ -193,6 +223,29 @@ def test_what_is_known_of_models() -> None:
     assert {name for name, model in MODELS.items() if not model.rational} == {
         *("SCRN", "RCNN2-state", "SRU-v2", "LSTM", "GRU", "RNN")
     }
+
+
+def test_layers_are_built_by_name(tmp_path: Path) -> None:
+    """`RationalRNN` takes a name wherever it takes a cell, with the cell's default options."""
+    for name in ("F", "f+o", "SRU", "ngram3", "QRNN2", "QRNN2:pooling=ifo", "F:g=tanh,b_u"):
+        rnn = RationalRNN(name, 4, 3, num_layers=2, bidirectional=True)
+        same = RationalRNN(get_cell(name), 4, 3, num_layers=2, bidirectional=True)
+        assert rnn.cells == ((get_cell(name), 3),) and repr(rnn) == repr(same)
+        assert rnn.state_dict().keys() == same.state_dict().keys()
+    assert RationalRNN([("B", 2), (get_cell("C"), 3)], 4).cells == ((get_cell("B"), 2), (get_cell("C"), 3))
+    path = tmp_path / "mine.cell"
+    path.write_text(get_cell("B").to_text(), encoding="utf-8")
+    assert RationalRNN(str(path), 4, 3).cells == ((get_cell("B"), 3),)
+
+
+def test_the_papers_g_and_b_u_are_off_by_default() -> None:
+    for name, make in (("B", b), ("C", c), ("F", f)):
+        assert make() == make(False, "identity", False) == get_cell(name)
+        assert "tanh(W_u" not in equations(get_cell(name)) and "b_u" not in equations(get_cell(name))
+    assert b(g="tanh", b_u=True).renamed("example") == get_cell("example")
+    shown = equations(f(g="tanh", b_u=True))
+    assert "u¹ₜ = (1 − f¹ₜ) ⊙ tanh(W_u¹ vₜ + b_u¹)" in shown and "tanh(W_u² vₜ + b_u²)" in shown
+    assert "uₜ = (1 − fₜ) ⊙ (W_u vₜ + b_u)" in equations(b(b_u=True))
 
 
 def test_layers_take_options_of_their_cells(tmp_path: Path) -> None:

@@ -8,14 +8,18 @@ success. Its module is imported only when the command runs, so that `rrnn --help
 from __future__ import annotations
 
 import errno
+import io
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from importlib import import_module
-from typing import Any, get_type_hints
+from typing import Any, TextIO, get_type_hints
 
 from rrnn import __version__
-from rrnn.errors import RRNNError
+from rrnn.cli.terminal import paragraph, table
+from rrnn.errors import RRNNError, nearest
 
 # name → ("module:function", one line of help). A name of two words is a command of a group: "lm train".
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -52,6 +56,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rank": ("rrnn.cli.rank:rank", "bound the number of states that a recurrence needs, with proof"),
     "report": ("rrnn.cli.report:report", "write an HTML report on runs: results, curves, automata, examples"),
     "score": ("rrnn.cli.score:score", "score a file of strings with a WFSA, one score per line"),
+    "zoo": ("rrnn.cli.zoo:show", "list the models, or show one: equations, parameters, paper"),
     "verify": ("rrnn.cli.verify:verify", "check that the scores of layers agree with their automata"),
 }
 
@@ -120,11 +125,43 @@ def _call(name: str, args: list[str]) -> int:
     function = _load(COMMANDS[name][0])
     args = _with_current_flags(name.split()[0], args)
     (options_type,) = (hint for key, hint in get_type_hints(function).items() if key != "return")
+    help = _Help(sys.stdout)
     try:
-        options = tyro.cli(options_type, args=args, prog=f"rrnn {name}")
+        with redirect_stdout(help):
+            options = tyro.cli(options_type, args=args, prog=f"rrnn {name}")
     except SystemExit as done:  # --help or a message about a wrong option was printed
+        if help.getvalue():
+            print(help.fitted())
         return done.code if isinstance(done.code, int) else 0
     return function(options) or 0
+
+
+_BOXES = ("positional arguments", "options")  # the titles of the first box of a command's help
+
+
+class _Help(io.StringIO):
+    """The help of a command as tyro prints it, which fits its boxes into the terminal, but not the text above them."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        super().__init__()
+        self.stream = stream
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]  # tyro asks if it can draw boxes
+        return (getattr(self.stream, "encoding", None) or "ascii").lower()
+
+    def isatty(self) -> bool:  # and whether to use colours
+        return self.stream is not None and self.stream.isatty()
+
+    def fitted(self) -> str:
+        """Return the help with the paragraphs above the boxes wrapped."""
+        lines = self.getvalue().splitlines()
+        plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]  # without colours
+        top = next((i for i, line in enumerate(plain) if line.strip(" ─╭╮") in _BOXES), 0)
+        blocks = "\n".join(lines[:top]).strip().split("\n\n")
+        # The usage has colours in a terminal, whose codes count as letters when lines are filled.
+        text = [part if "\x1b" in part else paragraph(" ".join(part.split())) for part in blocks]
+        return "\n\n".join([*text, "\n".join(lines[top:])])
 
 
 def _with_current_flags(task: str, args: list[str]) -> list[str]:
@@ -151,26 +188,24 @@ def _load(target: str) -> Callable[[Any], int | None]:
 
 
 def _help(commands: dict[str, tuple[str, str]]) -> str:
-    width = max((len(name) for name in commands), default=0)
-    lines = [f"  {name:<{width}}  {line}" for name, (_, line) in sorted(commands.items())]
+    rows = [(name, line) for name, (_, line) in sorted(commands.items())]
     return "\n".join(
         [
             "usage: rrnn COMMAND [OPTIONS]",
             "",
-            "Turn weighted finite-state automata into recurrent layers, and layers into automata.",
+            paragraph("Turn weighted finite-state automata into recurrent layers, and layers into automata."),
             "",
             "commands:",
-            *lines,
+            table(rows[0], rows[1:], indent="  "),
             "",
-            "`rrnn COMMAND --help` lists the options of a command; `rrnn --version` prints the version.",
+            paragraph(
+                "`rrnn COMMAND --help` lists the options of a command; `rrnn --version` prints the version."
+            ),
         ]
     )
 
 
 def _unknown(words: list[str]) -> str:
-    from difflib import get_close_matches
-
     name = " ".join(words)
-    near = get_close_matches(name, COMMANDS, n=1)
-    hint = f"did you mean `rrnn {near[0]}`?" if near else "`rrnn --help` lists the commands."
-    return f"there is no command `{name}`: {hint}"
+    hint = nearest(name, COMMANDS, "`rrnn {}`".format) or " `rrnn --help` lists the commands."
+    return f"there is no command `{name}`.{hint}"

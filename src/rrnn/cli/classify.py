@@ -10,14 +10,25 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from rrnn.cli.shared import given, load_model, overrides_of, resumable, write_json
+from rrnn.cli.shared import (
+    GROUPED,
+    file_stem,
+    given,
+    load_model,
+    option,
+    overrides_of,
+    print_markdown,
+    resumable,
+    write_json,
+)
 from rrnn.errors import RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.ranges import PAPER
 from rrnn.tasks.search import Standing
 
-_Settings: Any = overrides_of(ClassifyConfig, "Configuration of the training.")
-_Common: Any = overrides_of(ClassifyConfig, "Configuration that all trials share.", without=[*PAPER, "seed"])
+_DEFAULTS = {"": ClassifyConfig.for_data(), "other data": ClassifyConfig()}
+_Settings: Any = overrides_of(ClassifyConfig, _DEFAULTS)
+_Common: Any = overrides_of(ClassifyConfig, _DEFAULTS, without=[*PAPER, "seed"])
 _Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
@@ -29,13 +40,13 @@ class Train:
     `last`, result.json and a loss plot.
     """
 
-    out: Path | None = None
+    out: Annotated[Path | None, option("FOLDER")] = None
     """The run folder (default: runs/classify-DATA-CELL)."""
-    config: Path | None = None
+    config: Annotated[Path | None, option("FILE")] = None
     """Start from a JSON file, such as a search's best.json or a run's config.json."""
-    resume: bool = False
+    resume: Annotated[bool, option("")] = False
     """Continue the run in the folder with its own configuration; start it if there is none yet."""
-    settings: Annotated[_Settings, tyro.conf.arg(name="")] = field(default_factory=_Settings)  # pyright: ignore[reportInvalidTypeForm]
+    settings: Annotated[_Settings, *GROUPED] = field(default_factory=_Settings)  # pyright: ignore[reportInvalidTypeForm]
 
 
 def train(options: Train) -> None:
@@ -98,7 +109,7 @@ class Predict:
     """A file with one text per line, or a CSV or TSV table; `-` is the standard input."""
     format: Literal["csv", "jsonl"] = "csv"
     """Format of the output."""
-    text_column: str | None = None
+    text_column: Annotated[str | None, option("STR")] = None
     """The table column with the text: its name, or its number from 0 (default: text)."""
     encoding: str = "utf-8"
     """Encoding of the input."""
@@ -135,7 +146,7 @@ class Search:
     command continues an interrupted search. With a PostgreSQL server as --storage, it joins in from other machines.
     """
 
-    out: Path | None = None
+    out: Annotated[Path | None, option("FOLDER")] = None
     """The folder of the study, best.json and the runs seed-0, seed-1, … (default: runs/search-DATA-CELL)."""
     trials: int = 20
     """The number of settings to try."""
@@ -145,7 +156,7 @@ class Search:
     """The number of trainings that run at the same time."""
     threads: bool = False
     """Run the workers as threads, which share a GPU by a stream each, instead of as processes."""
-    storage: str | None = None
+    storage: Annotated[str | None, option("FILE|ADDRESS")] = None
     """A journal file, or, for many machines, a database: postgresql://user@host/name (default: OUT/study.journal)."""
     study: str = "classify"
     """The name of the study in the storage."""
@@ -153,7 +164,7 @@ class Search:
     """random draws settings from --search-seed alone; tpe chooses them by the results so far."""
     search_seed: int = 0
     """The seed from which settings are drawn."""
-    common: Annotated[_Common, tyro.conf.arg(name="")] = field(default_factory=_Common)  # pyright: ignore[reportInvalidTypeForm]
+    common: Annotated[_Common, *GROUPED] = field(default_factory=_Common)  # pyright: ignore[reportInvalidTypeForm]
 
 
 def search(options: Search) -> None:
@@ -203,7 +214,7 @@ class Table:
     """Runs or searches, or folders that contain them (default: only the paper's table)."""
     reference: str = "LSTM"
     """The model that others are compared with, seed by seed."""
-    json: Path | None = None
+    json: Annotated[Path | None, option("FILE")] = None
     """Also write the table to this JSON file."""
 
 
@@ -212,13 +223,13 @@ def table(options: Table) -> None:
     from rrnn.tasks.paper_tables import accuracies_to_json, accuracies_to_markdown, accuracy_table
 
     rows = accuracy_table(options.runs, options.reference)
-    print(accuracies_to_markdown(rows))
+    print_markdown(accuracies_to_markdown(rows))
     write_json(accuracies_to_json(rows), options.json)
 
 
 def _folder(config: ClassifyConfig, what: str = "classify") -> Path:
     data = Path(config.data).stem.replace(":", "-")
-    return Path("runs") / f"{what}-{data}-{Path(config.cell).stem}"
+    return Path("runs") / f"{what}-{data}-{file_stem(config.cell)}"
 
 
 def _accuracies(result: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from rrnn.automata import Cell
+from rrnn.cli.shared import file_stem, option
 from rrnn.draw import Diagram, save, to_dot, to_svg
 from rrnn.draw.paper_figures import FIGURES
 from rrnn.errors import CellError, FormatError
@@ -23,8 +25,8 @@ class Draw:
 
     automaton: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|FILE")]
     """A cell of the zoo (B, C, F, ngram4, SRU, …), a .cell file, or a WFSA file (JSON, OpenFst, PAutomaC)."""
-    output: Annotated[Path, tyro.conf.arg(aliases=["-o"])]
-    """The file to write: out.svg for the picture, with out.dot beside it, or out.dot alone."""
+    output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"]), option("FILE")] = None
+    """The file to write: out.svg for the picture, with out.dot beside it, or out.dot alone (default: NAME.svg here)."""
     paper: bool = False
     """Draw the figure of that name (B, C, D1, F) as in the paper, with its μ, φ, γ and ρ."""
     legend: bool = True
@@ -36,19 +38,25 @@ class Draw:
 
 
 def draw(options: Draw) -> None:
-    """Run `rrnn draw`."""
-    kind = options.output.suffix.lower()
+    """Run `rrnn draw`, and print the names of the files that it writes."""
+    output = options.output or Path(f"{file_stem(options.automaton)}.svg")
+    kind = output.suffix.lower()
     if kind not in (".svg", ".dot"):
         raise FormatError(
             "a picture is written as .svg or .dot; this output is neither. Use -o picture.svg.",
-            source=str(options.output),
+            source=str(output),
         )
     automaton = _read(options)
     texts: dict[Path, str] = {}
     if kind == ".svg":
-        texts[options.output] = to_svg(automaton, legend=options.legend)
-    dot = options.output if kind == ".dot" else options.output.with_suffix(".dot")
+        texts[output] = to_svg(automaton, legend=options.legend)
+    dot = output.with_suffix(".dot") if kind == ".svg" else output
     texts[dot] = to_dot(automaton, legend=options.legend)
+    if os.path.abspath(options.automaton) in map(os.path.abspath, texts):
+        raise FormatError(
+            "the picture would replace the file that it draws. Name another one: -o picture.svg",
+            source=options.automaton,
+        )
     for path, text in texts.items():  # written last, so that a mistake leaves no file behind
         print(save(path, text))
 

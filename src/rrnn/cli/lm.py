@@ -11,22 +11,28 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from rrnn.cli.shared import given, load_model, overrides_of, resumable, write_json
+from rrnn.cli.shared import (
+    GROUPED,
+    file_stem,
+    given,
+    load_model,
+    option,
+    overrides_of,
+    print_markdown,
+    resumable,
+    write_json,
+)
 from rrnn.errors import RunError
-from rrnn.tasks.lm.config import LMConfig
+from rrnn.tasks.lm.config import PRESETS, LMConfig
 from rrnn.tasks.lm.config import preset as preset_named
 
 DEFAULT = "tiny"
 _Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 _Settings: Any = overrides_of(
     LMConfig,
-    "Configuration of the training. A preset sets some of these options.",
+    {"": preset_named(DEFAULT)} | {name: preset_named(name) for name in PRESETS if name != DEFAULT},
     without=["cell", "params"],
 )
-
-
-def _option(metavar: str) -> Any:
-    return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
 
 
 @dataclass
@@ -37,23 +43,23 @@ class Train:
     `last`, result.json and a loss plot. To use several GPUs: torchrun --nproc-per-node 2 -m rrnn lm train …
     """
 
-    out: Annotated[Path | None, _option("FOLDER")] = None
+    out: Annotated[Path | None, option("FOLDER")] = None
     """The run folder (default: runs/PRESET-CELL)."""
-    cell: Annotated[str | None, _option("NAME|FILE")] = None
-    """A cell of the zoo (B, B-max-plus, C, F, SRU, …; default: F), or a .cell file."""
-    model: Annotated[Literal["lstm", "gru"] | None, _option("{lstm,gru}")] = None
+    cell: Annotated[str | None, option("NAME|FILE")] = None
+    """A cell that `rrnn zoo` lists (B, C, F, SRU, …; default: F), or a .cell file. Options: F:g=tanh,b_u."""
+    model: Annotated[Literal["lstm", "gru"] | None, option("{lstm,gru}")] = None
     """One of torch's own layers instead of a cell."""
-    params: Annotated[str | None, _option("NUMBER")] = None
+    params: Annotated[str | None, option("NUMBER")] = None
     """Choose the largest hidden size within this number of parameters, such as 10M or 250k."""
     preset: Annotated[
-        Literal["tiny", "paper-10m", "paper-24m"] | None, _option("{tiny,paper-10m,paper-24m}")
+        Literal["tiny", "paper-10m", "paper-24m"] | None, option("{tiny,paper-10m,paper-24m}")
     ] = None
     """Start from this preset (default: tiny). The paper's presets use the Penn Treebank and need a GPU."""
-    config: Annotated[Path | None, _option("FILE")] = None
+    config: Annotated[Path | None, option("FILE")] = None
     """Start from a JSON file instead of a preset, such as a run's config.json."""
-    resume: Annotated[bool, _option("")] = False
+    resume: Annotated[bool, option("")] = False
     """Continue the run in the folder with its own configuration; start it if there is none yet."""
-    settings: Annotated[_Settings, tyro.conf.arg(name="")] = field(default_factory=_Settings)  # pyright: ignore[reportInvalidTypeForm]
+    settings: Annotated[_Settings, *GROUPED] = field(default_factory=_Settings)  # pyright: ignore[reportInvalidTypeForm]
 
 
 def train(options: Train) -> None:
@@ -62,7 +68,7 @@ def train(options: Train) -> None:
     from rrnn.tasks.training import is_first_process
 
     changes = _changes(options)
-    name = f"{options.preset or DEFAULT}-{Path(changes.get('cell', LMConfig.cell)).stem}"
+    name = f"{options.preset or DEFAULT}-{file_stem(changes.get('cell', LMConfig.cell))}"
     folder = options.out or Path("runs") / name
     with resumable("lm train", folder):
         result = train_model(_configure(options, folder, changes), folder, resume=options.resume)
@@ -115,9 +121,9 @@ class Generate:
     """Number of tokens to generate; 0 for an endless text."""
     temperature: float = 1.0
     """Below 1 likely words become likelier; 0 always takes the likeliest word."""
-    top_k: Annotated[int | None, _option("INT")] = None
+    top_k: Annotated[int | None, option("INT")] = None
     """Draw from the k likeliest words (default: from all)."""
-    seed: Annotated[int | None, _option("INT")] = None
+    seed: Annotated[int | None, option("INT")] = None
     """Random seed, to get the same text again (default: another text each time)."""
 
 
@@ -151,9 +157,9 @@ def generate(options: Generate) -> None:
 class Table:
     """Print the paper's table of perplexities on the Penn Treebank together with your runs, in Markdown."""
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, _option("[RUN …]")] = ()
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, option("[RUN …]")] = ()
     """Runs, or folders that contain runs (default: only the paper's table)."""
-    json: Annotated[Path | None, _option("FILE")] = None
+    json: Annotated[Path | None, option("FILE")] = None
     """Also write the table to this JSON file."""
 
 
@@ -162,7 +168,7 @@ def table(options: Table) -> None:
     from rrnn.tasks.paper_tables import perplexities_to_json, perplexities_to_markdown, perplexity_table
 
     rows = perplexity_table(options.runs)
-    print(perplexities_to_markdown(rows))
+    print_markdown(perplexities_to_markdown(rows))
     write_json(perplexities_to_json(rows), options.json)
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import make_dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import tyro
+
+from rrnn.cli.terminal import paragraph, table, terminal_width
 
 if TYPE_CHECKING:
     from rrnn.tasks.configs import Config
@@ -23,27 +27,63 @@ def option(metavar: str | None = None) -> Any:
     return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
 
 
-def overrides_of(config: type[Config], title: str, *, without: Sequence[str] = ()) -> Any:
-    """Return a dataclass of optional fields, for a command's `settings: Annotated[…, tyro.conf.arg(name="")]`."""
-    hints = get_type_hints(config)
-    fields = []
+GROUPED = (tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes)
+"""What makes the groups of `overrides_of` boxes of help, and no part of the names of options."""
+
+
+def overrides_of(config: type[Config], defaults: Mapping[str, Config], *, without: Sequence[str] = ()) -> Any:
+    """Return a dataclass of groups of optional fields, each of which `--help` shows in a box of its own.
+
+    A command has it as a field `settings: Annotated[…, *GROUPED]`.
+
+    `defaults`: the configuration that a command uses without options, under an empty name, and what changes it → the
+    configuration then.
+    """
+    hints, groups = get_type_hints(config), {}
+    group: list[Any] = []
     for field in dataclasses.fields(config):
+        if field.name in config.groups:
+            group = groups[config.groups[field.name]] = []
         if field.name not in without:
             kind = hints[field.name]
-            default = "" if field.default in (None, ()) else f"(recipe: {field.default})"
             told = tyro.conf.arg(
-                help=field.metadata["help"], help_behavior_hint=default, metavar=_metavar(kind)
+                help=field.metadata["help"],
+                help_behavior_hint=_default_hint([(n, getattr(c, field.name)) for n, c in defaults.items()]),
+                metavar=_metavar(kind),
             )
-            fields.append((field.name, Annotated[kind | None, told], dataclasses.field(default=None)))
-    made = make_dataclass(f"{config.__name__}Overrides", fields)
-    made.__doc__ = title
-    return made
+            group.append((field.name, Annotated[kind | None, told], dataclasses.field(default=None)))
+    boxes = []
+    for title, fields in ((title, fields) for title, fields in groups.items() if fields):
+        made = make_dataclass(f"{config.__name__}_{title}".replace(" ", "_"), fields)
+        box = Annotated[made, tyro.conf.arg(name=title, help="")]
+        boxes.append((title.replace(" ", "_"), box, dataclasses.field(default_factory=made)))
+    return make_dataclass(f"{config.__name__}Overrides", boxes)
+
+
+def _default_hint(values: list[tuple[str, Any]]) -> str:
+    """Return "(default: 1; paper-10m: 2)": the first value, and those that differ from it with their names."""
+    (_, first), *others = values
+    parts = [] if first in (None, ()) else [f"default: {first}"]
+    for value in dict.fromkeys(value for _, value in others if value not in (first, None, ())):
+        parts.append(f"{', '.join(name for name, other in others if other == value)}: {value}")
+    return f"({'; '.join(parts)})" if parts else ""
 
 
 def given(overrides: Any) -> dict[str, Any]:
-    """Return the fields that the command line sets, with their values."""
-    values = {field.name: getattr(overrides, field.name) for field in dataclasses.fields(overrides)}
-    return {name: value for name, value in values.items() if value is not None}
+    """Return the fields that the command line sets, of all groups, with their values."""
+    groups = (getattr(overrides, group.name) for group in dataclasses.fields(overrides))
+    return {
+        field.name: value
+        for group in groups
+        for field in dataclasses.fields(group)
+        if (value := getattr(group, field.name)) is not None
+    }
+
+
+def file_stem(name: str) -> str:
+    """Return the name of a model, with its options, or of a file without its ending, as a part of a file's name."""
+    stem = name if ":" in name else Path(name).stem
+    return re.sub(r"[^\w.+-]+", "-", stem)
 
 
 @contextmanager
@@ -83,11 +123,15 @@ def _metavar(kind: Any) -> str:
     raise TypeError(f"an option of the type {kind} has no name for its values yet")
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "") -> str:
-    """Return a table with columns as wide as their widest cell, without trailing spaces."""
-    lines = [header, *rows]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    return "\n".join(
-        (indent + "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True))).rstrip()
-        for line in lines
-    )
+def print_markdown(text: str) -> None:
+    """Print a text with Markdown tables. In a terminal that is too narrow for a table, print one that fits instead."""
+    width = terminal_width() or 10**6
+    for is_table, part in groupby(text.splitlines(), lambda line: line.startswith("|")):
+        block = list(part)
+        if max(map(len, block)) <= width:
+            print("\n".join(block))
+        elif is_table:
+            header, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in block)
+            print(table(header, rows))
+        else:
+            print("\n".join(map(paragraph, block)))

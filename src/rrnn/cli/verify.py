@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from rrnn.cli.shared import option, table
+from rrnn.cli.shared import option
+from rrnn.cli.terminal import paragraph, table
 
 if TYPE_CHECKING:
     from rrnn.theory import Verdict
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class Verify:
     """Compare the scores in layers with Forward on their automata, and with path enumeration on short strings.
 
-    The exit code is 1 if a model differs from its automaton.
+    The exit code is 1 if a model differs from its automaton. `rrnn zoo NAME` prints the recurrence of a model.
     """
 
     models: Annotated[tuple[str, ...], tyro.conf.Positional, option("[NAME|FILE …]")] = ()
@@ -54,7 +55,6 @@ def _table(verdicts: list[Verdict]) -> str:
     rows = [
         (
             v.model,
-            _short(v.recurrence),
             v.semiring,
             v.automaton,
             "" if v.states is None else str(v.states),
@@ -63,9 +63,29 @@ def _table(verdicts: list[Verdict]) -> str:
         )
         for v in verdicts
     ]
-    head = ("model", "recurrence", "semiring", "automaton", "states", "max error", "verdict")
-    return "\n".join([table(head, rows), *(f"[{i}] {note}" for i, note in enumerate(notes, 1))])
+    head = ("model", "semiring", "automaton", "states", "error", "verdict")
+    lines = [table(head, rows), *(paragraph(f"[{i}] {note}", "    ") for i, note in enumerate(notes, 1))]
+    return "\n".join([*lines, "", paragraph(_summary(verdicts))])
 
 
-def _short(text: str, width: int = 56) -> str:
-    return text if len(text) <= width else text[: width - 1].rstrip() + "…"
+def _summary(verdicts: list[Verdict]) -> str:
+    """Say in a sentence what was compared and what came out."""
+    compared = [v for v in verdicts if v.max_error is not None]
+    different = [v.model for v in compared if not v.holds]
+    open_ = [v for v in verdicts if v.max_error is None]
+    parts = []
+    if different:
+        parts.append(
+            f"{len(different)} of {_models(compared)} differ from their automata: {', '.join(different)}."
+        )
+    elif compared:
+        agree = "agrees with its automaton" if len(compared) == 1 else "agree with their automata"
+        scores, largest = sum(v.compared for v in compared), max(v.max_error or 0.0 for v in compared)
+        parts.append(f"{_models(compared)} {agree}: the largest error in {scores:,} scores is {largest:.1e}.")
+    if open_:
+        parts.append(f"For {_models(open_)}, it is open whether the recurrence is rational.")
+    return " ".join(parts)
+
+
+def _models(verdicts: list[Verdict]) -> str:
+    return f"{len(verdicts)} model" + ("" if len(verdicts) == 1 else "s")

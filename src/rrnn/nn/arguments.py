@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -18,24 +19,22 @@ from rrnn.nn.sequences import LayerState, State
 
 
 def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
-    """Return the (cell, units) pairs of one cell and a hidden size, or of a list of pairs."""
+    """Return the (cell, units) pairs of one cell and a hidden size, or of a list of pairs. A cell may be a name."""
     if isinstance(cell, str):
-        raise CellError(
-            f"a layer is built of a Cell; got the name {cell!r}. Write rrnn.zoo.layer({cell!r}, input_size, "
-            f"hidden_size), or get the cell first: rrnn.zoo.get_cell({cell!r})."
-        )
+        cell = _named(cell)
     if isinstance(cell, Cell):
         if hidden_size is None:
             raise ShapeError(f"hidden_size is missing: how many units of {cell.name} should a layer have?")
         return [(cell, positive(hidden_size, "hidden_size"))]
     pairs = list(cell) if isinstance(cell, (list, tuple)) else []
     if not pairs or not all(
-        isinstance(p, (list, tuple)) and len(p) == 2 and isinstance(p[0], Cell) for p in pairs
+        isinstance(p, (list, tuple)) and len(p) == 2 and isinstance(p[0], (Cell, str)) for p in pairs
     ):
         raise CellError(
-            "a layer is built of a Cell and a hidden size, or of a list of pairs [(cell, units), …]; "
+            "a layer is built of a cell or its name and a hidden size, or of a list of pairs [(cell, units), …]; "
             f"got {type(cell).__name__}"
         )
+    pairs = [(_named(c) if isinstance(c, str) else c, units) for c, units in pairs]
     pairs = [(c, positive(units, f"the number of units of {c.name}")) for c, units in pairs]
     total = sum(units for _, units in pairs)
     if hidden_size not in (None, total):
@@ -76,6 +75,12 @@ def check_heads(cells: Sequence[tuple[Cell, int]], heads: Any, groups: Any) -> N
             )
     if heads % groups:
         raise ShapeError(f"groups are equal parts of the heads: {groups} groups do not divide {heads} heads.")
+
+
+def _named(name: str) -> Cell:
+    """Return a cell of the zoo, or of a file. The zoo is built on this package, which therefore finds it by its name
+    when it is first asked for one, and imports nothing of it."""
+    return import_module("rrnn.zoo").get_cell(name)
 
 
 def check_forget_gates(cells: Sequence[tuple[Cell, int]], what: str) -> None:

@@ -38,8 +38,9 @@ class RationalRNN(nn.Module):
     """Layers of rational recurrences: every hidden unit is the score of a weighted automaton, the cell.
 
     `RationalRNN(cell, 300, 256)` has 256 copies of the cell, each with weights of its own; a list of pairs,
-    `RationalRNN([(B, 96), (C, 64)], 300)`, puts cells of several kinds side by side in every layer. The arguments
-    up to `bidirectional` are those of `nn.LSTM`.
+    `RationalRNN([(B, 96), (C, 64)], 300)`, puts cells of several kinds side by side in every layer. A cell may be given
+    by its name in the zoo, `RationalRNN("F", 300, 256)`, which takes the cell's default options unless the name holds
+    others ("QRNN2:pooling=ifo"), or by its file. The arguments up to `bidirectional` are those of `nn.LSTM`.
 
     - `bias`: without, the biases of projections are fixed at zero; the cell's own parameters are always learned.
     - `dropout`: on the outputs of every layer but the last, a new mask at every step, as in `nn.LSTM`.
@@ -69,7 +70,7 @@ class RationalRNN(nn.Module):
 
     def __init__(
         self,
-        cell: Cell | Sequence[tuple[Cell, int]],
+        cell: Cell | str | Sequence[tuple[Cell | str, int]],
         input_size: int,
         hidden_size: int | None = None,
         num_layers: int = 1,
@@ -194,18 +195,15 @@ class RationalRNN(nn.Module):
         """Return (output, state) of a sequence (T, I), a batch (T, B, I), or (B, T, I) with `batch_first`, or a
         `PackedSequence`.
 
-        `hx` is a state that an earlier call returned: feeding a sequence in pieces equals feeding it whole (in one
-        direction: a bidirectional layer refuses a state, since its backward half would begin in the middle). `lengths`
-        (B) or `mask` (the input's leading shape, True at valid steps) mark padding: it changes no state, outputs
-        zeros, and nothing depends on what it holds. State and output follow `nn.LSTM`: outputs of both directions are
-        side by side; states are (…, batch, units) whatever `batch_first` is, without a batch for (T, I).
+        `hx` is the state before the first step that a direction reads, such as one that an earlier call returned. In
+        one direction, feeding a sequence in pieces equals feeding it whole. In two, as in `nn.LSTM`, hx[2 · i] is the
+        state of layer i before the first step and hx[2 · i + 1] the one that its backward direction has before it reads
+        the last step (of each sequence, if they are padded): it is not the state to continue a sequence with.
+
+        `lengths` (B) or `mask` (the input's leading shape, True at valid steps) mark padding: it changes no state,
+        outputs zeros, and nothing depends on what it holds. State and output follow `nn.LSTM`: outputs of both
+        directions are side by side; states are (…, batch, units) whatever `batch_first` is, without a batch for (T, I).
         """
-        if hx is not None and self.bidirectional:
-            raise ShapeError(
-                "a bidirectional layer takes no state: it also reads its input from the end, so a sequence cannot be "
-                "fed in pieces. Call the layer with the whole sequence and no state, or build it with "
-                "bidirectional=False."
-            )
         if isinstance(input, PackedSequence):
             if lengths is not None or mask is not None:
                 raise ShapeError("a PackedSequence has its own lengths: leave out lengths= and mask=")

@@ -7,7 +7,6 @@ table.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import math
 import types
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
-from rrnn.errors import RunError
+from rrnn.errors import RunError, nearest
 
 FACTS = "facts"
 """The key of config.json that holds what a training found, such as the number of parameters."""
@@ -46,6 +45,8 @@ class Config:
     task: ClassVar[str]
     model_name: ClassVar[str]
     """What messages call a trained model of this task."""
+    groups: ClassVar[Mapping[str, str]]
+    """First field of each group of fields → what `--help` calls the group."""
 
     def __post_init__(self) -> None:
         """Check types and bounds: a JSON file may hold "64" instead of 64, or 1 instead of true."""
@@ -101,9 +102,8 @@ class Config:
             if key in renamed:
                 warnings.warn(f"{key} is now {renamed[key]}", DeprecationWarning, stacklevel=3)
             elif key not in known:
-                near = difflib.get_close_matches(key, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}."
-                raise RunError(f"a configuration for {cls.task!r} has no {key!r}: {hint}")
+                hint = nearest(key, known) or f" It has {', '.join(known)}."
+                raise RunError(f"a configuration for {cls.task!r} has no {key!r}.{hint}")
         return {renamed.get(key, key): value for key, value in given.items()}
 
     def replace(self, **changes: Any) -> Self:

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from rrnn.automata import Cell
 from rrnn.automata.cell_text import MAX_TEXT
-from rrnn.errors import CellError, FormatError
+from rrnn.errors import CellError, FormatError, nearest
 from rrnn.zoo.gated import sru
 from rrnn.zoo.models import CELLS, MODELS, Model
 from rrnn.zoo.rrnn import b, b_max_plus, c, f, ngram
@@ -23,7 +22,8 @@ from rrnn.zoo.rrnn import b, b_max_plus, c, f, ngram
 def get_cell(name: str | Path, **options: Any) -> Cell:
     """Return a cell of the zoo by name (in any case), or read a `.cell` file by path.
 
-    Options are those of the function that builds the cell: `get_cell("QRNN3", pooling="ifo")`.
+    Options are those of the function that builds the cell, `get_cell("QRNN3", pooling="ifo")`. They may also stand in
+    the name, where a text is all that one can give: `get_cell("QRNN3:pooling=ifo")`.
     """
     if isinstance(name, Path):
         return read_cell(name)
@@ -68,15 +68,13 @@ def layer(
             raise CellError(_unknown(cell, MODELS))
         own = {} if found is None else {key: options.pop(key) for key in found[1].options if key in options}
         cell = get_cell(cell, **own)
-    elif not isinstance(cell, Cell):
-        cell = [(get_cell(c) if isinstance(c, str) else c, units) for c, units in cell]
     from rrnn.nn import RationalRNN  # imported here, since cells do not need torch
 
     return RationalRNN(cell, input_size, hidden_size, *args, **options)
 
 
 def get_model(name: str) -> Model:
-    """Return the table row of a model by name. It does not reflect a number or `+o` in the name."""
+    """Return the table row of a model by name. It does not reflect a number, `+o` or options in the name."""
     found = _find(name)
     if found is None:
         raise CellError(_unknown(name, MODELS))
@@ -98,7 +96,8 @@ def read_cell(path: str | Path) -> Cell:
 
 def _find(name: str) -> tuple[str, Model, dict[str, Any]] | None:
     """Return (name in the table, model, options that the name implies), or None for an unknown name."""
-    word, gate = name.lower().removesuffix("+o"), name.lower().endswith("+o")
+    base, given = _split(name)
+    word, gate = base.lower().removesuffix("+o"), base.lower().endswith("+o")
     options: dict[str, Any] = {"gate": True} if gate else {}
     key = next((key for key in MODELS if key.lower() == word), None)
     if key is None and (m := re.fullmatch(r"([a-z]+)([0-9]{0,3})((?:-[a-z]+)*)", word)):
@@ -111,7 +110,28 @@ def _find(name: str) -> tuple[str, Model, dict[str, Any]] | None:
     if gate and not (MODELS[key].is_cell and "gate" in MODELS[key].options):
         gated = ", ".join(re.sub("[0-9]", "N", n) for n in CELLS if "gate" in MODELS[n].options)
         raise CellError(f"{key} has no variant with an output gate; these have one: {gated}")
-    return key, MODELS[key], options
+    return key, MODELS[key], options | given
+
+
+def _split(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the name before the colon and the options after it: "F:g=tanh,b_u" has g="tanh" and b_u=True."""
+    base, _, text = name.partition(":")
+    if not re.fullmatch(r"\w+(=[\w.+-]*)?(,\w+(=[\w.+-]*)?)*", text):
+        return name, {}  # without options; or no name of a model, such as "C:\\my.cell"
+    pairs = (part.partition("=") for part in text.split(","))
+    return base, {key: _value(value) if equals else True for key, equals, value in pairs}
+
+
+def _value(text: str) -> bool | int | float | str:
+    """Return the value of an option in a name: true, false, a number, or a word."""
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
 
 
 def _made(key: str, model: Model, options: dict[str, Any]) -> Cell:
@@ -119,14 +139,12 @@ def _made(key: str, model: Model, options: dict[str, Any]) -> Cell:
     unknown = [option for option in options if option not in model.options]
     if unknown:
         known = f"the options {', '.join(model.options)}" if model.options else "no options"
-        raise CellError(f"{key} has {known}; got {unknown[0]!r}")
+        raise CellError(f"{key} has {known}; got {unknown[0]!r}.{nearest(unknown[0], model.options)}")
     return model.factory(**options)
 
 
 def _unknown(name: str, table: dict[str, Any]) -> str:
-    words = {n.lower(): n for n in table}
-    near = difflib.get_close_matches(name.lower()[:64].removesuffix("+o"), words, 1, cutoff=0.5)
-    hint = f" Did you mean {words[near[0]]!r}?" if near else ""
+    hint = nearest(_split(name[:64])[0].removesuffix("+o"), table)
     what = "cell" if table is CELLS else "model"
     return (
         f"no {what} is called {name[:64]!r}: the zoo has {', '.join(table)} ('+o' adds an output gate, and the number "

@@ -1,11 +1,14 @@
 """Cells of Peng et al. 2018: RRNN(B), RRNN(B) over max-plus, RRNN(C), RRNN(F), n-gram chains, and the paper's example.
 
 Primes mark the previous step. `gate=True` adds the output gate o = σ(W_o v + b_o) of the paper's language models:
-h = tanh(o ⊙ c).
+h = tanh(o ⊙ c). `g` and `b_u` are those of the paper's u = (1 − f) ⊙ g(W_u v + b_u): its experiments have neither, so
+by default g is the identity and there is no b_u.
 """
 
-from rrnn.automata import Cell, Expr, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
-from rrnn.errors import CellError
+from collections.abc import Callable
+
+from rrnn.automata import Cell, Expr, linear, log_sigmoid, one, parameter, relu, score, sigmoid, silu, tanh
+from rrnn.errors import CellError, nearest
 
 MAX_LENGTH = 64
 """The longest chain that the zoo builds."""
@@ -27,10 +30,27 @@ def check_length(what: str, name: str, value: object) -> None:
         raise CellError(f"{what} takes {name} from 1 to {MAX_LENGTH}; got {value!r}")
 
 
-def gates(suffix: str = "") -> tuple[Expr, Expr]:
-    """Return the forget gate f = σ(W_f v + b_f) and the gated input u = (1 − f) ⊙ W_u v."""
+NONLINEARITIES: dict[str, Callable[[Expr], Expr]] = {
+    "tanh": tanh,
+    "relu": relu,
+    "sigmoid": sigmoid,
+    "silu": silu,
+}
+"""The functions that the option `g` names, beside "identity"."""
+
+
+def gates(suffix: str = "", g: str = "identity", b_u: bool = False) -> tuple[Expr, Expr]:
+    """Return the forget gate f = σ(W_f v + b_f) and the gated input u = (1 − f) ⊙ g(W_u v + b_u)."""
+    if g != "identity" and g not in NONLINEARITIES:
+        names = ", ".join(map(repr, NONLINEARITIES))
+        raise CellError(f"g must be 'identity', {names}; got {g!r}.{nearest(g, NONLINEARITIES)}")
+    if not isinstance(b_u, bool):
+        raise CellError(f"b_u must be True or False; got {b_u!r}")
     f = sigmoid(linear(f"f{suffix}", bias=True))
-    return f, (1 - f) * linear(f"u{suffix}")
+    u = linear(f"u{suffix}", bias=b_u)
+    if g == "identity":
+        return f, (1 - f) * u
+    return f, ((1 - f) * NONLINEARITIES[g](u)).named(f"u{suffix}")
 
 
 def output(gate: bool) -> Expr:
@@ -38,17 +58,15 @@ def output(gate: bool) -> Expr:
     return tanh(sigmoid(linear("o", bias=True)) * score) if gate else tanh(score)
 
 
-def b(gate: bool = False) -> Cell:
+def b(gate: bool = False, g: str = "identity", b_u: bool = False) -> Cell:
     """Build RRNN(B), which finds soft unigrams: c = f ⊙ c' + u."""
-    f, u = gates()
+    f, u = gates("", g, b_u)
     return b_automaton("B", u, f).output(output(gate))
 
 
 def example() -> Cell:
     """Build the paper's motivating example: B with a tanh and a bias, u = (1 − f) ⊙ tanh(W_u v + b_u)."""
-    f = sigmoid(linear("f", bias=True))
-    u = ((1 - f) * tanh(linear("u", bias=True))).named("u")
-    return b_automaton("example", u, f).output(tanh(score))
+    return b(g="tanh", b_u=True).renamed("example")
 
 
 def b_max_plus(gate: bool = False, inputs: str = "plain") -> Cell:
@@ -80,17 +98,17 @@ def b_max_plus_scaled() -> Cell:
     return b_max_plus().renamed("B_max_plus_scaled").output(output(gate=True))
 
 
-def c(gate: bool = False) -> Cell:
+def c(gate: bool = False, g: str = "identity", b_u: bool = False) -> Cell:
     """Build RRNN(C), which finds soft bigrams: c¹ = f¹ ⊙ c¹' + u¹; c² = f² ⊙ c²' + c¹' ⊙ u²."""
-    return ngram(2, gate).renamed("C")
+    return ngram(2, gate, g, b_u).renamed("C")
 
 
-def f(gate: bool = False) -> Cell:
+def f(gate: bool = False, g: str = "identity", b_u: bool = False) -> Cell:
     """Build RRNN(F), which finds unigrams and bigrams and whose ε-arc skips the first word.
 
     c² = f² ⊙ c²' + (c¹' + r) ⊙ u²; c = p¹ ⊙ c¹ + p² ⊙ c².
     """
-    (f1, u1), (f2, u2) = gates("1"), gates("2")
+    (f1, u1), (f2, u2) = gates("1", g, b_u), gates("2", g, b_u)
     return (
         Cell("F")
         .initial("q0").loop("q0", one)
@@ -102,16 +120,16 @@ def f(gate: bool = False) -> Cell:
     )  # fmt: skip
 
 
-def ngram(n: int = 4, gate: bool = False) -> Cell:
+def ngram(n: int = 4, gate: bool = False, g: str = "identity", b_u: bool = False) -> Cell:
     """Build the n-gram chain of n + 1 states: cʲ = fʲ ⊙ cʲ' + cʲ⁻¹' ⊙ uʲ with c⁰ = 1. n = 1 is B, n = 2 is C."""
     check_length("an n-gram chain", "n", n)
-    return chain(n, gate)
+    return chain(n, gate, g, b_u)
 
 
-def chain(n: int, gate: bool = False) -> Cell:
+def chain(n: int, gate: bool = False, g: str = "identity", b_u: bool = False) -> Cell:
     """Build the n-gram chain of any length n ≥ 1."""
     cell = Cell(f"ngram{n}").initial("q0").loop("q0", one)
     for j in range(1, n + 1):
-        f, u = gates(str(j))
+        f, u = gates(str(j), g, b_u)
         cell = cell.arc(f"q{j - 1}", f"q{j}", u).loop(f"q{j}", f)
     return cell.final(f"q{n}").output(output(gate))

@@ -181,7 +181,7 @@ def test_unseen_labels_of_a_file_to_evaluate(tmp_path: Path) -> None:
         ({"fine_tune": True}, "name a file with vectors"),
         ({"unknown": "own"}, "unknown applies to given word vectors"),
         ({"vector_length": 5.0}, "vector_length applies to given word vectors"),
-        ({"hiden_size": 3}, "did you mean 'hidden_size'"),
+        ({"hiden_size": 3}, "Did you mean 'hidden_size'"),
         ({"vertical_dropout": 1.0}, "between 0 and 0.95"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -27,6 +28,14 @@ class ClassifyConfig(Config):
 
     task: ClassVar[str] = "classify"
     model_name: ClassVar[str] = "a text classifier"
+    groups: ClassVar[Mapping[str, str]] = {
+        "data": "data",
+        "vectors": "word vectors",
+        "cell": "model",
+        "word_dropout": "regularisation",
+        "batch_size": "optimisation",
+        "epochs": "run",
+    }
 
     data: str = option(
         "synthetic:not-good",

@@ -6,6 +6,7 @@ and dropout depend on the number of parameters, and the learning rate is 0.5 for
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -22,6 +23,14 @@ class LMConfig(Config):
 
     task: ClassVar[str] = "lm"
     model_name: ClassVar[str] = "a language model"
+    groups: ClassVar[Mapping[str, str]] = {
+        "data": "data",
+        "cell": "model",
+        "embedding_dropout": "regularisation",
+        "batch_size": "optimisation",
+        "emas": "averaged weights",
+        "epochs": "run",
+    }
 
     data: str = option(
         "python", "ptb, wikitext-2, python (the language reference inside Python), a folder, or a text file"
@@ -39,7 +48,9 @@ class LMConfig(Config):
     )
     output_gate: bool = option(True, "use the output gate if a cell of the zoo has one")
     layers: int = option(2, "number of recurrent layers", low=1, high=64)
-    hidden_size: int | None = option(None, "hidden and embedding size (default: chosen to fit params)", low=1)
+    hidden_size: int | None = option(
+        None, "hidden and embedding size; without it, chosen to fit params", low=1
+    )
     params: int | None = option(
         None, "choose the largest hidden size within this number of parameters", low=1
     )
@@ -53,10 +64,10 @@ class LMConfig(Config):
     )
 
     embedding_dropout: float | None = option(
-        None, "dropout of embedded words (default: chosen so that kept_units remain)", low=0, high=0.99
+        None, "dropout of embedded words; without it, chosen so that kept_units remain", low=0, high=0.99
     )
     output_dropout: float | None = option(
-        None, "dropout before the softmax (default: chosen so that kept_units remain)", low=0, high=0.99
+        None, "dropout before the softmax; without it, chosen so that kept_units remain", low=0, high=0.99
     )
     kept_units: int = option(
         273, "expected number of units that those two dropouts keep (the recipe drops 0.7 of 910)", low=1
@@ -150,7 +161,8 @@ def recipe_rate(cell: str, optimiser: str = "sgd") -> float:
     """Return the recipe's learning rate for a cell. According to the paper, C and F do not converge at 1.0."""
     if optimiser == "adam":
         return 0.002
-    return 0.5 if Path(cell).stem.lower().removesuffix("+o") in ("c", "f") else 1.0
+    name = Path(cell.partition(":")[0]).stem.lower().removesuffix("+o")  # without the cell's options
+    return 0.5 if name in ("c", "f") else 1.0
 
 
 PRESETS: dict[str, dict[str, Any]] = {

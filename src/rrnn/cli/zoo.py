@@ -1,0 +1,158 @@
+"""`rrnn zoo`: list the models, or show one: its automaton, equations, parameters, options and paper."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from rrnn.cli.derive import summary
+from rrnn.cli.shared import option
+from rrnn.cli.terminal import paragraph, table
+from rrnn.ir import lower
+from rrnn.ir.equations import equations, state_symbols
+from rrnn.ir.notation import PLAIN, symbol_of
+from rrnn.zoo import MODELS, Model, get_cell, get_model, layer
+from rrnn.zoo.references import REFERENCES
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from rrnn.automata import Cell
+
+INPUTS, UNITS = 20, 10  # of the layer whose parameters are shown
+
+
+@dataclass
+class Zoo:
+    """List the models that can be named wherever a cell or a model is asked for, or show one of them."""
+
+    model: Annotated[str | None, tyro.conf.Positional, option("[NAME]")] = None
+    """A model, such as F, F+o, QRNN3-ifo or F:g=tanh,b_u (default: list all)."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, option()] = False
+    """Print the list as one JSON object, {"models": [...]}."""
+
+
+def show(options: Zoo) -> None:
+    """Run `rrnn zoo`."""
+    if options.model is not None:
+        print("\n\n".join(part.strip("\n") for part in _describe(options.model)))
+        return
+    models = [_row(name, model) for name, model in MODELS.items()]
+    if options.json:
+        print(json.dumps({"models": models}, indent=1, ensure_ascii=False))
+        return
+    head = ("name", "semiring", "states", "rational", "source")
+    print(table(head, [tuple("–" if cell is None else str(cell) for cell in row.values()) for row in models]))
+    rational = sum(model.rational for model in MODELS.values())
+    print()
+    print(
+        paragraph(
+            f"{len(models)} models: {rational} are rational, and for the others it is open. `rrnn zoo NAME` shows "
+            "one. A number in a name can be changed (ngram7), +o adds an output gate (F+o), and options follow a colon "
+            "(F:g=tanh)."
+        )
+    )
+
+
+def _row(name: str, model: Model) -> dict[str, Any]:
+    """Return what the list says about a model. States and semiring are those of its cell, if it is one."""
+    cell = get_cell(name) if model.is_cell else None
+    return {
+        "name": name,
+        "semiring": cell.semiring_name if cell else None,
+        "states": len(cell.states) if cell else None,
+        "rational": "yes" if model.rational else "open",
+        "source": model.paper,
+    }
+
+
+def _describe(name: str) -> Iterator[str]:
+    """Yield the parts of a model's description."""
+    model = get_model(name)
+    cell = get_cell(name) if model.is_cell else None
+    made = model.factory.func if isinstance(model.factory, partial) else model.factory
+    about = inspect.cleandoc(made.__doc__ or "").partition("\n\n")[0]
+    yield paragraph(f"{name}: {' '.join(about.split()).removeprefix('Build ')}")
+    reference = REFERENCES.get(model.paper)
+    yield paragraph(f"Paper: {model.paper}{f'. {reference}' if reference else ''}.", "  ")
+    rational = (
+        "yes. Every hidden unit is the score of an automaton." if model.rational else f"open. {model.open}"
+    )
+    yield paragraph(f"Rational: {rational}", "  ")
+    if cell is not None:
+        yield "Automaton:\n" + _indented(summary(cell))
+        yield "Equations:\n" + _indented(equations(cell))
+    elif model.recurrence:
+        yield paragraph(f"Recurrence: {model.recurrence}", "  ")
+    yield _parameters(name, cell)
+    yield _to_build(name, model)
+
+
+def _parameters(name: str, cell: Cell | None) -> str:
+    """Return a table of a small layer's parameters, with the values that they start with, and its first state."""
+    import torch  # imported here, so that the list does not wait for it
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        built = layer(name, INPUTS, UNITS)
+    rows = [(key, " × ".join(map(str, p.shape)), _first_value(p)) for key, p in built.named_parameters()]
+    count = sum(p.numel() for p in built.parameters())
+    inputs = f"{INPUTS} symbols" if hasattr(built, "num_symbols") else f"vectors of {INPUTS} numbers"
+    title = f"Parameters of a layer of {UNITS} units that reads {inputs}: {count:,} numbers."
+    lines = [paragraph(title, "  "), table(("name", "shape", "first values"), rows, indent="  ")]
+    if cell is not None:
+        lowered = lower(cell)
+        names = [f"W_{PLAIN.symbol(symbol_of(projection.name))}" for projection in lowered.projections]
+        names += ["what replaces v, since the sizes differ"] if lowered.program.uses_input else []
+        lines.append(paragraph(f"  The rows of weight, {UNITS} each: {', '.join(names)}.", "  "))
+    return "\n".join([*lines, paragraph(f"Initial state: {_first_state(built, cell)}.", "  ")])
+
+
+def _first_value(parameter: Tensor) -> str:
+    """Describe a parameter that was just initialised: the number that all of it is, or the range it was drawn from."""
+    value = parameter.flatten()[0].item()
+    if bool((parameter == value).all()):
+        return f"{value:g}"
+    return f"random, up to ±{parameter.abs().max().item():.2g}"
+
+
+def _first_state(built: Any, cell: Cell | None) -> str:
+    """Return the values of the stored states of a unit before the first step."""
+    if cell is None:
+        return "zeros"
+    symbols, size = list(state_symbols(cell).values()), cell.semiring.size
+    values = [f"{value:g}".replace("-inf", "−∞") for value in built.init_state()[0].states[0][:, 0].tolist()]
+    elements = [values[i : i + size] for i in range(0, len(values), size)]
+    texts = [parts[0] if size == 1 else f"⟨{', '.join(parts)}⟩" for parts in elements]
+    return ", ".join(f"{symbol} = {text}" for symbol, text in zip(symbols, texts, strict=True)) or "none"
+
+
+def _to_build(name: str, model: Model) -> str:
+    """Return how to construct the layer: the call with what it needs, and the model's options with their defaults."""
+    parameters = list(inspect.signature(model.factory).parameters.values())
+    needed = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    options = [
+        f"{p.name}={p.default!r}" for p in parameters if p.default is not p.empty and p.name not in _ALL
+    ]
+    call = "RationalRNN" if model.is_cell else "zoo.layer"
+    quoted = json.dumps(name)
+    lines = [f"To build: rrnn.{call}({', '.join([quoted, *(needed or _SIZES)])})"]
+    if options:
+        lines.append(f"Options and their defaults: {', '.join(options)}.")
+    if model.is_cell:
+        lines.append(f"The automaton alone: rrnn.get_cell({quoted}). A picture: rrnn draw {name}")
+    return "\n".join(paragraph(line, "  ") for line in lines)
+
+
+_SIZES = ("input_size", "hidden_size")
+_ALL = ("device", "dtype")  # options of every layer
+
+
+def _indented(text: str) -> str:
+    return "\n".join(paragraph(f"  {line}", "      ") for line in text.splitlines())
