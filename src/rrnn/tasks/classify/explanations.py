@@ -235,7 +235,7 @@ def _look(
     head = _head(module, len(tokens), weigh)
     sides, _ = first(x.unsqueeze(1))
     halves = list(sides.split(first.output_size // first.num_directions, -1))
-    affine = config.layers == 1 and config.readout == "linear" and config.pooling in ("last", "mean")
+    affine = not config.changes_for_affine_readout()
     if any(not part.ring.adds for reading in readings for part in reading.parts):
         adds, slopes = (_by_unit(first, each) for each in _by_output(head, sides))
         return _Look(None, None, affine, _units(readings, adds, slopes, units, paths), _no_sums(readings))
