@@ -21,6 +21,7 @@ from rrnn.nn.layer_weights import (
     Projection,
     add_columns,
     is_forget_gate,
+    is_gate,
     lay_out_rows,
     row_count,
     uniform_rows,
@@ -46,6 +47,7 @@ class RationalLayer(nn.Module):
         skip: Skip | None = None,
         norm: Norm | None = None,
         forget_bias: float = 0.0,
+        output_bias: float = 0.0,
         zoneout: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -53,7 +55,8 @@ class RationalLayer(nn.Module):
         super().__init__()
         self.cell_types, self.widths = tuple(cell for cell, _ in cells), tuple(width for _, width in cells)
         self.input_size, self.hidden_size = input_size, sum(self.widths)
-        self.skip, self.forget_bias, self.zoneout = skip, forget_bias, zoneout
+        self.skip, self.zoneout = skip, zoneout
+        self.gate_biases = {"forget": forget_bias, "output": output_bias}
         lowered = [lower(cell) for cell in self.cell_types]
         self.programs = tuple(each.program for each in lowered)
         self.uses_input = any(program.uses_input for program in self.programs)
@@ -110,17 +113,19 @@ class RationalLayer(nn.Module):
         for k, weight in enumerate(self._matrices()):
             for r in self.lag_rows[k]:
                 uniform_rows(weight[r.of_lag(k)], self.input_size, r.window)
-        found = False
+        found = set[str]()
         for cell in self.cells:
             for name, value in cell.named_parameters():
-                forget = name.startswith("bias.") and is_forget_gate(name.removeprefix("bias."))
-                value.fill_(self.forget_bias if forget else 0.0)
-                found = found or forget
-        if self.forget_bias and not found:
-            raise CellError(
-                f"forget_bias={self.forget_bias} sets the bias of projections called f, f1, f2, … or forget…, and "
-                f"{', '.join(cell.name for cell in self.cell_types)} has none with a bias. Leave forget_bias out."
-            )
+                kinds = [kind for kind in self.gate_biases if is_gate(name.removeprefix("bias."), kind)]
+                value.fill_(sum(self.gate_biases[kind] for kind in kinds))
+                found.update(kinds)
+        for kind, first in self.gate_biases.items():
+            if first and kind not in found:
+                k = kind[0]
+                raise CellError(
+                    f"{kind}_bias={first} sets the bias of projections called {k}, {k}1, {k}2, … or {kind}…, and "
+                    f"{', '.join(cell.name for cell in self.cell_types)} has none with a bias. Leave {kind}_bias out."
+                )
         if self.gate_bias is not None:
             self.gate_bias.zero_()
         reset = getattr(self.norm, "reset_parameters", None)

@@ -166,9 +166,14 @@ class CellParameters(nn.Module):
 SATURATED = 1e4  # σ of it is exactly 1, its gradient exactly 0; half precision can hold it
 
 
+def is_gate(projection: str, kind: str) -> bool:
+    """Return whether a projection is a gate of this kind by its name: f, f1, f2, … or forget… for "forget"."""
+    return re.fullmatch(rf"{kind[0]}\d*|{kind}\w*", projection) is not None
+
+
 def is_forget_gate(projection: str) -> bool:
     """Return whether a projection is a forget gate, by its name."""
-    return re.fullmatch(r"f\d*|forget\w*", projection) is not None
+    return is_gate(projection, "forget")
 
 
 def uniform_rows(weight: Tensor, input_size: int, window: int = 1) -> None:

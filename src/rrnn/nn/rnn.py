@@ -45,6 +45,7 @@ class RationalRNN(nn.Module):
     - `norm`: "layer", a LayerNorm of each direction's output after its skip connection, or a function that makes a
       module for a hidden size.
     - `forget_bias`: the first value of the biases of forget gates (projections called f, f1, … or forget…).
+    - `output_bias`: the same of output gates (o, o1, … or output…).
     - `zoneout`: in training a forget gate is 1 with this probability, at each step and unit by itself, as in QRNN; a
       unit whose new input is weighted 1 − f then keeps its state.
 
@@ -74,6 +75,7 @@ class RationalRNN(nn.Module):
         skip: Skip | None = None,
         norm: Norm | None = None,
         forget_bias: float = 0.0,
+        output_bias: float = 0.0,
         zoneout: float = 0.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -111,6 +113,7 @@ class RationalRNN(nn.Module):
                     skip=skip,
                     norm=norm,
                     forget_bias=forget_bias,
+                    output_bias=output_bias,
                     zoneout=self.zoneout,
                     device=device,
                     dtype=dtype,

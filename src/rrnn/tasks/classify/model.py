@@ -222,7 +222,7 @@ class TextClassifier(nn.Module):
         return drops(x, c.vertical_dropout) if self.training else x
 
     def run_layers(self, x: Tensor, states: Sequence[Any] | None = None) -> tuple[Tensor, list[Any]]:
-        """Return the last layer's outputs (T, B, H) of embedded words (T, B, I) without dropout, and the layers' states.
+        """Return the outputs (T, B, H) of the last layer on embedded words (T, B, I), without dropout, and all states.
         `states` continue an earlier call, in one direction."""
         found: list[Any] = []
         for layer, state in zip(self.layers, states or [None] * len(self.layers), strict=True):
