@@ -156,6 +156,7 @@ def base_of(args: argparse.Namespace, model: str, data: str) -> ClassifyConfig:
     own: dict[str, Any] = {"device": args.device}
     if args.vectors:
         own |= {"vectors": args.vectors, "cleaning": args.cleaning or None, "unknown": args.unknown}
+        own["vector_length"] = 1.0  # the paper's
     base = ClassifyConfig.for_data(data, **own, cell=model)
     config = base.replace(**args.changes)
     cell_of(config)  # a mistake in its name is said before anything is trained

@@ -20,7 +20,7 @@ from rrnn.tasks.paper_tables import DATA, NAMES, PAPER_ACCURACIES, paired
 
 Row = dict[str, Any]
 ORDER = ("sst", "subj", "cr", "amazon")
-USUAL = {"vectors": "glove", "cleaning": "glove", "unknown": "own"}
+USUAL = {"vectors": "glove", "vector_length": 1.0, "cleaning": "glove", "unknown": "own"}
 """How a row reads its data if nothing else is asked for."""
 PROTOCOL = (
     "Settings are drawn at random from the paper's ranges, the same for every model, trained on split 0 and compared "

@@ -221,6 +221,15 @@ def test_initialisation_of_windows() -> None:
     assert out.std() > 0.05
 
 
+def test_gates_may_begin_open() -> None:
+    layer = RationalRNN(zoo.get_cell("F+o"), 4, 3, num_layers=2, forget_bias=1.5, output_bias=4.0)
+    for each in layer.layers:
+        first = {n: set(p.tolist()) for n, p in each.cells[0].bias.named_parameters()}
+        assert first == {"f1": {1.5}, "f2": {1.5}, "o": {4.0}}
+    with pytest.raises(CellError, match=r"called o, o1, o2, … or output…, and F has none with a bias"):
+        RationalRNN(zoo.get_cell("F"), 4, 3, output_bias=4.0)
+
+
 def test_forget_bias_needs_a_forget_gate() -> None:
     plain = (
         Cell("plain")

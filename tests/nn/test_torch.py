@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from data_parallel import gradients_of_one, train
+from data_parallel import gradients_of_one, train_in_two_processes
 from layer_cases import inputs, make_layer, same_state
 from torch import Tensor, nn
 
@@ -219,16 +219,9 @@ def test_written_for_lstm() -> None:
 
 @pytest.mark.slow
 def test_data_parallel_training(tmp_path: Path) -> None:
-    """Two processes, this one and another, give the gradients of one on the joint batch."""
-    tests = Path(__file__).parent.parent
-    code = f"import os, sys; sys.path.insert(0, {str(tests)!r}); from data_parallel import train; train(1, sys.argv[1])"
-    code += "; os._exit(0)"  # seldom, torch aborts while it takes its threads down with the interpreter
-    other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "store")])
-    try:
-        parallel = train(0, str(tmp_path / "store"))
-    finally:
-        assert other.wait(timeout=120) == 0
-    torch.testing.assert_close(parallel, gradients_of_one())
+    """Two processes give the gradients of one on the joint batch."""
+    for parallel in train_in_two_processes(str(tmp_path)):
+        torch.testing.assert_close(parallel, gradients_of_one())
 
 
 def test_repr_of_several_components_and_outputs() -> None:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from rrnn.errors import RunError
-from rrnn.tasks.workers import one_cpu_thread, side_by_side
+from rrnn.tasks.threads import cpu_threads
+from rrnn.tasks.workers import side_by_side
 
 
 def test_side_by_side_gives_errors_as_answers() -> None:
@@ -25,7 +26,7 @@ def test_one_cpu_thread_until_the_last_is_done() -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        first, second = one_cpu_thread(), one_cpu_thread()
+        first, second = cpu_threads(1), cpu_threads(1)
         first.__enter__()
         second.__enter__()
         assert torch.get_num_threads() == 1

@@ -89,7 +89,7 @@ def _select(first_wins: str) -> Callable[[Any], Callable[..., Any]]:
         def op(a: Any, b: Any) -> Any:
             a, b = _tensors(torch, a, b)
             best = torch.where(wins(a, b) | a.isnan(), a, b)  # a NaN must not be lost in a comparison
-            return torch.where(best.isinf(), best.detach(), best)
+            return torch.where(best.isinf(), best.detach(), best) if torch.is_grad_enabled() else best
 
         return op
 

@@ -71,6 +71,7 @@ class UsageError(RRNNError):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code, which is 2 for an error of the user."""
+    _spin_briefly()
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         if sys.stdout is not None:  # it is None if stdout is closed: `>&-`
@@ -91,6 +92,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             _sink_output()
         print(f"error: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
         return USAGE_ERROR
+
+
+def _spin_briefly() -> None:
+    """Let threads of GNU's OpenMP that wait for each other give up their processor after some tenths of a millisecond,
+    not after ten milliseconds: on a busy machine, others need it. What the user has set stays."""
+    if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:  # it is read when torch is loaded
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 
 def _sink_output() -> None:

@@ -28,7 +28,7 @@ from rrnn.tasks.search import Standing
 
 _DEFAULTS = {"": ClassifyConfig.for_data(), "other data": ClassifyConfig()}
 _Settings: Any = overrides_of(ClassifyConfig, _DEFAULTS)
-_Common: Any = overrides_of(ClassifyConfig, _DEFAULTS, without=[*PAPER, "seed"])
+_Common: Any = overrides_of(ClassifyConfig, _DEFAULTS, without=[*PAPER, "seed", "fold", "threads"])
 _Run = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
 
 
@@ -37,7 +37,7 @@ class Train:
     """Train a text classifier. Without options, it learns to recognise "not … good" in synthetic texts.
 
     The run folder contains the configuration, the cell, the vocabulary, metrics.jsonl, the checkpoints `best` and
-    `last`, result.json and a loss plot.
+    `last`, result.json and a loss plot. With --folds, it contains such runs, fold-1, fold-2, …, and folds.json.
     """
 
     out: Annotated[Path | None, option("FOLDER")] = None
@@ -52,6 +52,7 @@ class Train:
 def train(options: Train) -> None:
     """Run `rrnn classify train`."""
     from rrnn.tasks.classify.experiment import train as train_model
+    from rrnn.tasks.classify.folds import begun_folds, cross_validate, fold_folder
     from rrnn.tasks.progress import show_progress
 
     changes = given(options.settings)
@@ -60,10 +61,34 @@ def train(options: Train) -> None:
     folder = options.out or _folder(config)
     if options.resume and (folder / "config.json").exists():
         config = ClassifyConfig.from_file(folder / "config.json").replace(**changes)
+    elif options.resume and (begun := begun_folds(folder)):
+        own = ClassifyConfig.from_file(fold_folder(folder, begun[0]) / "config.json")
+        config = own.replace(**{"fold": None, **changes})
     with resumable("classify train", folder):
-        result = train_model(config, folder, resume=options.resume, progress=show_progress()).summary
+        if config.folds is not None and config.fold is None:
+            found = cross_validate(
+                config, folder, resume=options.resume, progress=show_progress(), report=_print_result
+            )
+            figures = f"dev accuracy {found.spread('dev')}, test accuracy {found.spread('test')}"
+            print(
+                f"{config.folds} folds: {figures}, test macro-F1 {found.spread('test_macro_f1')}; runs: {folder}"
+            )
+        else:
+            _print_result(
+                train_model(config, folder, resume=options.resume, progress=show_progress()).summary, folder
+            )
+
+
+def _print_result(result: Any, folder: Path | None = None) -> None:
+    """Print the figures of a training, with its fold or its folder."""
+    fold = "" if result.fold is None else f"fold {result.fold} of {result.folds}, "
     test = "" if result.test is None else f", test accuracy {result.test:.2f}"
-    print(f"best epoch {result.best_epoch}: dev accuracy {result.dev:.2f}{test}; run: {folder}")
+    f1 = result.dev_macro_f1 if result.test is None else result.test_macro_f1
+    extra = "" if f1 is None else f", macro-F1 {f1:.2f}"
+    where = "" if folder is None else f"; run: {folder}"
+    print(
+        f"{fold}best epoch {result.best_epoch}: dev accuracy {result.dev:.2f}{test}{extra}{where}", flush=True
+    )
 
 
 @dataclass

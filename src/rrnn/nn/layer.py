@@ -59,6 +59,7 @@ class RationalLayer(nn.Module):
         skip: Skip | None = None,
         norm: Norm | None = None,
         forget_bias: float = 0.0,
+        output_bias: float = 0.0,
         zoneout: float = 0.0,
         heads: int = 1,
         groups: int = 1,
@@ -68,7 +69,8 @@ class RationalLayer(nn.Module):
         super().__init__()
         self.cell_types, self.widths = tuple(cell for cell, _ in cells), tuple(width for _, width in cells)
         self.input_size, self.hidden_size = input_size, sum(self.widths)
-        self.skip, self.forget_bias, self.zoneout = skip, forget_bias, zoneout
+        self.skip, self.zoneout = skip, zoneout
+        self.gate_biases = {"forget": forget_bias, "output": output_bias}
         lowered = [lower(cell) for cell in self.cell_types]
         self.programs = tuple(each.program.with_heads(heads, groups) for each in lowered)
         self.has_families = any(program.wide is not None for program in self.programs)
@@ -128,12 +130,14 @@ class RationalLayer(nn.Module):
         for k, weight in enumerate(self._matrices()):
             for r in self.lag_rows[k]:
                 uniform_rows(weight[r.of_lag(k)], self.input_size, r.window)
-        found = [self._cell(c).reset(self.forget_bias) for c in range(len(self.cells))]
-        if self.forget_bias and not any(found):
-            raise CellError(
-                f"forget_bias={self.forget_bias} sets the bias of projections called f, f1, f2, … or forget…, and "
-                f"{', '.join(cell.name for cell in self.cell_types)} has none with a bias. Leave forget_bias out."
-            )
+        found = set[str]().union(*(self._cell(c).reset(self.gate_biases) for c in range(len(self.cells))))
+        for kind, first in self.gate_biases.items():
+            if first and kind not in found:
+                k = kind[0]
+                raise CellError(
+                    f"{kind}_bias={first} sets the bias of projections called {k}, {k}1, {k}2, … or {kind}…, and "
+                    f"{', '.join(cell.name for cell in self.cell_types)} has none with a bias. Leave {kind}_bias out."
+                )
         if self.gate_bias is not None:
             self.gate_bias.zero_()
         reset = getattr(self.norm, "reset_parameters", None)

@@ -193,19 +193,21 @@ class CellParameters(nn.Module):
             if isinstance(leaf, ex.Parameter) and not leaf.learned:
                 self.parameter[leaf.name].requires_grad_(False)
 
-    def reset(self, forget_bias: float) -> bool:
-        """Give all parameters their first values; return whether there is a forget gate with a bias."""
-        found = False
+    def reset(self, gate_biases: Mapping[str, float]) -> set[str]:
+        """Give all parameters their first values, `gate_biases` to the biases of these kinds of gates ("forget",
+        "output"); return the kinds that have a bias here."""
+        found: set[str] = set()
         for (is_bias, name), leaf, shape in zip(self.names, self.leaves, self.shapes, strict=True):
             value = (self.bias if is_bias else self.parameter).get(name)
             if value is None:
                 continue
-            forget = is_bias and is_forget_gate(name)
-            found = found or forget
-            if leaf.start is not None and not (forget and forget_bias):
+            kinds = [kind for kind in gate_biases if is_bias and is_gate(name, kind)]
+            found.update(kinds)
+            first = sum(gate_biases[kind] for kind in kinds)
+            if leaf.start is not None and not first:
                 value.copy_(first_values(leaf, shape))
             else:
-                value.fill_(forget_bias if forget else 0.0)
+                value.fill_(first)
         return found
 
     def _shape(self, k: int) -> tuple[int, ...]:
@@ -233,9 +235,14 @@ class CellParameters(nn.Module):
 SATURATED = 1e4  # σ of it is exactly 1, its gradient exactly 0; half precision can hold it
 
 
+def is_gate(projection: str, kind: str) -> bool:
+    """Return whether a projection is a gate of this kind by its name: f, f1, f2, … or forget… for "forget"."""
+    return re.fullmatch(rf"{kind[0]}\d*|{kind}\w*", projection) is not None
+
+
 def is_forget_gate(projection: str) -> bool:
     """Return whether a projection is a forget gate, by its name."""
-    return re.fullmatch(r"f\d*|forget\w*", projection) is not None
+    return is_gate(projection, "forget")
 
 
 def uniform_rows(weight: Tensor, input_size: int, window: int = 1) -> None:

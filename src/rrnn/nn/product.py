@@ -1,8 +1,10 @@
-"""The matrix product of a layer: `F.linear`, except in three cases.
+"""The matrix product of a layer: `F.linear`, except in four cases.
 
 In training on AMD processors, torch's own product (MKL) is 5 to 25 % slower than oneDNN's, which torch also contains;
 most where rows are not a multiple of a vector, such as the paper's 650 units. oneDNN is used where it was measured to
 be faster; results differ by rounding only.
+
+Without gradients, the product of one sequence that is expanded to a batch is computed once, and expanded.
 
 On a GPU a training loop can have the gradients of weights computed on another stream (`weight_gradients`). Otherwise
 the product can be part of the cells' node in autograd's graph (`in_one_node`).
@@ -49,8 +51,11 @@ def weight_gradients(run: Run) -> Iterator[None]:
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """Return x (T, B, I) times weightᵀ (I, rows)."""
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
+    if torch.compiler.is_compiling():
         return F.linear(x, weight)
+    if not torch.is_grad_enabled():
+        is_expanded = type(x) is Tensor and x.dim() == 3 and x.shape[1] > 1 and x.stride(1) == 0
+        return F.linear(x[:, :1], weight).expand(-1, x.shape[1], -1) if is_expanded else F.linear(x, weight)
     if x.is_cuda and weight.is_leaf and weight.requires_grad and (run := _RUN.get()) is not None:
         return _SideStreamLinear.apply(x, weight, run)  # pyright: ignore[reportReturnType]
     if x.numel() * weight.shape[0] < WORTH or not _plain(x, weight) or not _onednn_gains():

@@ -55,6 +55,7 @@ class RationalRNN(nn.Module):
     - `forget_bias`: the first value of the biases of forget gates (projections called f, f1, … or forget…).
     - `heads`, `groups`: for cells whose units share projections or parameters (`per="head"`): the units of each layer
       are split into this many heads, and the heads into groups.
+    - `output_bias`: the same of output gates (o, o1, … or output…).
     - `zoneout`: in training a forget gate is 1 with this probability, at each step and unit by itself, as in QRNN; a
       unit whose new input is weighted 1 − f then keeps its state.
 
@@ -84,6 +85,7 @@ class RationalRNN(nn.Module):
         skip: Skip | None = None,
         norm: Norm | None = None,
         forget_bias: float = 0.0,
+        output_bias: float = 0.0,
         zoneout: float = 0.0,
         heads: int = 1,
         groups: int = 1,
@@ -125,6 +127,7 @@ class RationalRNN(nn.Module):
                     skip=skip,
                     norm=norm,
                     forget_bias=forget_bias,
+                    output_bias=output_bias,
                     zoneout=self.zoneout,
                     heads=heads,
                     groups=groups,

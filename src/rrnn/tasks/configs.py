@@ -26,11 +26,20 @@ RENAMED: dict[str, dict[str, str]] = {
 }
 """Task → fields that had another name in version 0.1, and their names now."""
 
+FORMER_DEFAULTS: dict[str, dict[str, tuple[Any, str]]] = {"classify": {"vector_length": (1.0, "vectors")}}
+"""Task → fields whose default has changed since version 0.1: their default then, and the field without which they mean
+nothing."""
+
 
 def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of a config.json with the fields of version 0.1 under their current names."""
-    renamed = RENAMED.get(str(values.get("task")), {})
-    return {renamed.get(key, key): value for key, value in values.items()}
+    """Return the content of a config.json with the fields of version 0.1 under their current names, and without former
+    defaults that mean nothing."""
+    task = str(values.get("task"))
+    former, renamed = FORMER_DEFAULTS.get(task, {}), RENAMED.get(task, {})
+    idle = {
+        key for key, (was, other) in former.items() if values.get(key) == was and values.get(other) is None
+    }
+    return {renamed.get(key, key): value for key, value in values.items() if key not in idle}
 
 
 def option(default: Any, help: str, *, low: float = -math.inf, high: float = math.inf) -> Any:

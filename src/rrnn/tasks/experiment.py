@@ -16,6 +16,7 @@ from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.configs import FACTS, Config
 from rrnn.tasks.progress import plot_losses
 from rrnn.tasks.runs import RESULT, Run
+from rrnn.tasks.threads import ThreadChoice, cpu_threads
 from rrnn.tasks.training import ALONE, Group, Outcome, Progress, Record, Task, fit, local_processes
 from rrnn.tasks.vocabulary import Vocabulary
 
@@ -95,19 +96,26 @@ def train_in_run(
     checkpoint_seconds: float,
     progress: Progress,
     group: Group = ALONE,
+    threads: ThreadChoice | None = None,
 ) -> tuple[Summary, list[Record]]:
     """Train, and return the summary (a dataclass) and the history. The run, which is closed at the end, gets
-    result.json and a loss plot."""
+    result.json and a loss plot. `threads` chooses the number of CPU threads."""
     try:
-        outcome = fit(
-            task,
-            run,
-            epochs=epochs,
-            checkpoint_seconds=checkpoint_seconds,
-            progress=progress,
-            group=group,
-        )
-        summary = summarise(outcome)
+        count = torch.get_num_threads() if threads is None else threads()
+        if threads is not None and not threads.is_fixed and count < threads.most:
+            used = f"using {count} of {threads.most} CPU threads"
+            progress.note(f"{used}, since other programs are running; --threads {threads.most} uses all")
+        with cpu_threads(count):
+            outcome = fit(
+                task,
+                run,
+                epochs=epochs,
+                checkpoint_seconds=checkpoint_seconds,
+                progress=progress,
+                group=group,
+                threads=threads,
+            )
+            summary = summarise(outcome)
         if run is not None and run.writable:
             values: Any = summary
             write_atomic(run.folder / RESULT, (json.dumps(asdict(values), indent=2) + "\n").encode())

@@ -202,6 +202,10 @@ PAPER_ACCURACIES: dict[str, tuple[tuple[float, float], ...]] = {
 NAMES = {"LSTM": "LSTM", "B": "RRNN(B)", "C": "RRNN(C)", "B-max-plus": "RRNN(B) m+", "F": "RRNN(F)"}
 
 
+RunKey = tuple[int, int]
+"""The seed of a run, and its fold (0 without folds)."""
+
+
 @dataclass(frozen=True)
 class Difference:
     """The mean difference of test accuracy to another model with the same seeds, and its 95 % confidence interval."""
@@ -225,6 +229,8 @@ class AccuracyRow:
     test: float | None
     deviation: float | None
     difference: Difference | None
+    macro_f1: float | None = None
+    """Mean of the macro-averaged F1 on test, of the runs that have it."""
 
 
 def find_results(folders: Sequence[str | Path]) -> list[tuple[Path, Summary]]:
@@ -248,16 +254,18 @@ def _finished_classifiers(folder: Path) -> list[Path]:
 
 def accuracy_table(folders: Sequence[str | Path], reference: str = "LSTM") -> list[AccuracyRow]:
     """Return a row for each model and data set of the paper or of our runs."""
-    tests: dict[tuple[str, str], dict[int, Summary]] = {}
-    where: dict[tuple[str, str, int], Path] = {}
+    tests: dict[tuple[str, str], dict[RunKey, Summary]] = {}
+    where: dict[tuple[str, str, RunKey], Path] = {}
     for path, result in find_results(folders):
-        model = _zoo_name(result.cell)
-        twin = where.setdefault((result.data, model, result.seed), path)
+        model, key = _zoo_name(result.cell), (result.seed, result.fold or 0)
+        data = result.data if result.folds is None else f"{result.data} in {result.folds} folds"
+        twin = where.setdefault((data, model, key), path)
         if twin.resolve() != path.resolve():  # a folder may be given twice
+            fold = f" and fold {result.fold}" if result.fold else ""
             raise RunError(
-                f"{twin} and {path} are both {model} on {result.data} with seed {result.seed}: give one of them"
+                f"{twin} and {path} are both {model} on {result.data} with seed {result.seed}{fold}: give one of them"
             )
-        tests.setdefault((result.data, model), {})[result.seed] = result
+        tests.setdefault((data, model), {})[key] = result
     data = [*DATA, *sorted({name for name, _ in tests} - set(DATA))]
     models = [*PAPER_ACCURACIES, *sorted({model for _, model in tests} - set(PAPER_ACCURACIES))]
     if tests and (reference := _zoo_name(reference)) not in models:
@@ -271,22 +279,24 @@ def _zoo_name(cell: str) -> str:
 
 
 def _row(
-    data: str, model: str, ours: dict[int, Summary], others: dict[int, Summary], reference: str
+    data: str, model: str, ours: dict[RunKey, Summary], others: dict[RunKey, Summary], reference: str
 ) -> AccuracyRow:
-    scores = {seed: r.test for seed, r in sorted(ours.items()) if r.test is not None}
-    base = {seed: r.test for seed, r in others.items() if r.test is not None}
-    gains = [scores[seed] - base[seed] for seed in scores if seed in base] if model != reference else []
+    scores = {key: r.test for key, r in sorted(ours.items()) if r.test is not None}
+    base = {key: r.test for key, r in others.items() if r.test is not None}
+    gains = [scores[key] - base[key] for key in scores if key in base] if model != reference else []
+    f1 = [r.test_macro_f1 for r in ours.values() if r.test_macro_f1 is not None]
     return AccuracyRow(
         data=data,
         model=model,
         paper=PAPER_ACCURACIES[model][DATA.index(data)]
         if model in PAPER_ACCURACIES and data in DATA
         else None,
-        seeds=tuple(sorted(ours)),
+        seeds=tuple(sorted({seed for seed, _ in ours})),
         dev=statistics.fmean(r.dev for r in ours.values()) if ours else None,
         test=statistics.fmean(scores.values()) if scores else None,
         deviation=statistics.stdev(scores.values()) if len(scores) > 1 else None,
         difference=paired(gains, reference) if len(gains) > 1 else None,
+        macro_f1=statistics.fmean(f1) if f1 else None,
     )
 
 
@@ -319,11 +329,14 @@ def accuracies_to_markdown(rows: Sequence[AccuracyRow]) -> str:
     """Return the table of test accuracies, in per cent, in Markdown."""
     reference = next((row.difference.reference for row in rows if row.difference), None)
     head = ["data", "model", "paper", "ours", "seeds", "dev"]
+    scored = any(row.macro_f1 is not None for row in rows)
+    head += ["macro-F1"] if scored else []
     head += [f"to {NAMES.get(reference, reference)}, 95 % CI"] if reference else []
     lines = [head]
     for row in rows:
         cells = [row.data, NAMES.get(row.model, row.model), _score(*(row.paper or (None, None)))]
         cells += [_score(row.test, row.deviation), str(len(row.seeds) or "–"), _score(row.dev)]
+        cells += [_score(row.macro_f1)] if scored else []
         if reference:
             d = row.difference
             cells.append(f"{d.mean:+.1f} [{d.low:+.1f}, {d.high:+.1f}]" if d else "–")

@@ -122,7 +122,8 @@ def describe(record: Record) -> str:
         parts.append(f"train loss {record['train_loss']:.4f}")
     for key, value in record.items():
         if key.startswith("dev_") and not (key.startswith(("dev_loss", "dev_ppl_")) and "dev_ppl" in record):
-            parts.append(f"dev {key.removeprefix('dev_')} {_number(value)}")
+            name = key.removeprefix("dev_").replace("macro_f1", "macro-F1")
+            parts.append(f"dev {name} {_number(value)}")
     if "lr" in record:
         parts.append(f"lr {record['lr']:.3g}")
     parts += [

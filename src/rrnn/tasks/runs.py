@@ -35,7 +35,7 @@ CONFIG, CELL, VOCABULARY, METRICS, RESULT, LOCK = (
 _OURS = (CONFIG, CELL, VOCABULARY, METRICS, LOCK)
 
 # What may change when a run is resumed: how long, how often and where it is computed, not what is computed.
-FREE = frozenset({"epochs", "device", "checkpoint_epochs", "checkpoint_seconds", "rrnn"})
+FREE = frozenset({"epochs", "device", "threads", "checkpoint_epochs", "checkpoint_seconds", "rrnn"})
 
 
 class Saveable(Protocol):

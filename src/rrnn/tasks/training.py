@@ -10,7 +10,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
@@ -182,19 +182,23 @@ def fit(
     checkpoint_seconds: float | None = 30.0,
     progress: Progress | None = None,
     group: Group = ALONE,
+    threads: Callable[[], int] | None = None,
 ) -> Outcome:
     """Train up to an epoch (epochs count from 1), or until the task stops. Continue from the run's last checkpoint, if
     it has one.
 
     Checkpoints are written at the end, after the first epoch, every `checkpoint_epochs` epochs, and whenever
     `checkpoint_seconds` have passed, also within an epoch (in a group of processes only at its end). Without a run,
-    nothing is written. In a group every process calls this, and the first one evaluates and writes.
+    nothing is written. In a group every process calls this, and the first one evaluates and writes. `threads` is asked
+    before each epoch how many CPU threads torch shall use.
     """
     ledger = _Ledger(task, run, progress or Progress(), checkpoint_seconds)
     try:
         ledger.open(epochs)
         while ledger.epoch < epochs and not ledger.stopped:
             epoch, first, meter = ledger.epoch + 1, ledger.index, ledger.meter
+            if threads is not None:
+                torch.set_num_threads(threads())
             steps = task.begin_epoch(epoch)
             if first:
                 ledger.restore()  # within this epoch, not at its beginning, where begin_epoch put it

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from typing import IO, TypeVar
 
 from rrnn.errors import RunError
@@ -58,30 +57,6 @@ def _pool(processes: int, threads: int) -> Executor:
     # A process that used OpenMP or CUDA must not be forked.
     spawn = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(processes, mp_context=spawn, initializer=begin_process)
-
-
-@contextmanager
-def one_cpu_thread() -> Iterator[None]:
-    """Let torch use one CPU thread. Several Python threads may be inside at once: the last one restores the number."""
-    import torch
-
-    global _inside, _before
-    with _COUNTING:
-        if not _inside:
-            _before = torch.get_num_threads()
-        _inside += 1
-    try:
-        torch.set_num_threads(1)
-        yield
-    finally:
-        with _COUNTING:
-            _inside -= 1
-            if not _inside:
-                torch.set_num_threads(_before)
-
-
-_COUNTING = threading.Lock()
-_inside, _before = 0, 1
 
 
 def begin_process() -> None:

@@ -5,15 +5,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_classifier import tiny, tiny_config
+from tiny_classifier import tiny, tiny_config, tiny_dataset
 
 import rrnn
 from rrnn.errors import DataError, RRNNError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.experiment import read_summary, train
+from rrnn.tasks.classify.explanations import explain
 from rrnn.tasks.classify.prepare import prepare
+from rrnn.tasks.classify.scores import macro_f1
 from rrnn.tasks.classify.trained import evaluate, labelled_texts
 from rrnn.tasks.data.labelled_files import Skips
+from rrnn.tasks.training import Progress
 
 
 def write_table(path: Path, rows: int = 60) -> Path:
@@ -74,7 +77,11 @@ def test_vectors_fixed_and_tuned(tmp_path: Path) -> None:
     table = write_table(tmp_path / "t.csv")
     vectors = tmp_path / "v.txt"
     vectors.write_text("good 3 4 0\nbad 0 0 2\nnever 1 1 1\n")
-    fixed = prepare(tiny_config(data=str(table), vectors=str(vectors), embedding_size=3))
+    small = tiny_config(data=str(table), vectors=str(vectors), embedding_size=3)
+    fixed = prepare(small.replace(vector_length=1.0))
+    longer = prepare(small).vectors
+    assert longer is not None and fixed.vectors is not None
+    torch.testing.assert_close(longer, 5 * fixed.vectors)
     assert fixed.vocabulary.words == ["<pad>", "<unk>", "good", "bad"]
     assert fixed.vectors is not None
     torch.testing.assert_close(fixed.vectors[2:], torch.tensor([[0.6, 0.8, 0.0], [0.0, 0.0, 1.0]]))
@@ -109,7 +116,84 @@ def test_words_without_a_vector_may_have_one_of_their_own(tmp_path: Path) -> Non
     assert any((ids == 1).any() for ids in one.splits["train"][0])
     assert not any((ids == 1).any() for ids, _ in own.splits.values() for ids in ids)
     again = prepare(config.replace(unknown="own", split_seed=1))
-    assert again.vocabulary == own.vocabulary and torch.equal(again.vectors, own.vectors)
+    assert again.vectors is not None and torch.equal(again.vectors, own.vectors)
+    assert again.vocabulary == own.vocabulary
+
+
+def test_runs_of_version_0_1_keep_their_length_of_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its default was 1: it stays where there are vectors, and means nothing where there are none."""
+    old = ClassifyConfig(data="d").to_dict() | {"vector_length": 1.0}
+    assert ClassifyConfig.from_run(old) == ClassifyConfig(data="d")
+    assert ClassifyConfig.from_run(old | {"vectors": "glove"}).vector_length == 1.0
+    with pytest.raises(RunError, match="applies to given word vectors"):
+        ClassifyConfig.from_run(old | {"vector_length": 7.0})
+    config = tiny_config(epochs=1)
+    with monkeypatch.context() as then:
+        as_now = ClassifyConfig.to_dict
+        then.setattr(ClassifyConfig, "to_dict", lambda self: as_now(self) | {"vector_length": 1.0})
+        train(config, tmp_path / "run", data=tiny(config))
+    again = train(config.replace(epochs=2), tmp_path / "run", data=tiny(config), resume=True)
+    assert len(again.history) == 2
+    rrnn.load(tmp_path / "run")
+
+
+def test_macro_f1_beside_accuracy(tmp_path: Path) -> None:
+    config = tiny_config(epochs=2)
+    result = train(config, tmp_path / "run", data=tiny(config)).summary
+    records = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert result.dev_macro_f1 == records[result.best_epoch - 1]["dev_macro_f1"]
+    examples = tiny_dataset().test
+    model = rrnn.load(tmp_path / "run")
+    report = evaluate(model, [each.tokens for each in examples], [each.label for each in examples])
+    assert report.macro_f1 == pytest.approx(result.test_macro_f1) and report.accuracy == result.test
+    assert f"macro-F1 {report.macro_f1:.2f} %" in report.to_text("test")
+    file = tmp_path / "run" / "result.json"
+    new = {"dev_macro_f1", "test_macro_f1", "folds", "fold"}
+    file.write_text(json.dumps({k: v for k, v in json.loads(file.read_text()).items() if k not in new}))
+    old = read_summary(tmp_path / "run")
+    assert old.test == result.test and old.test_macro_f1 is None
+
+
+def test_macro_f1_is_the_mean_over_labels() -> None:
+    # Label 0: precision 3/4, recall 3/5, F1 2/3. Label 1: precision 2/4, recall 2/3, F1 4/7. Label 2 is never there.
+    assert macro_f1([3, 2, 0], [5, 3, 0], [4, 4, 0]) == pytest.approx(100 * (2 / 3 + 4 / 7) / 2)
+    assert macro_f1([3, 0], [5, 0], [3, 2]) == pytest.approx(
+        100 * (3 / 4 + 0) / 2
+    )  # predicted, but never right
+    assert macro_f1([0], [0], [0]) == 0
+
+
+class Notes(Progress):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.mark.parametrize(
+    ("cell", "changes", "hint"),
+    [
+        ("QRNN-f", {}, "--layers 1 and --readout linear"),
+        ("QRNN-f", {"layers": 1, "pooling": "max", "readout": "linear"}, "--pooling last"),
+        ("QRNN-f", {"layers": 1, "readout": "linear"}, ""),
+        ("QRNN-f", {"layers": 1, "readout": "linear", "pooling": "mean"}, ""),
+        ("F", {"layers": 1}, "--readout linear and a .cell file with `output score`"),
+        ("LSTM", {}, None),
+        ("SRU", {}, None),  # its output is not the score
+        ("B-max-plus", {}, None),  # its scores are not sums
+    ],
+)
+def test_the_hint_at_exact_explanations(cell: str, changes: dict[str, object], hint: str | None) -> None:
+    config = tiny_config(epochs=1, cell=cell, **changes)
+    notes = Notes()
+    model = train(config, data=tiny(config), progress=notes).model
+    hints = [line for line in notes.lines if "rrnn explain" in line]
+    assert [bool(hint) and hint in line for line in hints] == [True] * bool(hint)
+    if hint is not None:
+        assert explain(model, "good film").exact == (not hint)
 
 
 def test_bad_input_is_named(tmp_path: Path) -> None:
@@ -180,7 +264,7 @@ def test_unseen_labels_of_a_file_to_evaluate(tmp_path: Path) -> None:
         ({"batch_size": "64"}, "a whole number"),
         ({"fine_tune": True}, "name a file with vectors"),
         ({"unknown": "own"}, "unknown applies to given word vectors"),
-        ({"vector_length": 5.0}, "vector_length applies to given word vectors"),
+        ({"vector_length": 7.0}, "vector_length applies to given word vectors"),
         ({"hiden_size": 3}, "Did you mean 'hidden_size'"),
         ({"vertical_dropout": 1.0}, "between 0 and 0.95"),
     ],

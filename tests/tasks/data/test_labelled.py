@@ -198,6 +198,7 @@ def test_cleaning(cleaning: str, words: str) -> None:
 def test_what_corpora_spell_otherwise_than_glove() -> None:
     spelled = {
         "it does n 't , i don 't and can 't": "it does n't , i do n't and ca n't",
+        "sophie in 't veld and van 't hoff isn 't": "sophie in ' t veld and van ' t hoff is n't",
         r"-lrb- sic -rrb- writer\/director": "( sic ) writer / director",
         "s&#227 ; o paulo , black &#38 ; white": "sao paulo , black & white",
         "the lrb-rated &#55555 ;": "the lrb rated \ufffd",

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from rrnn.errors import CellError, RunError
+from rrnn.errors import CellError
 from rrnn.tasks.lm.model import MULTIPLE, Dropouts, LanguageModel, TorchRNN, language_cell
 from rrnn.zoo import get_cell
 
@@ -76,8 +76,11 @@ def test_output_gates_may_begin_open() -> None:
     assert found == {
         f"layers.{n}.cells.0.bias.{gate}": {first} for n in (0, 1) for gate, first in (("f", 0.0), ("o", 4.0))
     }
-    for cell in ("lstm", "minGRU"):
-        with pytest.raises(RunError, match=r"output_bias=4\.0 needs a cell with an output gate"):
+    for cell, message in (
+        ("gru", r"output_bias=4\.0 needs a cell"),
+        ("minGRU", "minGRU has none with a bias"),
+    ):
+        with pytest.raises(CellError, match=message):
             LanguageModel(WORDS, 8, cell=cell, output_bias=4.0)
 
 
@@ -90,10 +93,10 @@ def test_output_gate() -> None:
         language_cell("nobody")
 
 
-def test_forget_bias_of_torchs_lstm() -> None:
-    rnn = TorchRNN("lstm", 3, 4, forget_bias=1.0)
+def test_gate_biases_of_torchs_lstm() -> None:
+    rnn = TorchRNN("lstm", 3, 4, forget_bias=1.0, output_bias=2.0)
     total = rnn.layers[0].bias_ih + rnn.layers[0].bias_hh  # pyright: ignore
-    assert total.tolist() == [0] * 4 + [1] * 4 + [0] * 8
+    assert total.tolist() == [0] * 4 + [1] * 4 + [0] * 4 + [2] * 4
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rrnn.tasks.classify.experiment import Summary as Summary
     from rrnn.tasks.classify.experiment import read_summary as read_summary
     from rrnn.tasks.classify.experiment import train as train
+    from rrnn.tasks.classify.folds import CrossValidation as CrossValidation
+    from rrnn.tasks.classify.folds import cross_validate as cross_validate
     from rrnn.tasks.classify.model import TextClassifier as TextClassifier
     from rrnn.tasks.classify.predict import predict_file as predict_file
     from rrnn.tasks.classify.prepare import Prepared as Prepared
@@ -34,6 +36,8 @@ _EXPORTS = {
     "Summary": "classify.experiment",
     "read_summary": "classify.experiment",
     "train": "classify.experiment",
+    "CrossValidation": "classify.folds",
+    "cross_validate": "classify.folds",
     "TextClassifier": "classify.model",
     "who_learns_what": "classify.single_units",
     "predict_file": "classify.predict",

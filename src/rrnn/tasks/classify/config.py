@@ -52,14 +52,22 @@ class ClassifyConfig(Config):
         None,
         "how to split texts into words: none, lower, text, glove, kim, kim-sst (default: the data set's own way)",
     )
-    split_seed: int = option(0, "seed of the random 80/10/10 split of data that has none", low=0)
+    split_seed: int = option(
+        0, "seed of the random 80/10/10 split, or of the folds, of data that has none", low=0
+    )
+    folds: int | None = option(
+        None,
+        "cross-validate: split data without a test set into this many folds, and train one model for each",
+        low=2,
+    )
+    fold: int | None = option(None, "train only the model that is tested on this fold (1, 2, …)", low=1)
     max_tokens: int | None = option(None, "read at most this many words of a text", low=1)
 
     vectors: str | None = option(
         None, "word vectors: a file, or glove; they are scaled to vector_length (default: train embeddings)"
     )
     vector_length: float = option(
-        1.0, "length of the given word vectors (the paper's is 1)", low=1e-3, high=1e3
+        5.0, "Euclidean norm of the given word vectors (the paper's is 1)", low=1e-3, high=1e3
     )
     vector_words: Literal["data", "all"] = option(
         "data", "keep the vectors of the data's words, or of all words, for future texts"
@@ -111,6 +119,9 @@ class ClassifyConfig(Config):
     stop_after: int = option(30, "stop after this many epochs without a better dev accuracy", low=1)
     seed: int = option(0, "seed of the weights, of dropout and of the order of texts", low=0, high=2**31)
     device: str = option("auto", "cpu, cuda, or auto (a GPU if there is one)")
+    threads: int | None = option(
+        None, "number of CPU threads (default: as many as processors are free)", low=1, high=1024
+    )
     checkpoint_seconds: float = option(30.0, "least number of seconds between two checkpoints", low=0)
 
     @classmethod
@@ -120,6 +131,12 @@ class ClassifyConfig(Config):
         name = given.get("data", cls.data).partition(":")[0]
         return cls(**{**RECIPES.get(name, {}), **given})
 
+    def changes_for_affine_readout(self) -> dict[str, Any]:
+        """Return the fields to change so that logits are an affine function of the first layer's outputs; {} if they
+        are."""
+        wanted = {"layers": 1, "readout": "linear", "pooling": "mean" if self.pooling == "mean" else "last"}
+        return {name: value for name, value in wanted.items() if getattr(self, name) != value}
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("fine_tune", "unknown", "vector_length", "vector_words"):
@@ -127,5 +144,9 @@ class ClassifyConfig(Config):
                 raise RunError(
                     f"{name} applies to given word vectors; name a file with vectors, or leave it out"
                 )
+        if self.fold is not None and self.fold > (self.folds or 0):
+            raise RunError(
+                f"fold must be at most folds, which is {self.folds or 'not given'}; got {self.fold}"
+            )
         if (self.dev or self.test) and self.data.startswith("synthetic:"):
             raise RunError(f"{self.data} has its own dev and test texts; leave out dev and test")

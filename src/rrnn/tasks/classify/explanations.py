@@ -11,11 +11,11 @@ difference.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.errors import DataError, RunError
@@ -26,10 +26,13 @@ from rrnn.interpret.trellises import rank
 from rrnn.nn import RationalRNN
 from rrnn.semirings import get_semiring
 from rrnn.semirings.semiring import Element
+from rrnn.tasks.classify.deletion import logits_without_each
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.trained import TrainedClassifier
+from rrnn.tasks.threads import ThreadChoice, cpu_threads
 
-_DELETION_TOKENS = 2**14  # in a batch of texts that lack a word
+LONG = 64
+"""Words of a text for which it is worth looking how many processors are free."""
 _SHOWN = 200  # characters of a word; users' words may be of any length
 
 
@@ -140,9 +143,10 @@ def explain(
     if target is not None and target not in model.labels:
         raise DataError(f"the labels of this model are {', '.join(model.labels)}; got {target!r}")
     module = model.module
-    with torch.no_grad():
+    is_long = len(tokens) > LONG and module.embedding.device.type == "cpu"
+    with torch.no_grad(), cpu_threads(ThreadChoice()()) if is_long else nullcontext():
         ids = torch.as_tensor(model.encode(tokens), device=module.embedding.device)
-        whole, *shorter = _logits(module, [ids, *_shortened(ids)])
+        whole, shorter = logits_without_each(module, ids)
         if not whole.isfinite().all():
             raise RunError(
                 f"an explanation needs finite logits; this model gives {', '.join(map(str, whole.tolist()))}. Its "
@@ -152,7 +156,7 @@ def explain(
         best = int(whole.argmax())
         goal = best if target is None else model.labels.index(target)
         weigh = _margin(goal, len(model.labels)).to(whole)
-        without = [float((whole - other) @ weigh) for other in shorter]
+        without = ((whole - shorter) @ weigh).tolist()
         shown = [_visible(token if len(token) <= _SHOWN else f"{token[:_SHOWN]}…") for token in tokens]
         looked = _look(module, ids, shown, weigh, units, paths)
     adds = [None] * len(tokens) if looked.adds is None else looked.adds
@@ -195,22 +199,6 @@ def _margin(goal: int, classes: int) -> Tensor:
     return weigh
 
 
-def _shortened(ids: Tensor) -> Iterator[Tensor]:
-    """Yield the text without each of its words."""
-    for i in range(len(ids)):
-        yield torch.cat([ids[:i], ids[i + 1 :]])
-
-
-def _logits(module: TextClassifier, texts: list[Tensor]) -> Iterator[Tensor]:
-    """Yield the logits of each text. Texts run in batches, since a long text has many shorter ones."""
-    steps = max(1, *(len(text) for text in texts))
-    size = max(1, _DELETION_TOKENS // steps)
-    for start in range(0, len(texts), size):
-        some = texts[start : start + size]
-        padded = torch.nn.utils.rnn.pad_sequence([F.pad(t, (0, steps - len(t))) for t in some])
-        yield from module(padded, torch.tensor([len(t) for t in some], device=padded.device))
-
-
 def shade(value: float, largest: float) -> float:
     """Return how strongly to colour a word, from 0 to 1, given the largest of all values."""
     return min(1.0, abs(value) / largest) if largest > 0 else 0.0
@@ -247,7 +235,7 @@ def _look(
     head = _head(module, len(tokens), weigh)
     sides, _ = first(x.unsqueeze(1))
     halves = list(sides.split(first.output_size // first.num_directions, -1))
-    affine = config.layers == 1 and config.readout == "linear" and config.pooling in ("last", "mean")
+    affine = not config.changes_for_affine_readout()
     if any(not part.ring.adds for reading in readings for part in reading.parts):
         adds, slopes = (_by_unit(first, each) for each in _by_output(head, sides))
         return _Look(None, None, affine, _units(readings, adds, slopes, units, paths), _no_sums(readings))

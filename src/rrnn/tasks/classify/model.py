@@ -221,6 +221,15 @@ class TextClassifier(nn.Module):
             x, _ = layer(x, **padding)
         return drops(x, c.vertical_dropout) if self.training else x
 
+    def run_layers(self, x: Tensor, states: Sequence[Any] | None = None) -> tuple[Tensor, list[Any]]:
+        """Return the outputs (T, B, H) of the last layer on embedded words (T, B, I), without dropout, and all states.
+        `states` continue an earlier call, in one direction."""
+        found: list[Any] = []
+        for layer, state in zip(self.layers, states or [None] * len(self.layers), strict=True):
+            x, last = layer(x, state)
+            found.append(last)
+        return x, found
+
     def pool(self, h: Tensor, mask: Tensor | None, lengths: Tensor) -> Tensor:
         """Return one vector per text (B, H) of outputs (T, B, H). Pooling "last" needs no mask."""
         how = self.config.pooling

@@ -90,6 +90,8 @@ def read_dataset(config: ClassifyConfig) -> Dataset:
         label_column=config.label_column,
         encoding=config.encoding,
         skip_broken=config.skip_broken,
+        folds=config.folds,
+        fold=config.fold or 1,
     )
 
 

@@ -13,17 +13,14 @@ from typing import Any, Literal
 from rrnn.errors import RunError
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.classify.config import ClassifyConfig
-from rrnn.tasks.classify.experiment import RESULT, Summary, read_summary, train
+from rrnn.tasks.classify.experiment import FREE, RESULT, Summary, train, train_or_read
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.ranges import PAPER, with_setting
-from rrnn.tasks.classify.trained import classify_run, read_config
-from rrnn.tasks.runs import CONFIG
+from rrnn.tasks.configs import FORMER_DEFAULTS
 from rrnn.tasks.search import Plan, Setting, Standing, search
 from rrnn.tasks.workers import side_by_side
 
 JOURNAL, BEST = "study.journal", "best.json"
-FREE = {"device", "checkpoint_seconds"}
-"""Options that do not change the result of a training."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,17 @@ def search_classifier(
         raise RunError(
             f"trials and workers must be at least 1, and seeds at least 0; got {trials}, {workers} and {seeds}"
         )
+    if base.folds is not None:
+        raise RunError(
+            "a search compares settings on one split: leave out folds, and cross-validate the best setting with "
+            f"rrnn classify train --config {folder / BEST} --folds {base.folds}"
+        )
     _data(base)  # raises errors in the data here, instead of once for every trial
     folder.mkdir(parents=True, exist_ok=True)
     common = {key: value for key, value in base.to_dict().items() if key not in {*PAPER, *FREE}}
+    for name, (was, other) in FORMER_DEFAULTS[base.task].items():
+        if common[other] is None:  # as version 0.1 recorded it, so that its studies can be continued
+            common[name] = was
     plan = Plan(storage or str(folder / JOURNAL), study, PAPER, trials, search_seed, sampler, about=common)
     best = search(plan, partial(_dev_accuracy, base), workers=workers, threads=threads, watch=watch)
     config = with_setting(base, best.params)
@@ -99,30 +104,12 @@ def _data(base: ClassifyConfig) -> Prepared:
 
 def train_seed(config: ClassifyConfig, folder: Path, seed: int) -> Summary:
     """Train the best setting with a seed into folder/seed-N, or continue or read the run that is there."""
-    run, seeded = _seed_folder(folder, seed), config.replace(seed=seed)
-    if (run / RESULT).exists():
-        _check_same_setting(run, seeded)
-        return read_summary(run)
-    return train(seeded, run, data=_data(config), resume=(run / CONFIG).exists()).summary
+    advice = (
+        f"The study has found a better one since, which is in {BEST}. Move the folders seed-0, … out of {folder} and "
+        "search again"
+    )
+    return train_or_read(config.replace(seed=seed), _seed_folder(folder, seed), advice, data=_data(config))
 
 
 def _seed_folder(folder: Path, seed: int) -> Path:
     return folder / f"seed-{seed}"
-
-
-def _check_same_setting(folder: Path, config: ClassifyConfig) -> None:
-    """Raise an error if the run has another setting: since it was trained, the study may have found a better one."""
-    run = read_config(classify_run(folder))
-    config = config.replace(cleaning=config.cleaning or run.cleaning)  # None stands for the data set's own
-    was, now = run.to_dict(), config.to_dict()
-    keys = [key for key in now if key not in FREE and was[key] != now[key]]
-    if keys:
-        changes = ", ".join(f"{key} {_short(was[key])}, not {_short(now[key])}" for key in keys)
-        raise RunError(
-            f"{folder} was trained with another setting than the best of the study, which is in {BEST}: {changes}. "
-            f"Move the folders seed-0, … out of {folder.parent} and search again"
-        )
-
-
-def _short(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)

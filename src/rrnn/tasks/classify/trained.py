@@ -17,12 +17,13 @@ from rrnn.errors import CellError, DataError, FormatError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier, spell_vocabulary
 from rrnn.tasks.classify.prepare import read_dataset
+from rrnn.tasks.classify.scores import macro_f1
 from rrnn.tasks.configs import FACTS
 from rrnn.tasks.data.labelled_files import Skips, read_rows
 from rrnn.tasks.data.text_files import split_text, tokenise
 from rrnn.tasks.runs import CELL, Run, load_weights, open_task_run
+from rrnn.tasks.threads import cpu_threads
 from rrnn.tasks.vocabulary import Vocabulary
-from rrnn.tasks.workers import one_cpu_thread
 from rrnn.zoo import get_cell, get_model
 
 EMBEDDING = "embedding"
@@ -121,7 +122,7 @@ def _side_by_side(
         for batch in batches:
             function(batch)
         return
-    with one_cpu_thread(), ThreadPoolExecutor(min(threads, len(batches))) as pool:
+    with cpu_threads(1), ThreadPoolExecutor(min(threads, len(batches))) as pool:
         list(pool.map(function, reversed(batches)))  # long texts first, so that the last batches are quick
 
 
@@ -223,10 +224,12 @@ SPLITS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class Report:
-    """Accuracy and loss of a classifier. `confusion[i][j]` counts texts with label i and predicted label j."""
+    """Accuracy, macro-averaged F1 (both in per cent) and loss of a classifier. `confusion[i][j]` counts texts with
+    label i and predicted label j."""
 
     texts: int
     accuracy: float
+    macro_f1: float
     loss: float
     labels: list[str]
     confusion: list[list[int]]
@@ -237,7 +240,8 @@ class Report:
 
     def to_text(self, name: str) -> str:
         """Return the report as text, with a table of the confusion."""
-        lines = [f"{name}: accuracy {self.accuracy:.2f} %, loss {self.loss:.4f}, {self.texts} texts"]
+        figures = f"accuracy {self.accuracy:.2f} %, macro-F1 {self.macro_f1:.2f} %, loss {self.loss:.4f}"
+        lines = [f"{name}: {figures}, {self.texts} texts"]
         width = max(5, *map(len, self.labels))
         lines.append(
             " ".join([" " * width, *(f"{label:>{width}}" for label in self.labels)]) + "  ← predicted"
@@ -257,6 +261,9 @@ def evaluate(model: TrainedClassifier, texts: Sequence[Sequence[str]], labels: S
     return Report(
         texts=len(truth),
         accuracy=100 * float(np.trace(confusion)) / len(truth),
+        macro_f1=macro_f1(
+            confusion.diagonal().tolist(), confusion.sum(1).tolist(), confusion.sum(0).tolist()
+        ),
         loss=float(-np.log(chosen).mean()),
         labels=model.labels,
         confusion=confusion.tolist(),

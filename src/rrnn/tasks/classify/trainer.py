@@ -15,6 +15,7 @@ from rrnn.backends.triton.backend import has_kernels
 from rrnn.errors import RunError
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.prepare import Prepared, Texts
+from rrnn.tasks.classify.scores import macro_f1
 from rrnn.tasks.graphs import Graphs
 from rrnn.tasks.update import Averages, FusedAdam
 
@@ -72,7 +73,8 @@ class ClassifyTask:
             self.averages = [parameter.detach().clone() for parameter in self.parameters if kept]
         self.totals = torch.zeros(2, device=self.device)  # loss, examples
         self.rows = torch.empty(self.config.batch_size, dtype=torch.int64, device=self.device)
-        self._evaluation_totals = torch.zeros(2, device=self.device)  # loss, correct predictions
+        self._evaluation_loss = torch.zeros(1, device=self.device)
+        self._counts = torch.zeros(3, len(data.labels), device=self.device)  # correct, labelled, predicted
         self._evaluation_rows = torch.empty(EVALUATION_BATCH, dtype=torch.int64, device=self.device)
         self._evaluations = {
             name: texts.in_order(EVALUATION_BATCH, EVALUATION_TOKENS) for name, texts in self.splits.items()
@@ -138,19 +140,21 @@ class ClassifyTask:
 
     @torch.no_grad()
     def evaluate(self, split: str) -> dict[str, float]:
-        """Return the mean loss, and the accuracy in per cent."""
-        texts, totals = self.splits[split], self._evaluation_totals
+        """Return the mean loss, and the accuracy and the macro-averaged F1 in per cent."""
+        texts = self.splits[split]
         self.model.eval()
         with self._averaged(), self.graphs.on_stream():
-            totals.zero_()
+            self._evaluation_loss.zero_()
+            self._counts.zero_()
             for batch in self._evaluations[split]:
                 rows = self._evaluation_rows[: len(batch.rows)]
                 rows.copy_(batch.rows)
                 key = (split, batch.steps, len(rows))
                 self.graphs.run(key, lambda rows=rows, steps=batch.steps: self._add_up(texts, rows, steps))
-            loss, correct = totals.tolist()
+            loss, counts = self._evaluation_loss.item(), self._counts.tolist()
         self.model.train()
-        return {"loss": loss / len(texts), "accuracy": 100 * correct / len(texts)}
+        accuracy = 100 * sum(counts[0]) / len(texts)
+        return {"loss": loss / len(texts), "accuracy": accuracy, "macro_f1": macro_f1(*counts)}
 
     @contextmanager
     @torch.no_grad()
@@ -169,12 +173,19 @@ class ClassifyTask:
                 _copy(own, self.parameters)
 
     def _add_up(self, texts: Texts, rows: Tensor, steps: int) -> None:
-        """Add the losses and correct predictions of a batch to the totals."""
+        """Add the losses and the predictions of a batch to the totals."""
         ids, lengths, labels, weights = texts.gather(rows, steps)
         logits = self.model(ids, lengths)
         losses = F.cross_entropy(logits, labels, reduction="none")
-        right = (logits.argmax(-1) == labels).to(losses.dtype)
-        self._evaluation_totals.add_((torch.stack([losses, right]) * weights).sum(1))
+        self._evaluation_loss.add_((losses * weights).sum())
+        predicted = logits.argmax(-1)
+        for counts, label, share in zip(
+            self._counts,
+            (labels, labels, predicted),
+            ((predicted == labels) * weights, weights, weights),
+            strict=True,
+        ):
+            counts.index_add_(0, label, share)
 
     def end_epoch(self, epoch: int, dev: dict[str, float]) -> bool:
         """Halve the learning rate after some epochs without a better accuracy; stop after more, or at 100 %."""

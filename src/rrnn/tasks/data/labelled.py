@@ -163,6 +163,8 @@ def load_dataset(
     label_column: str | int = "label",
     encoding: str = "utf-8",
     skip_broken: bool = False,
+    folds: int | None = None,
+    fold: int = 1,
 ) -> Dataset:
     """Read a data set.
 
@@ -171,15 +173,20 @@ def load_dataset(
     to files. Files ending in .csv or .tsv (or in .csv.gz or .tsv.gz) are tables; in other files each line is a label, a
     blank and a text. `cleaning` is a way of `tokenise`; the default is the data set's own, and `text` for users' files.
 
+    With `folds`, data without splits of its own is split into this many folds: number `fold` (from 1) is the test
+    set, and a tenth of the others is dev.
+
     A row without text is skipped and counted. A broken row (no label, too few columns) raises an error that names its
     line, or, with `skip_broken`, is skipped and counted, too.
     """
     if isinstance(spec, str) and spec.startswith(synthetic.PREFIX):
+        if folds is not None:
+            raise _own_test_set(spec)
         return _dataset(spec, synthetic.generate(spec, split_seed), cleaning or "none", {}, Skips())
     skips = Skips(lenient=skip_broken)
     if isinstance(spec, str) and (known := published_set(spec)) is not None:
         splits = known.read(skips)
-        splits = _complete(spec, splits, split_seed, stratified)
+        splits = _complete(spec, splits, split_seed, stratified, folds, fold)
         return _dataset(spec, splits, cleaning or known.cleaning, known.label_names, skips)
 
     def read(path: str | Path) -> list[Row]:
@@ -190,7 +197,7 @@ def load_dataset(
         return rows
 
     name, splits = _read_files(spec, read)
-    splits = _complete(name, splits, split_seed, stratified)
+    splits = _complete(name, splits, split_seed, stratified, folds, fold)
     return _dataset(name, splits, cleaning or "text", {}, skips)
 
 
@@ -213,10 +220,22 @@ def _read_files(spec: Spec, read: Reader) -> tuple[str, dict[str, list[Row]]]:
 
 
 def _complete(
-    name: str, splits: Mapping[str, list[Row]], seed: int, stratified: bool
+    name: str,
+    splits: Mapping[str, list[Row]],
+    seed: int,
+    stratified: bool,
+    folds: int | None = None,
+    fold: int = 1,
 ) -> dict[str, list[Row]]:
     """Make missing splits: all three from `all`, or dev from train (a fifth, as for the paper's Amazon set)."""
     by_label = (lambda row: row.label) if stratified else None
+    if folds is not None:
+        if "all" not in splits:
+            raise _own_test_set(name)
+        parts = split_rows(splits["all"], [1 / folds] * folds, seed, by_label)
+        test = parts.pop(fold - 1)
+        train, dev = split_rows([row for part in parts for row in part], (0.9, 0.1), seed, by_label)
+        return {"train": train, "dev": dev, "test": test}
     if "all" in splits:
         train, dev, test = split_rows(splits["all"], SHARES, seed, by_label)
         return {"train": train, "dev": dev, "test": test}
@@ -224,6 +243,13 @@ def _complete(
         train, dev = split_rows(splits["train"], (0.8, 0.2), seed, by_label)
         return {**splits, "train": train, "dev": dev}
     return dict(splits)
+
+
+def _own_test_set(name: str) -> DataError:
+    return DataError(
+        f"{name} has splits of its own, and cross-validation is for data without: leave out folds, or give one file of "
+        "labelled texts"
+    )
 
 
 def _dataset(

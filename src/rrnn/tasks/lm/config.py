@@ -130,6 +130,9 @@ class LMConfig(Config):
     )
     seed: int = option(0, "seed of the weights and of dropout", low=0, high=2**31)
     device: str = option("auto", "cpu, cuda, or auto (a GPU if there is one)")
+    threads: int | None = option(
+        None, "number of CPU threads (default: as many as processors are free)", low=1, high=1024
+    )
     checkpoint_seconds: float = option(30.0, "least number of seconds between two checkpoints", low=0)
 
     def __post_init__(self) -> None:

@@ -22,6 +22,7 @@ from rrnn.tasks.lm.model import LanguageModel
 from rrnn.tasks.lm.trained import TrainedLanguageModel, build_model, cell_of, evaluate
 from rrnn.tasks.lm.trainer import LanguageTask
 from rrnn.tasks.progress import show_progress
+from rrnn.tasks.threads import ThreadChoice
 from rrnn.tasks.training import Group, Outcome, Progress, join_group
 from rrnn.tasks.vocabulary import Vocabulary
 
@@ -74,6 +75,7 @@ def train(
             checkpoint_seconds=config.checkpoint_seconds,
             progress=progress,
             group=group,
+            threads=ThreadChoice(config.threads) if device.type == "cpu" else None,
         )
     trained = TrainedLanguageModel(model.eval(), data.vocabulary, config)
     return Result(summary, trained, history, None if folder is None else Path(folder))

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
-from rrnn.errors import CellError, RunError
+from rrnn.errors import CellError
 from rrnn.nn import RationalRNN
 from rrnn.nn.dropout import Drops
 from rrnn.tasks.lm.config import LMConfig
@@ -77,11 +77,15 @@ class TorchRNN(nn.Module):
         input_dropout: float = 0.0,
         recurrent_dropout: float = 0.0,
         forget_bias: float = 0.0,
+        output_bias: float = 0.0,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.kind, self.hidden_size, self.forget_bias = kind, hidden_size, forget_bias
+        if output_bias and kind == "gru":
+            raise CellError(f"output_bias={output_bias} needs a cell with an output gate, and a GRU has none")
+        self.kind, self.hidden_size = kind, hidden_size
+        self.gate_biases = {1: forget_bias, 3: output_bias}  # of an LSTM's gates i, f, g, o
         self.dropout, self.input_dropout, self.recurrent_dropout = dropout, input_dropout, recurrent_dropout
         sizes = [input_size] + [hidden_size] * (num_layers - 1)
         self.layers = nn.ModuleList(TorchLayer(kind, size, hidden_size, device, dtype) for size in sizes)
@@ -89,12 +93,13 @@ class TorchRNN(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw matrices uniformly from ±√(3 / columns), as in a `RationalRNN`; biases are 0, or `forget_bias`."""
+        """Draw matrices uniformly from ±√(3 / columns), as in a `RationalRNN`; biases are 0, or those of gates."""
         for name, value in self.named_parameters():
             bound = (3 / value.shape[-1]) ** 0.5 if "weight" in name else 0.0
             value.uniform_(-bound, bound)
             if self.kind == "lstm" and name.endswith("bias_ih"):
-                value[self.hidden_size : 2 * self.hidden_size].fill_(self.forget_bias)
+                for gate, bias in self.gate_biases.items():
+                    value.view(4, -1)[gate].fill_(bias)
 
     def init_state(self, batch_size: int) -> tuple[tuple[Tensor, ...], ...]:
         """Return the zero state of all layers."""
@@ -213,7 +218,7 @@ class LanguageModel(nn.Module):
     ) -> None:
         super().__init__()
         self.vocabulary, self.hidden_size, self.start = vocabulary, hidden_size, start
-        self.dropouts, self.output_bias = dropouts or Dropouts(), output_bias
+        self.dropouts = dropouts or Dropouts()
         self.gain = rnn_gain * ((1 - self.dropouts.variational) ** 0.5 if scale_rnn else 1.0)
         padded = -(-vocabulary // MULTIPLE) * MULTIPLE
         self.embedding = nn.Parameter(torch.empty(padded, hidden_size, device=device, dtype=dtype))
@@ -224,6 +229,7 @@ class LanguageModel(nn.Module):
             "input_dropout": 0.0 if self.dropouts.locked else self.dropouts.embedding,
             "recurrent_dropout": self.dropouts.variational,
             "forget_bias": forget_bias,
+            "output_bias": output_bias,
             "device": device,
             "dtype": dtype,
         }
@@ -245,17 +251,9 @@ class LanguageModel(nn.Module):
         self.embedding.zero_()[: self.vocabulary].uniform_(-bound, bound)
         self.bias.zero_()
         self.rnn.reset_parameters()
-        gates = 0
-        for name, value in self.rnn.named_parameters():
+        for value in self.rnn.parameters():
             if value.dim() > 1:
                 value.mul_(self.gain)
-            elif name.endswith(".bias.o"):
-                value.fill_(self.output_bias)
-                gates += 1
-        if self.output_bias and not gates:
-            raise RunError(
-                f"output_bias={self.output_bias} needs a cell with an output gate, and this one has none"
-            )
 
     def count_parameters(self) -> int:
         """Return the number of parameters, without the padding."""
