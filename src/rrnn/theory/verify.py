@@ -175,7 +175,7 @@ def verify_layer(
     )
 
 
-def scores_by_paths(machine: WFSA, string: tuple[int, ...]) -> list[Any]:
+def scores_by_paths(machine: WFSA, string: tuple[Any, ...]) -> list[Any]:
     """Return the score of every prefix as the sum over its paths, without the star that Forward and layers take.
 
     If ε-arcs form a cycle, there are infinitely many paths: they are added in the order of the number of ε-arcs that
