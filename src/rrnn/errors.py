@@ -20,7 +20,14 @@ class AutomatonError(RRNNError, ValueError):
 
 
 class CellError(AutomatonError):
-    """A cell (template) that breaks a rule of the cell language."""
+    """A cell (template) that breaks a rule of the cell language.
+
+    The fix may be a `call` in Python and a `line` in a `.cell` text; `in_text` is the message with the latter.
+    """
+
+    def __init__(self, message: str, *, call: str = "", line: str = "") -> None:
+        super().__init__(message + call)
+        self.in_text = message + line
 
 
 class FormatError(RRNNError, ValueError):

@@ -37,8 +37,9 @@ def check_cell(cell: Cell) -> None:
                 raise CellError(
                     f"cell {cell.name!r} has an ε-cycle {_one_cycle(component[0], arcs)} whose star is not known to "
                     f"exist in the {cell.semiring_name} semiring ({cell.semiring.star_domain}). Keep its weights "
-                    "provably inside (e.g. sigmoid(parameter(…)) over the reals), remove an ε-arc, or call "
-                    ".limit_epsilon(k)."
+                    'provably inside (e.g. sigmoid(parameter("a")) over the reals), remove an ε-arc, or ',
+                    call="call .limit_epsilon(k).",
+                    line="add the line: epsilon_limit 3",
                 )
 
 
@@ -59,9 +60,17 @@ def _check_ends(cell: Cell) -> None:
     """Raise a `CellError` if no path leads from an initial to a final state, or one of these has no arc."""
     ring = cell.semiring
     if not cell.initials:
-        raise CellError(f"cell {cell.name!r} has no initial state: call .initial(state)")
+        raise CellError(
+            f"cell {cell.name!r} has no initial state: ",
+            call="call .initial(state)",
+            line="add a line, such as: initial q0",
+        )
     if not cell.finals:
-        raise CellError(f"cell {cell.name!r} has no final state: call .final(state, weight)")
+        raise CellError(
+            f"cell {cell.name!r} has no final state: ",
+            call="call .final(state, weight)",
+            line="add a line, such as: final q1",
+        )
     if not _ends_reached(cell) & {q for q, w in cell.finals if not is_zero(w, ring)}:
         finals = ", ".join(repr(q) for q, _ in cell.finals)
         limit = "" if cell.epsilon_limit is None else f" under its epsilon_limit of {cell.epsilon_limit}"

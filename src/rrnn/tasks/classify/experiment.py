@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rrnn.errors import RunError
+from rrnn.files import read_json
 from rrnn.tasks import experiment
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
@@ -143,7 +143,7 @@ def read_summary(folder: str | Path) -> Summary:
     """Read the result of a finished training from its run folder."""
     path = Path(folder) / RESULT
     try:
-        return Summary(**json.loads(path.read_text(encoding="utf-8")))
+        return Summary(**read_json(path))
     except OSError:
         raise RunError(f"{folder} contains no finished training: it has no {RESULT}") from None
     except (ValueError, TypeError) as error:
