@@ -69,6 +69,10 @@ class GrowthWarning(UserWarning):
     """A cell whose weights provably make its states grow without bound."""
 
 
+class OutputWarning(UserWarning):
+    """A cell whose output is not finite where its score is zero, which some values of its weights make it."""
+
+
 def nearest(name: Any, names: Iterable[Any]) -> str:
     """Return " Did you mean …?" if one of the names is spelled similarly, and the empty string otherwise."""
     texts = {str(n): n for n in names}

@@ -193,7 +193,7 @@ def warn_of_growth(cell: Cell) -> None:
         f"cell {cell.name!r}: the loop at {weights}, which over {ring.name} is always stronger than one "
         f"({shown(ring.one)}), so {states} without bound with the length of the input. {_weaker(ring, loops)}",
         GrowthWarning,
-        stacklevel=_outside(),
+        stacklevel=outside_level(),
     )
 
 
@@ -216,7 +216,7 @@ def _weaker(ring: Semiring, loops: list[CellArc]) -> str:
     return f"Weights over {ring.name} are logarithms: use those of the real weights, as {example}."
 
 
-def _outside() -> int:
+def outside_level() -> int:
     """Return the stack level, seen from the caller, of the first frame outside this package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "rrnn":

@@ -19,7 +19,7 @@ from rrnn.errors import DataError, FormatError
 from rrnn.files import MAX_LINE, named_errors
 from rrnn.tasks.classify.trained import WINDOW, TrainedClassifier
 from rrnn.tasks.data.labelled_files import Table, find_columns, read_cells
-from rrnn.tasks.data.text_files import UTF16
+from rrnn.tasks.data.text_files import UTF16, check_encoding, undecodable
 
 Format = Literal["csv", "jsonl"]
 _CHUNK = 2**20
@@ -83,15 +83,17 @@ def _opened(source: Path) -> Iterator[IO[bytes]]:
 def _lines(texts: Iterable[str], source: str) -> Iterator[str]:
     """Yield lines, without their ends, as they arrive. Only \\n (or \\r\\n) ends a line."""
     begun: list[str] = []
-    number = 1
+    number, size = 1, 0
     for text in texts:
         *whole, rest = text.split("\n")
         for line in whole:
             yield "".join([*begun, line]).removesuffix("\r")
             begun = []
             number += 1
+            size = 0
         begun.append(rest)
-        if len(begun) > MAX_LINE // _CHUNK:
+        size += len(rest)
+        if size > MAX_LINE:
             raise FormatError(
                 f"a text has at most {MAX_LINE:,} characters; this one is longer. Is it a text file?",
                 source=source,
@@ -103,23 +105,18 @@ def _lines(texts: Iterable[str], source: str) -> Iterator[str]:
 
 def _decoded(stream: IO[bytes], source: str, encoding: str) -> Iterator[str]:
     """Yield the decoded text, at most one line at a time."""
-    try:
-        " ".encode(encoding)  # this knows only encodings of text
-    except LookupError:
-        raise DataError(
-            f"Python has no encoding {encoding!r}; common ones are utf-8, latin-1 and cp1252"
-        ) from None
+    check_encoding(encoding)
     with named_errors(source):
         some = stream.readline(_CHUNK)
-    decoder = codecs.getincrementaldecoder("utf-16" if some[:2] in UTF16 else encoding)()
+    encoding = "utf-16" if some[:2] in UTF16 else encoding
+    decoder = codecs.getincrementaldecoder(encoding)()
     some, number = some.removeprefix(codecs.BOM_UTF8), 1
     while True:
         try:
             text = decoder.decode(some, final=not some)
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:
             raise FormatError(
-                f"the text must be {error.encoding}, but byte 0x{error.object[error.start]:02x} is not: "
-                f"{error.reason}. Give its encoding with --encoding",
+                f"the text must be {encoding}, but {undecodable(error)}. Give its encoding with --encoding",
                 source=source,
                 line=number,
             ) from None

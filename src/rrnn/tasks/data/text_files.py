@@ -26,22 +26,15 @@ def read_lines(path: str | Path, encoding: str | None = None) -> list[str]:
     path = Path(path)
     data = _read_bytes(path)
     given = "utf-16" if data[:2] in UTF16 else encoding or "utf-8"
+    check_encoding(given)
     try:
         text = data.decode("utf-8-sig" if given == "utf-8" else given)
-    except LookupError:
-        raise DataError(
-            f"Python has no encoding {encoding!r}; common ones are utf-8, latin-1 and cp1252"
-        ) from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+    except UnicodeError as error:
+        start = error.start if isinstance(error, UnicodeDecodeError) else 0
+        line = data.count(b"\n", 0, start) + 1
+        fix = "" if encoding is None else ", or give its encoding: --encoding latin-1 (encoding='latin-1')"
         raise FormatError(
-            f"the text must be {error.encoding}, but byte 0x{data[error.start]:02x} is not: "
-            f"{error.reason}. Convert the file (iconv -f latin1 -t utf-8)"
-            + (
-                "."
-                if encoding is None
-                else ", or give its encoding: --encoding latin-1 (encoding='latin-1')."
-            ),
+            f"the text must be {given}, but {undecodable(error)}. Convert the file (iconv -f latin1 -t utf-8){fix}.",
             source=str(path),
             line=line,
         ) from None
@@ -56,6 +49,23 @@ def read_lines(path: str | Path, encoding: str | None = None) -> list[str]:
     if not lines:
         raise DataError(f"{path}: the file is empty; it needs at least one line")
     return [line.removesuffix("\r") for line in lines]
+
+
+def check_encoding(encoding: str) -> None:
+    """Raise unless Python has this encoding, and it is one of texts (base64 is not)."""
+    try:
+        " ".encode(encoding)
+    except (LookupError, ValueError):
+        raise DataError(
+            f"Python has no encoding {encoding!r} of texts; common ones are utf-8, latin-1 and cp1252"
+        ) from None
+
+
+def undecodable(error: UnicodeError) -> str:
+    """Say which byte cannot be decoded, and why."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte 0x{error.object[error.start]:02x} is not: {error.reason}"
+    return f"it is not: {error}"
 
 
 def _read_bytes(path: Path) -> bytes:
