@@ -38,7 +38,7 @@ def collisions(scene: Scene) -> list[str]:
             if any(box.left <= x <= box.right and box.top <= y <= box.bottom for x, y in points):
                 found.append(f"{name} with arc {i}")
         for key, shape in scene.shapes.items():
-            if key not in (route.source, route.target) and any(shape.distance(p) < 2 for p in points):
+            if key not in (route.source, route.target) and any(shape.distance(*p) < 2 for p in points):
                 found.append(f"state {key} with arc {i}")
     for (i, r), (j, s) in combinations(enumerate(scene.routes), 2):
         if (r.source, r.target) == (s.target, s.source) and math.dist(r.curve.at(0.5), s.curve.at(0.5)) < 12:

@@ -15,6 +15,7 @@ ROOT = Path(rrnn.__file__).parent
 ORDER = [
     "moved",
     "errors",
+    "files",
     "arithmetic",
     "semirings",
     "automata",

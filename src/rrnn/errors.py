@@ -20,7 +20,14 @@ class AutomatonError(RRNNError, ValueError):
 
 
 class CellError(AutomatonError):
-    """A cell (template) that breaks a rule of the cell language."""
+    """A cell (template) that breaks a rule of the cell language.
+
+    The fix may be a `call` in Python and a `line` in a `.cell` text; `in_text` is the message with the latter.
+    """
+
+    def __init__(self, message: str, *, call: str = "", line: str = "") -> None:
+        super().__init__(message + call)
+        self.in_text = message + line
 
 
 class FormatError(RRNNError, ValueError):
@@ -60,6 +67,10 @@ class DivergedError(RunError):
 
 class GrowthWarning(UserWarning):
     """A cell whose weights provably make its states grow without bound."""
+
+
+class OutputWarning(UserWarning):
+    """A cell whose output is not finite where its score is zero, which some values of its weights make it."""
 
 
 def nearest(name: Any, names: Iterable[Any], quote: Callable[[Any], str] = repr) -> str:

@@ -201,7 +201,7 @@ def test_precedence() -> None:
             "loop q1 : f",
             "loop q0 : f",
             10,
-            r'given twice. Pass merge="plus" \(in a text: arc\+, loop\+, epsilon\+\)',
+            r"given twice. Write arc\+ \(loop\+, epsilon\+\) to let both count",
         ),
         ("loop q1 : f", "loop q1 -> q1 : f", 10, "cannot read 'loop q1 -> q1 : f'"),
         ("loop q1 : f", "loop q1 : 1e999", 10, "must be finite"),
@@ -225,6 +225,25 @@ def test_mistakes_name_their_line(old: str, new: str, line: int | None, message:
         Cell.from_text(B.replace(old, new), "b.cell")
     assert caught.value.source == "b.cell" and caught.value.line == line
     assert str(caught.value).startswith(f"b.cell:{line}: " if line else "b.cell: ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "call", "fix"),
+    [
+        ("initial q0\n", "", "call .initial(state)", "add a line, such as: initial q0"),
+        ("final q1\n", "", "call .final(state, weight)", "add a line, such as: final q1"),
+        ("loop q1 : f", "epsilon q1 -> q1 : 1", "call .limit_epsilon(k)", "add the line: epsilon_limit 3"),
+        ("loop q1 : f", "loop q0 : f", 'merge="plus"', "Write arc+ (loop+, epsilon+)"),
+        ("semiring real", "semiring complex", ".output(score.re, score.im)", "output score.re, score.im"),
+        ("loop q1 : f", "loop q1 : polar(f, 1)", "Cell(name, 'complex')", "semiring complex"),
+    ],
+)
+def test_fixes_are_lines_of_the_text(old: str, new: str, call: str, fix: str) -> None:
+    """A message about a text says what to write there; about a cell in Python, what to call."""
+    assert old in B
+    with pytest.raises(FormatError) as caught:
+        Cell.from_text(B.replace(old, new))
+    assert fix in str(caught.value) and call not in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "#", "rrnn-cell", "\0", "B", B.encode(), None, 3])

@@ -26,6 +26,9 @@ def write_table(path: Path) -> Path:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "t.tsv")
+    (tmp_path / "l.txt").write_text("0 bad\n1 good\n" * 40)
+    (tmp_path / "latin.txt").write_bytes(b"0 bad\n1 caf\xe9\n")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
     return tmp_path
 
 
@@ -106,6 +109,13 @@ def test_search_and_table(here: Path, capsys: pytest.CaptureFixture[str]) -> Non
     [
         (["train", "--data", "none.csv"], "none.csv"),
         (["train", "--data", "t.tsv"], "names no column 'text'; it names body, class"),
+        (["train", "--data", "l.txt", "--text-column", "5"], "l.txt is not a table, so it has no column '5'"),
+        (["train", "--data", "l.txt", "--label-column", "0"], "leave out label_column (--label-column)"),
+        (["train", "--text-column", "5"], "synthetic:not-good is not a table"),
+        (["train", "--data", "latin.txt"], "latin.txt:2: the text must be utf-8, but byte 0xe9 is not"),
+        (["train", "--data", "latin.txt"], "give its encoding: --encoding latin-1"),
+        (["train", "--hidden-size", "1" + "0" * 21], "hidden_size must be a number below 2⁵³"),
+        (["train", "--config", "deep.json"], "nested too deeply"),
         (["train", "--cell", "G"], "no cell is called 'G'"),
         (["train", "--vectors", "none.txt"], "none.txt"),
         (["train", "--config", "t.tsv"], "not a configuration"),

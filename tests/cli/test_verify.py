@@ -59,6 +59,20 @@ def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0 and lines[1].startswith(str(path))
 
 
+def test_epsilon_cycles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`verify` takes what `derive` takes."""
+    path = tmp_path / "cycle.cell"
+    path.write_text(
+        'rrnn-cell 1\ncell Cycle\ninitial a\narc a -> b : linear("u")\nloop b : one\nepsilon b -> c : 0.5\n'
+        "epsilon c -> b : 0.3\nfinal c\noutput score\n",
+        encoding="utf-8",
+    )
+    assert main(["derive", str(path)]) == 0
+    capsys.readouterr()
+    code, lines, err = run(capsys, str(path))
+    assert (code, err) == (0, "") and lines[1].endswith("rational")
+
+
 def test_a_mismatch_is_an_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rrnn.theory.verify.scores", lambda rnn, x: theory.scores(rnn, x) * (1 + 1e-7))
     code, lines, _ = run(capsys, "B", "C")

@@ -57,7 +57,7 @@ def test_an_arc_goes_around_a_state_in_its_way() -> None:
     cell = Cell("S").initial("q0").arc("q0", "q1", one).arc("q1", "q2", one).arc("q2", "q0", one).final("q2")
     picture = drawn(cell)
     back = picture.routes[2]
-    assert min(picture.shapes["q1"].distance(p) for p in back.curve.points(100)) > 5
+    assert min(picture.shapes["q1"].distance(*p) for p in back.curve.points(100)) > 5
 
 
 def test_a_shortcut_keeps_the_chain_in_a_row() -> None:

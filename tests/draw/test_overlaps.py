@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from drawings import collisions, random_cell
@@ -11,6 +12,7 @@ from rrnn.automata import Cell, concatenate, interpolate, union
 from rrnn.draw import diagram_of
 from rrnn.draw.layout import scene
 from rrnn.draw.paper_figures import FIGURES
+from rrnn.draw.routing import Router
 from rrnn.wfsa import WFSA
 from rrnn.zoo import CELLS, get_cell
 
@@ -42,6 +44,20 @@ def test_random_cells(seed: int, states: int, density: float) -> None:
 
 def test_all_arcs_of_six_states() -> None:
     assert collisions(scene(diagram_of(random_cell(0, 6, 1.0)))) == []
+
+
+def test_all_arcs_of_eight_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even so dense an automaton is drawn without overlaps, and without trying every spread with all curves."""
+    routers: list[Router] = []
+
+    class Counted(Router):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            routers.append(self)
+
+    monkeypatch.setattr("rrnn.draw.layout.Router", Counted)
+    assert collisions(scene(diagram_of(random_cell(0, 8, 1.0)))) == []
+    assert len(routers) <= 8
 
 
 @pytest.mark.parametrize("states", [8, 12])

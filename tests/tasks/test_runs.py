@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rrnn.errors import RunError
+from rrnn.errors import FormatError, RunError
 from rrnn.tasks.runs import Run, differences, read_config
 from rrnn.tasks.vocabulary import Vocabulary
 
@@ -129,13 +129,26 @@ def test_a_checkpoint_under_the_name_of_another_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "holds no run"), ("{", "not JSON"), ("[]", "not the configuration"), ("{}", "not the conf")],
+    [
+        (None, "holds no run"),
+        ("{", "not JSON"),
+        ("[]", "not the configuration"),
+        ("{}", "not the conf"),
+        ('{"task":' + "[" * 100_000, "nested too deeply"),
+    ],
 )
 def test_folders_that_are_no_runs(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(RunError, match=message):
         Run.open(tmp_path)
+
+
+def test_a_damaged_cell(tmp_path: Path) -> None:
+    with Run.create(tmp_path / "run", CONFIG, cell_text="rrnn-cell 1\n") as run:
+        (tmp_path / "run" / "cell.cell").write_bytes(b"rrnn-cell 1\n\xff\xfe\x00")
+        with pytest.raises(FormatError, match=r"cell\.cell:2: a text file must be UTF-8"):
+            _ = run.cell_text
 
 
 def test_a_torn_last_line_of_the_log_is_not_read(tmp_path: Path) -> None:

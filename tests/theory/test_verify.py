@@ -12,9 +12,23 @@ from cell_calls import ALL_CELLS_SOME_SLOW, cell
 from torch import Tensor
 
 from rrnn import theory, zoo
-from rrnn.automata import Cell, linear, one, step
+from rrnn.automata import (
+    Cell,
+    Expr,
+    construct,
+    linear,
+    log_sigmoid,
+    one,
+    parameter,
+    sigmoid,
+    softplus,
+    step,
+    tanh,
+)
 from rrnn.nn import RationalRNN
 from rrnn.theory import verify_cell, verify_model
+from rrnn.theory.verify import scores_by_paths
+from rrnn.wfsa import EPSILON, WFSA
 
 
 @pytest.mark.parametrize("name", ALL_CELLS_SOME_SLOW)
@@ -77,6 +91,39 @@ def test_semirings_without_gradients(semiring: str) -> None:
     chain = Cell("chain", semiring).initial("q0").loop("q0", one).arc("q0", "q1", step(linear("u")))
     verdict = verify_cell(chain.loop("q1", step(linear("f"))).final("q1"))
     assert verdict.max_error == 0
+
+
+EPSILON_LOOPS: dict[str, tuple[Expr | float, Expr | float]] = {
+    "real": (0.4 * sigmoid(parameter("a")), tanh(parameter("b"))),
+    "log": (log_sigmoid(parameter("a")), log_sigmoid(parameter("b"))),
+    "max-plus": (log_sigmoid(parameter("a")), -0.5),
+    "min-plus": (softplus(parameter("a")), 0.5),
+    "max-times": (sigmoid(parameter("a")), 0.9),
+    "boolean": (step(parameter("a")), one),
+    "complex": (construct("polar", 0.5 * sigmoid(parameter("a")), parameter("b")), 0.9),
+    "expectation": (construct("valued", 0.5 * sigmoid(parameter("a")), parameter("b")), 0.9),
+    "signed-log": (construct("signed", -1.0, log_sigmoid(parameter("a"))), 0.7),
+}
+
+
+@pytest.mark.parametrize("semiring", EPSILON_LOOPS)
+def test_epsilon_cycles(semiring: str) -> None:
+    """Layers take the star of an ε-cycle; the definition is an infinite sum over paths."""
+    out, back = EPSILON_LOOPS[semiring]
+    u = step(linear("u")) if semiring == "boolean" else linear("u")
+    u = softplus(u) if semiring == "max-times" else u
+    cell = Cell("loop", semiring).initial("q0").arc("q0", "q1", u).loop("q1", one).final("q2")
+    verdict = verify_cell(cell.epsilon("q1", "q2", out).epsilon("q2", "q1", back))
+    assert verdict.verdict == "rational" and verdict.max_error is not None and verdict.max_error < 1e-13
+
+
+def test_sums_over_paths_of_an_epsilon_cycle() -> None:
+    """The sum over paths, known by hand: 2 · 0.25 · Σ 0.5ⁿ, for each symbol; and it is no copy of Forward."""
+    arcs = [("p", "a", "p", 1.0), ("p", EPSILON, "q", 0.25), ("q", EPSILON, "p", 2.0)]
+    machine = WFSA("real", alphabet="a", arcs=arcs, initial={"p": 2.0}, final={"q": 1.0})
+    sums = scores_by_paths(machine, ("a", "a"))
+    assert sums == pytest.approx([1.0, 2.0, 4.0], rel=1e-15)
+    assert sums == pytest.approx(machine.prefix_scores(("a", "a")).tolist(), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from rrnn.arithmetic import ranges
 from rrnn.arithmetic.operators import Operators
 from rrnn.arithmetic.ranges import Range
 from rrnn.arithmetic.scalar_ops import ALONG_FAMILY, BY_NAME, COMPOSITES, FOLDS, Op
+from rrnn.errors import SemiringError
 
 
 class Arithmetic:
@@ -59,7 +60,24 @@ def _on_ranges(op: Op) -> Callable[..., Any]:
 
 
 class TextValue(Operators, str):
-    """A value that is the text of how it is computed. Each operation is in brackets, so that texts combine freely."""
+    """A value that is the text of how it is computed. Each operation is in brackets, so that texts combine freely.
+
+    Like tensors and the values of programs, it has no truth: a definition that compares values with Python's own
+    operators fails here.
+    """
+
+    def _compared(self, other: object = None) -> bool:
+        raise SemiringError(
+            "it compares values with Python's operators, as max, min and `if` do. Use s.max(a, b), s.min(a, b), and "
+            "s.where(s.gt(a, b), x, y) in place of `x if a > b else y` (s.ge and s.eq compare, too)"
+        )
+
+    __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _compared  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other) if type(other) is str else self._compared()
+
+    __hash__ = str.__hash__
 
     def apply(self, op: str, *values: Any) -> TextValue:
         sign = {"add": "+", "sub": "-", "mul": "*", "div": "/", "neg": "-"}[op]

@@ -252,8 +252,9 @@ class Cell:
             a.source == source and a.target == target and a.epsilon == epsilon for a in self.arcs
         ):
             raise CellError(
-                f"{'ε-arc' if epsilon else 'arc'} {source!r} → {target!r} is given twice. "
-                'Pass merge="plus" (in a text: arc+, loop+, epsilon+) to let both count (⊕), or write one weight.'
+                f"{'ε-arc' if epsilon else 'arc'} {source!r} → {target!r} is given twice. ",
+                call='Pass merge="plus" to let both count (⊕), or write one weight.',
+                line="Write arc+ (loop+, epsilon+) to let both count (⊕), or write one weight.",
             )
         place = _arc_place(source, target, epsilon)
         expression = check_weight(ex.as_expr(weight), place, self.semiring, constant=epsilon)

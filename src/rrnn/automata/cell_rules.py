@@ -38,8 +38,9 @@ def check_cell(cell: Cell) -> None:
                 raise CellError(
                     f"cell {cell.name!r} has an ε-cycle {_one_cycle(component[0], arcs)} whose star is not known to "
                     f"exist in the {cell.semiring_name} semiring ({cell.semiring.star_domain}). Keep its weights "
-                    "provably inside (e.g. sigmoid(parameter(…)) over the reals), remove an ε-arc, or call "
-                    ".limit_epsilon(k)."
+                    'provably inside (e.g. sigmoid(parameter("a")) over the reals), remove an ε-arc, or ',
+                    call="call .limit_epsilon(k).",
+                    line="add the line: epsilon_limit 3",
                 )
 
 
@@ -83,10 +84,18 @@ def _check_ends(cell: Cell) -> None:
     """Raise a `CellError` if no path leads from an initial to a final state, or one of these has no arc."""
     ring = cell.semiring
     if not cell.initials:
-        raise CellError(f"cell {cell.name!r} has no initial state: call .initial(state)")
+        raise CellError(
+            f"cell {cell.name!r} has no initial state: ",
+            call="call .initial(state)",
+            line="add a line, such as: initial q0",
+        )
     ends = dict(cell.finals) | dict(cell.reads)
     if not ends:
-        raise CellError(f"cell {cell.name!r} has no final state: call .final(state, weight)")
+        raise CellError(
+            f"cell {cell.name!r} has no final state: ",
+            call="call .final(state, weight)",
+            line="add a line, such as: final q1",
+        )
     if not _ends_reached(cell) & {q for q, w in (*cell.finals, *cell.reads) if not is_zero(w, ring)}:
         finals = ", ".join(map(repr, ends))
         limit = "" if cell.epsilon_limit is None else f" under its epsilon_limit of {cell.epsilon_limit}"
@@ -209,7 +218,7 @@ def warn_of_growth(cell: Cell) -> None:
         f"cell {cell.name!r}: the loop at {weights}, which over {ring.name} is always stronger than one "
         f"({shown(ring.one)}), so {states} without bound with the length of the input. {_weaker(ring, loops)}",
         GrowthWarning,
-        stacklevel=_outside(),
+        stacklevel=outside_level(),
     )
 
 
@@ -232,7 +241,7 @@ def _weaker(ring: Semiring, loops: list[CellArc]) -> str:
     return f"Weights over {ring.name} are logarithms: use those of the real weights, as {example}."
 
 
-def _outside() -> int:
+def outside_level() -> int:
     """Return the stack level, seen from the caller, of the first frame outside this package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "rrnn":

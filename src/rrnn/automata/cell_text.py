@@ -125,11 +125,15 @@ def read_cell(text: str, cell: Cell, source: str) -> Cell:
         try:
             reader.read(line)
         except RRNNError as error:
-            raise FormatError(str(error), source=source, line=number) from None
+            raise FormatError(_in_text(error), source=source, line=number) from None
     try:
         return reader.cell.check()
     except RRNNError as error:
-        raise FormatError(str(error), source=source) from None
+        raise FormatError(_in_text(error), source=source) from None
+
+
+def _in_text(error: RRNNError) -> str:
+    return error.in_text if isinstance(error, CellError) else str(error)
 
 
 class _Reader:

@@ -54,7 +54,9 @@ def _reads_components(expr: ex.Expr, semiring: Semiring) -> None:
         reads = ", ".join(f"score.{c}" for c in semiring.components)
         raise CellError(
             f"over {semiring.name} a score has {len(semiring.components)} components: read {reads}. An output may be "
-            f"several of them: .output({reads})."
+            "several of them: ",
+            call=f".output({reads}).",
+            line=f"output {reads}",
         )
 
 
@@ -91,7 +93,9 @@ def _fits(expr: ex.Expr, place: str, semiring: Semiring) -> None:
         owners = [ring.name for ring in SEMIRINGS.values() if expr.function in ring.constructors]
         raise CellError(
             f"{place} is made by {expr.function}(…), a constructor of the {' or '.join(owners)} semiring; this cell is "
-            f"over {semiring.name}. Build it over that one: Cell(name, {owners[0]!r})."
+            f"over {semiring.name}. Build it over that one: ",
+            call=f"Cell(name, {owners[0]!r}).",
+            line=f"semiring {owners[0]}",
         )
     for node in ex.walk(expr):
         if isinstance(node, ex.Component) and node.name not in semiring.components:

@@ -86,12 +86,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         _sink_output()  # the reader (`| head`) has read enough
         return BROKEN_PIPE
     except OSError as error:
-        if error.filename is None:  # not an error of a file that the user named
-            if error.errno != errno.ENOSPC:
-                raise
-            _sink_output()
-        print(f"error: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        if error.filename is None and error.errno in (errno.ENOSPC, errno.EIO):
+            _sink_output()  # files have names, so this is perhaps the standard output
+        unnamed = "standard output: " if error.errno == errno.ENOSPC else ""
+        place = unnamed if error.filename is None else f"{error.filename}: "
+        print(f"error: {place}{error.strerror or error}", file=sys.stderr)
         return USAGE_ERROR
+    except (MemoryError, OverflowError, RuntimeError) as error:
+        if not _is_too_large(error):
+            raise
+        print(
+            f"error: not enough memory ({str(error)[:200] or 'out of memory'}): choose smaller sizes",
+            file=sys.stderr,
+        )
+        return USAGE_ERROR
+
+
+def _is_too_large(error: BaseException) -> bool:
+    """Return whether an error says that memory is lacking; torch has no class of its own for that on a CPU."""
+    signs = (
+        "can't allocate memory",
+        "out of memory",
+        "size calculation overflowed",
+        "too large to convert to C",
+    )
+    return isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)
 
 
 def _spin_briefly() -> None:

@@ -176,12 +176,12 @@ class Shape(NamedTuple):
     def box(self) -> Box:
         return Box.around(self.center, 2 * (self.radius + self.stretch), 2 * self.radius)
 
-    def distance(self, p: Point) -> float:
+    def distance(self, x: float, y: float) -> float:
         """Return the distance of a point from the outline; it is negative inside."""
-        x, y = self.center
+        cx, cy = self.center
         if not self.stretch:
-            return math.hypot(p.x - x, p.y - y) - self.radius
-        return distance(p.x, p.y, [(x - self.stretch, y, x + self.stretch, y)]) - self.radius
+            return math.hypot(x - cx, y - cy) - self.radius
+        return distance(x, y, [(cx - self.stretch, cy, cx + self.stretch, cy)]) - self.radius
 
 
 def line_sizes(lines: tuple[Text, ...]) -> list[float]:

@@ -23,7 +23,7 @@ from rrnn.draw.geometry import (
     segments_cross,
     segments_of,
 )
-from rrnn.draw.labels import place_labels
+from rrnn.draw.labels import LabelPlaces, place_labels
 from rrnn.draw.routing import Manner, Route, Router
 
 Place = tuple[float, float]
@@ -226,9 +226,11 @@ def _in_a_ring(diagram: Diagram, layer: dict[Hashable, int]) -> Places:
 # ---- the whole scene --------------------------------------------------------------------------------------------
 
 
-SPREADS = (1.0, 1.12, 1.25, 1.4, 1.6, 1.85, 2.15, 2.5, 3.0, 3.6)
+SPREADS = (1.0, 1.12, 1.25, 1.4, 1.6, 1.85, 2.15, 2.5, 3.0, 3.6, 4.3, 5.2)
 TRIES, PATIENCE = 2, 1
 """The routings tried at each spread, and the spreads tried beyond the first one at which all labels have room."""
+HOPELESS, STRIDE = 0.4, 3
+"""If more than this share of the labels has no room, the next spread to try is so many steps further."""
 GAP, RISE = 62.0, 112.0
 """The least distance between neighbours: from outline to outline in a row, between centres in a column."""
 HANDICAPS = {"columns": 0.0, "given": 0.0, "row": 1.0, "ring": 6.0}
@@ -260,33 +262,40 @@ class Scene:
 def scene(diagram: Diagram) -> Scene:
     """Place all states, arcs and labels of a diagram."""
     sizes = [label_size(e) for e in diagram.edges]
-    drafts: list[tuple[float, Places, list[Route]]] = []
+    drafts: list[tuple[float, Places, list[Route], int]] = []
     for name, places in arrangements(diagram):
         shapes = _shapes(diagram, places, 1.0)
         routes, price = Router(diagram, shapes).choose()
         placing = place_labels(routes, sizes, shapes)
         price += 3 * len(placing.failed) + len(placing.doubtful) + HANDICAPS[name] + _sprawl(shapes)
-        drafts.append((round(price, 6), places, routes))
+        drafts.append((round(price, 6), places, routes, _stride(placing, sizes)))
     scenes: list[Scene] = []
-    for _, places, routes in sorted(drafts, key=lambda draft: draft[0]):
-        scenes.append(_spread_out(diagram, places, routes))
+    for _, places, routes, stride in sorted(drafts, key=lambda draft: draft[0]):
+        scenes.append(_spread_out(diagram, places, routes, stride if stride > 1 else 0))
         if not scenes[-1].misplaced:
             break
     return min(scenes, key=lambda s: s.misplaced)
 
 
-def _spread_out(diagram: Diagram, places: Places, routes: list[Route]) -> Scene:
-    """Move states apart until labels have room; at each spread, arcs whose labels have none try other curves."""
+def _stride(placing: LabelPlaces, sizes: list[tuple[float, float]]) -> int:
+    """Return how many spreads further to go: several if most labels lack room, whatever the curves."""
+    return STRIDE if len(placing.failed) > HOPELESS * len(sizes) else 1
+
+
+def _spread_out(diagram: Diagram, places: Places, routes: list[Route], step: int) -> Scene:
+    """Move states apart until labels have room; at each spread, arcs whose labels have none try other curves.
+
+    `step` is the number of the first spread to try.
+    """
     sizes = [label_size(e) for e in diagram.edges]
     index = {(e.source, e.target): i for i, e in enumerate(diagram.edges)}
     best: tuple[tuple[float, ...], Scene] | None = None
     clear_at: int | None = None
-    for step, spread in enumerate(SPREADS):
-        if clear_at is not None and step > clear_at + PATIENCE:
-            break
-        shapes = _shapes(diagram, places, spread)
+    while step < len(SPREADS) and (clear_at is None or step <= clear_at + PATIENCE):
+        shapes = _shapes(diagram, places, SPREADS[step])
         router = Router(diagram, shapes)
         extra: dict[tuple[int, Manner], float] = {}
+        stride = 1
         for _ in range(TRIES):
             routes, _ = router.choose(routes, extra)
             placing = place_labels(routes, sizes, shapes)
@@ -297,11 +306,15 @@ def _spread_out(diagram: Diagram, places: Places, routes: list[Route]) -> Scene:
                 clear_at = step
             if not placing.failed and len(placing.doubtful) <= len(sizes) // 12:
                 return best[1]
+            stride = _stride(placing, sizes)
+            if stride > 1:
+                break
             for i in (*placing.failed, *placing.doubtful):
                 back = index.get((routes[i].target, routes[i].source), i)
                 for j, price in ((i, 3.0), (back, 1.5)):
                     key = (j, routes[j].manner)
                     extra[key] = extra.get(key, 0.0) + price
+        step += stride
     assert best is not None
     return best[1]
 

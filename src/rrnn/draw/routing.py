@@ -22,8 +22,6 @@ from rrnn.draw.geometry import (
     bounds,
     label_size,
     polar,
-    segments_cross,
-    segments_of,
     touches,
 )
 
@@ -42,6 +40,9 @@ PIECES = 9
 """The number of segments that stand for a curve in tests of distance."""
 
 
+Piece = tuple[float, float, float, float, float, float, float, float]
+"""A segment from x, y to x, y, and its bounds: left, right, top, bottom."""
+
 Manner = tuple[float, float | None]
 """How an arc runs: its bend, and the direction of a loop."""
 
@@ -53,7 +54,8 @@ class Route:
     source: Hashable
     target: Hashable
     curve: Bezier
-    points: tuple[Point, ...]
+    pieces: tuple[Piece, ...]
+    """The segments that stand for the curve."""
     box: Box
     leaves: float
     """The angle at which it leaves its source, seen from the centre of the state."""
@@ -102,10 +104,20 @@ def bends(source: Hashable, target: Hashable, shapes: dict[Hashable, Shape]) -> 
 def _clipped(curve: Bezier, source: Shape, target: Shape) -> Bezier:
     """Return the part of the curve outside both states, so that the arrow's tip touches the target."""
 
+    (ax, ay), (bx, by), (cx, cy), (dx, dy) = curve
+
     def crossing(shape: Shape, inside: float, outside: float) -> float:
         for _ in range(26):
-            middle = (inside + outside) / 2
-            if shape.distance(curve.at(middle)) < 1.0:
+            middle = t = (inside + outside) / 2
+            s = 1 - t
+            u, v, w, z = (
+                s * s * s,
+                3 * s * s * t,
+                3 * s * t * t,
+                t * t * t,
+            )  # `curve.at(t)`, which is called too often
+            x, y = u * ax + v * bx + w * cx + z * dx, u * ay + v * by + w * cy + z * dy
+            if shape.distance(x, y) < 1.0:
                 inside = middle
             else:
                 outside = middle
@@ -149,17 +161,22 @@ def _priced(
 ) -> Route:
     points = tuple(curve.points(PIECES if bend or loop is not None else 1))
     box = bounds(list(points))
+    around, probes = box.grown(2 * CLEARANCE), None
     for key, shape in shapes.items():
         if key != source and key != target:
-            if box.grown(2 * CLEARANCE).overlaps(shape.box):
+            if around.overlaps(shape.box):
                 # Probes lie closer together than a state is wide, or a curve could slip between them.
-                probes = curve.points(math.ceil(math.dist(curve.a, curve.d) / 8) + PIECES)
-                distance = min(map(shape.distance, probes))
+                probes = probes or curve.points(math.ceil(math.dist(curve.a, curve.d) / 8) + PIECES)
+                distance = min(shape.distance(x, y) for x, y in probes)
                 price += 500.0 if distance < CLEARANCE else 6.0 if distance < 2 * CLEARANCE else 0.0
             if label_room is not None and label_room.overlaps(shape.box):
                 price += 8.0
     angles = [_angle(shapes[key].center, p) for key, p in ((source, curve.a), (target, curve.d))]
-    return Route(source, target, curve, points, box, angles[0], angles[1], price, bend, loop, label_room)
+    pieces = tuple(
+        (a.x, a.y, b.x, b.y, min(a.x, b.x), max(a.x, b.x), min(a.y, b.y), max(a.y, b.y))
+        for a, b in pairwise(points)
+    )
+    return Route(source, target, curve, pieces, box, angles[0], angles[1], price, bend, loop, label_room)
 
 
 def _angle(center: Point, p: Point) -> float:
@@ -183,7 +200,10 @@ class Router:
             else bends(e.source, e.target, shapes)
             for e in diagram.edges
         ]
-        self.known: dict[tuple[int, int, int, int], float] = {}
+        # by (edge, option): the price of drawing it together with another (edge, option)
+        self.known: list[list[dict[tuple[int, int], float]]] = [
+            [{} for _ in routes] for routes in self.options
+        ]
 
     def choose(
         self, start: list[Route] | None = None, extra: dict[tuple[int, Manner], float] | None = None
@@ -201,12 +221,13 @@ class Router:
         chosen = self._first(start)
 
         def price(i: int, a: int, limit: float = float("inf")) -> float:
-            total = prices[i][a]
-            for j, b in enumerate(chosen):
+            total, known = prices[i][a], self.known[i][a]
+            for other in enumerate(chosen):
                 if total >= limit:  # it cannot be the best any more
                     break
-                if j != i:
-                    total += self._together(i, a, j, b)
+                if other[0] != i:
+                    more = known.get(other)
+                    total += self._together(i, a, *other) if more is None else more
             return round(total, 6)
 
         for _ in range(ROUNDS):
@@ -232,23 +253,31 @@ class Router:
         return [int(b and len(self.options[i]) > 1) for i, b in enumerate(back)]
 
     def _together(self, i: int, a: int, j: int, b: int) -> float:
-        key = (i, a, j, b) if i < j else (j, b, i, a)
-        if key not in self.known:
-            self.known[key] = _conflict(self.options[i][a], self.options[j][b])
-        return self.known[key]
+        known = self.known[i][a]
+        if (j, b) not in known:
+            known[j, b] = self.known[j][b][i, a] = _conflict(self.options[i][a], self.options[j][b])
+        return known[j, b]
 
 
 def _conflict(r: Route, s: Route) -> float:
     """Return the price of drawing both curves."""
     total = 0.0
     if r.box.grown(1).overlaps(s.box):
-        total += 3.0 * _crossings(r.points, s.points)
+        total += 3.0 * _crossings(r.pieces, s.pieces)
     for one, other in ((r, s), (s, r)):
         room = one.label_room
         if room is not None and room.overlaps(other.box):
-            total += 4.0 * touches(room, segments_of(other.points))
+            total += 4.0 * touches(room, [piece[:4] for piece in other.pieces])
         if room is not None and other.label_room is not None and one is r:
             total += 4.0 * room.overlaps(other.label_room)
+    if r.source in (s.source, s.target) or r.target in (s.source, s.target):
+        total += _conflict_at_a_state(r, s)
+    return total
+
+
+def _conflict_at_a_state(r: Route, s: Route) -> float:
+    """Return the price of two curves that begin or end at the same state."""
+    total = 0.0
     for key, angle in ((r.source, r.leaves), (r.target, r.enters)):
         for other_key, other_angle in ((s.source, s.leaves), (s.target, s.enters)):
             if key == other_key:
@@ -266,14 +295,15 @@ def _conflict(r: Route, s: Route) -> float:
     return total
 
 
-def _crossings(r: tuple[Point, ...], s: tuple[Point, ...]) -> int:
-    """Return how often two polylines cross."""
+def _crossings(r: tuple[Piece, ...], s: tuple[Piece, ...]) -> int:
+    """Return how often two polylines cross. This is where most of the time goes, so no point or box is made."""
     count = 0
-    pieces = [(c, d, min(c.x, d.x), max(c.x, d.x), min(c.y, d.y), max(c.y, d.y)) for c, d in pairwise(s)]
-    for a, b in pairwise(r):
-        left, right = (a.x, b.x) if a.x < b.x else (b.x, a.x)
-        top, bottom = (a.y, b.y) if a.y < b.y else (b.y, a.y)
-        for c, d, low_x, high_x, low_y, high_y in pieces:
+    for ax, ay, bx, by, left, right, top, bottom in r:
+        ux, uy = bx - ax, by - ay
+        for cx, cy, dx, dy, low_x, high_x, low_y, high_y in s:
             if low_x < right and left < high_x and low_y < bottom and top < high_y:
-                count += segments_cross(a, b, c, d)
+                # the ends of each segment lie on different sides of the other one
+                vx, vy = dx - cx, dy - cy
+                if (ux * (cy - ay) - uy * (cx - ax)) * (ux * (dy - ay) - uy * (dx - ax)) < 0:
+                    count += (vx * (ay - cy) - vy * (ax - cx)) * (vx * (by - cy) - vy * (bx - cx)) < 0
     return count

@@ -162,6 +162,8 @@ def serve(runs: Path, host: str, port: int, ready: Callable[[str], None]) -> Non
     """Serve the page until interrupted; call `ready` with its address as soon as it accepts connections."""
     import uvicorn
 
+    from rrnn.explorer.connections import bounded_config, bounded_log
+
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -169,8 +171,7 @@ def serve(runs: Path, host: str, port: int, ready: Callable[[str], None]) -> Non
         listener.bind((host, port))
         name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listener.getsockname()[1]}/"
-        config = uvicorn.Config(create_app(runs, host), log_level="warning", access_log=False)
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(bounded_config(create_app(runs, host)))
         original = server.startup
 
         async def startup(sockets: Any = None) -> None:
@@ -178,4 +179,5 @@ def serve(runs: Path, host: str, port: int, ready: Callable[[str], None]) -> Non
             ready(address)
 
         server.startup = startup
-        server.run([listener])
+        with bounded_log():
+            server.run([listener])

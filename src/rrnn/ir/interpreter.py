@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 import random
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rrnn.arithmetic import ALONG_FAMILY, FLOATS, Arithmetic
-from rrnn.errors import CellError
+from rrnn.automata.cell_rules import outside_level
+from rrnn.errors import CellError, OutputWarning
 from rrnn.ir.adjoint import reverse
 from rrnn.ir.builder import Builder, copy_into, plus_and_times
 from rrnn.ir.program import Instruction, Op, Program
+from rrnn.semirings import Semiring
 
 
 def _alone(op: Op, family: int, *values: Any) -> Any:
@@ -84,9 +87,13 @@ def initial_state(program: Program, parameters: Sequence[float]) -> list[float]:
     return [values[i] for i in program.initial]
 
 
-def check_output(program: Program) -> None:
-    """Raise `CellError` where the score can be zero and the output has no finite value or gradient then."""
-    if not score_may_be_zero(program):
+def check_output(program: Program, *, may_cancel: bool = False) -> None:
+    """Raise `CellError` where the score can be zero and the output has no finite value or gradient then.
+
+    With `may_cancel`, the score is zero for some values of the weights only: then warn.
+    """
+    certain = score_may_be_zero(program)
+    if not certain and not may_cancel:
         return
     ring, program = program.semiring, program.flat
     b = Builder(ring, program.wide)
@@ -108,12 +115,27 @@ def check_output(program: Program) -> None:
         values, usual = found
         # What is not finite with a score of one either (√ of a negative gate) is not the score's fault.
         if any(math.isfinite(usual[n]) and not math.isfinite(values[n]) for n in watched):
-            raise CellError(
+            message = (
                 f"cell {program.name!r}: its score can be the {ring.name} semiring's zero "
                 f"({ring.zero}), and its output expression then has no finite value or gradient. "
-                "Squash the score so that it saturates, as tanh(score) or tanh(o + score) do; "
+            )
+            if not certain:
+                warnings.warn(
+                    f"{message}It is zero where a weight is 0 or where paths cancel, and the loss becomes NaN. Read a "
+                    f"number that stays finite there, such as {_finite_reading(ring)}.",
+                    OutputWarning,
+                    stacklevel=outside_level(),
+                )
+                return
+            raise CellError(
+                f"{message}Squash the score so that it saturates, as tanh(score) or tanh(o + score) do; "
                 "o * score gives 0·∞ where zero is infinite, log(score) and sqrt(score) are steep at 0."
             )
+
+
+def _finite_reading(ring: Semiring) -> str:
+    infinite = [c for c, z in zip(ring.components, ring.numbers_of(ring.zero), strict=False) if math.isinf(z)]
+    return " or ".join(f"tanh(score.{c})" for c in infinite) or "tanh(score)"
 
 
 def score_may_be_zero(program: Program) -> bool:

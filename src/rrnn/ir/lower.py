@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rrnn.automata import Cell, CellArc, Evaluator, reachable
+from rrnn.arithmetic import RANGES
+from rrnn.automata import Cell, CellArc, Evaluator, reachable, weight_range
 from rrnn.automata import expressions as ex
 from rrnn.automata.expression_rules import is_zero
 from rrnn.automata.expression_text import definitions
@@ -39,8 +40,17 @@ def lower(cell: Cell) -> Lowered:
     """Check a cell and return its recurrence."""
     cell.check()
     lowered = _Lowering(cell).run(stored=_Lowering(cell).stored())
-    check_output(lowered.program)
+    check_output(lowered.program, may_cancel=_may_cancel(cell))
     return lowered
+
+
+def _may_cancel(cell: Cell) -> bool:
+    """Return whether weights of 0 or paths that cancel can make the score an infinite zero, as far as ranges tell."""
+    ring = cell.semiring
+    if not ring.cancels or not ring.infinities:
+        return False
+    reals = [ring.to_real(weight_range(weight, ring), RANGES) for _, weight in cell.weights()]
+    return not all(r.low > 0 or (r.low == 0 and r.low_open) for r in reals)
 
 
 def bias_name(projection: str) -> str:

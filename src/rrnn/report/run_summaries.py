@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any, Literal
 
 from rrnn.automata import Cell
 from rrnn.errors import RunError
+from rrnn.files import read_json
 from rrnn.tasks.runs import CELL, CONFIG, LOADERS, METRICS, Run, runs_in
 from rrnn.tasks.training import Record
 
@@ -192,7 +192,7 @@ def _records(run: Run) -> list[Record]:
 
 def _result(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        found = read_json(path) if path.exists() else {}
     except ValueError as error:
         raise RunError(f"{path} is damaged: it is not JSON ({error})") from None
     return found if isinstance(found, dict) else {}

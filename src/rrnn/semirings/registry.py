@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Callable
 from importlib import import_module
+from typing import Any
 
+from rrnn.arithmetic import TEXTS, TextValue
 from rrnn.errors import SemiringError, nearest
 from rrnn.semirings import defined
 from rrnn.semirings.semiring import Semiring
@@ -54,6 +57,40 @@ def _check(semiring: object) -> None:
             raise SemiringError(
                 f"in semiring {name!r}, {law} must be {wanted!r}; it is {found!r}. Check zero, one and `{word}`."
             )
+
+    for word in (
+        "plus",
+        "times",
+        "star",
+        "strength",
+        "magnitude",
+        "to_real",
+        "to_log",
+        "from_real",
+        "from_log",
+    ):
+        _check_operations(semiring, word, getattr(semiring, f"_{word}"))
+    for word, (arguments, function) in semiring.constructors.items():
+        texts = [TextValue(argument) for argument in arguments]
+        _check_operations(semiring, word, lambda s, f=function, x=texts: f(s, *x))
+
+
+def _check_operations(semiring: Semiring, word: str, function: Callable[..., Any] | None) -> None:
+    """Raise for a function that computes otherwise than by operations of the arithmetic: on texts, it fails."""
+    if function is None:
+        return
+    a, b = (semiring.element(TextValue(f"{x}{i}") for i in range(semiring.size)) for x in "ab")
+    number = TextValue("x")
+    given = {"plus": (a, b), "times": (a, b), "from_real": (number,), "from_log": (number,)}
+    arguments = given.get(word, () if word in semiring.constructors else (a,))
+    try:
+        function(TEXTS, *arguments)
+    except (AttributeError, TypeError, ValueError, IndexError, AssertionError) as error:
+        fix = "Use operators and the named operations of its first argument, as s.exp(a)."
+        raise SemiringError(
+            f"`{word}` of semiring {semiring.name!r} must run on tensors and in compiled programs, too, but "
+            + (f"{error}." if isinstance(error, SemiringError) else f"it failed: {error}. {fix}")
+        ) from None
 
 
 def _form(semiring: Semiring) -> str:

@@ -17,6 +17,7 @@ import safetensors.torch
 from torch import Tensor
 
 from rrnn.errors import RunError
+from rrnn.files import parse_json, read_bytes
 
 FORMAT = "rrnn-checkpoint-1"
 
@@ -60,7 +61,7 @@ def decode(file: bytes, source: str) -> Checkpoint:
             )
         if metadata.pop("sha256", None) != _digest(header, data):
             raise RunError(f"{source} is damaged: its checksum does not match its content")
-        return Checkpoint(safetensors.torch.load(file), json.loads(metadata["meta"]))
+        return Checkpoint(safetensors.torch.load(file), parse_json(metadata["meta"]))
     except (ValueError, KeyError, AttributeError, safetensors.SafetensorError) as error:
         raise RunError(f"{source} is damaged or not a checkpoint: it is not a safetensors file") from error
 
@@ -70,7 +71,7 @@ def _split(file: bytes) -> tuple[dict[str, Any], memoryview]:
     length = int.from_bytes(file[:8], "little")
     if len(file) < 8 or length > len(file) - 8:
         raise ValueError("shorter than its header says")
-    return json.loads(file[8 : 8 + length]), memoryview(file)[8 + length :]
+    return parse_json(file[8 : 8 + length]), memoryview(file)[8 + length :]
 
 
 def _digest(header: dict[str, Any], data: memoryview) -> str:
@@ -120,7 +121,7 @@ def _find(folder: Path, name: str, until: int | None) -> tuple[Path | None, Chec
     problems: list[str] = []
     for path in (path_of(folder, name), path_of(folder, f"{name}.previous")):
         try:
-            found = decode(path.read_bytes(), str(path))
+            found = decode(read_bytes(path), str(path))
         except FileNotFoundError:
             continue
         except RunError as error:

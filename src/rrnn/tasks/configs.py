@@ -7,7 +7,6 @@ table.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import types
 import warnings
@@ -17,6 +16,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from rrnn.errors import RunError, nearest
+from rrnn.files import read_json
+
+MAX_INT = 2**53
+"""The largest whole number of a configuration: torch's sizes are 64 bits, and products of two of them must not wrap."""
 
 FACTS = "facts"
 """The key of config.json that holds what a training found, such as the number of parameters."""
@@ -62,6 +65,10 @@ class Config:
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):
             value = _checked(field.name, getattr(self, field.name), hints[field.name])
+            if isinstance(value, int) and abs(value) > MAX_INT:
+                raise RunError(
+                    f"{field.name} must be a number below 2⁵³; got one of {len(str(abs(value)))} digits"
+                )
             low, high = field.metadata["low"], field.metadata["high"]
             if isinstance(value, int | float) and not low <= value <= high:
                 above = f"at most {high:g}" if low == -math.inf else f"at least {low:g}"
@@ -98,7 +105,7 @@ class Config:
     def from_file(cls, file: Path) -> Self:
         """Read a configuration from a JSON file: a run's config.json, or a search's best.json."""
         try:
-            values = json.loads(file.read_text(encoding="utf-8"))
+            values = read_json(file)
         except ValueError as error:
             raise RunError(f"{file} is not a configuration: it is not JSON ({error})") from None
         return cls.from_run(values.get("config", values) if isinstance(values, dict) else values)

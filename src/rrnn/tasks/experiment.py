@@ -45,13 +45,19 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if enough else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError:
+        if device.type != "cuda":
+            torch.zeros(1, device=device).item()  # torch knows the names of devices that this machine lacks
+    except (RuntimeError, AssertionError):
         raise RunError(f"device is cpu, cuda or auto; got {name!r}") from None
     if device.type == "cuda" and not enough:
         found = f"only {torch.cuda.device_count()}" if torch.cuda.is_available() else "no GPU"
         raise RunError(
             f"the device {name!r} needs a GPU for each process on this machine, of which there are "
             f"{local_processes()}, but torch finds {found}: use cpu, or auto"
+        )
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise RunError(
+            f"there is no device {name!r}: torch finds {torch.cuda.device_count()} GPUs, counted from 0"
         )
     return device
 

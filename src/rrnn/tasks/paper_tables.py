@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Collection, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rrnn.errors import RunError
+from rrnn.files import read_json
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.experiment import Summary, read_summary
 from rrnn.tasks.configs import FACTS
@@ -119,7 +119,7 @@ def read_row(folder: str | Path) -> PerplexityRow:
 def _read_result(path: Path) -> dict[str, Any]:
     """Read result.json; return {} if there is none yet."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_json(path)
     except FileNotFoundError:
         return {}
     except ValueError:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from rrnn import __version__
 from rrnn.errors import RunError
+from rrnn.files import parse_json, read_bytes, read_json, read_text
 from rrnn.tasks import checkpoints
 from rrnn.tasks.checkpoints import Checkpoint, write_atomic
 from rrnn.tasks.configs import Config, with_current_names
@@ -111,7 +112,7 @@ class Run:
     def cell_text(self) -> str | None:
         """The text of the run's cell; None for a model that is not a cell."""
         path = self.folder / CELL
-        return path.read_text(encoding="utf-8") if path.exists() else None
+        return read_text(path) if path.exists() else None
 
     @property
     def vocabulary_path(self) -> Path:
@@ -129,9 +130,9 @@ class Run:
     def records(self) -> list[dict[str, Any]]:
         """Read the complete lines of metrics.jsonl."""
         path = self.folder / METRICS
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1] if path.exists() else []
+        lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
         try:
-            return [json.loads(line) for line in lines]
+            return [parse_json(line) for line in lines]
         except ValueError as error:
             raise RunError(f"{path} is damaged: a line of it is not JSON ({error})") from None
 
@@ -213,7 +214,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise RunError(f"{folder} holds no run: there is no {CONFIG} in it")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json(path)
     except ValueError as error:
         raise RunError(f"{path} is damaged: it is not JSON ({error})") from error
     if not isinstance(config, dict) or "task" not in config:

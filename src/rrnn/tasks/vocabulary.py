@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from rrnn.errors import DataError, FormatError
+from rrnn.files import read_json
 
 _FORMAT = "rrnn-vocabulary"
 _VERSION = 1
@@ -122,7 +123,7 @@ class Vocabulary:
     def load(cls, path: str | Path) -> Vocabulary:
         """Read what `save` wrote."""
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = read_json(path)
         except FileNotFoundError:
             raise FormatError("there is no such file", source=str(path)) from None
         except ValueError as error:  # JSON and UTF-8 alike

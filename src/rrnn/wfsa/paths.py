@@ -118,8 +118,12 @@ def paths(machine: Automaton, string: Any, max_epsilon: int | None = None) -> It
     for arc in machine.arcs:
         if arc.weight != ring.zero:
             leaving.setdefault(arc.source, []).append(arc)
-    if max_epsilon is None:
-        _refuse_epsilon_cycles(machine)
+    if max_epsilon is None and (cycle := epsilon_cycle(machine)) is not None:
+        raise AutomatonError(
+            f"ε-arcs form the cycle {' →ε '.join(map(str, cycle))}, so infinitely many paths derive one string and "
+            "cannot be listed. Pass max_epsilon= to cap the number of consecutive ε-arcs, or use score, which takes "
+            "the star."
+        )
     final = machine.final
 
     # The stack is explicit, since a string may be longer than Python's recursion limit. Its entries are partial paths
@@ -178,8 +182,8 @@ def paths_of(machine: Automaton, found: Iterable[tuple[int, list[int]]]) -> Iter
         yield Path(start, taken, tuple(positions), ring.times(weight, final[end]))
 
 
-def _refuse_epsilon_cycles(machine: Automaton) -> None:
-    """Raise if ε-arcs form a cycle: there would be infinitely many paths."""
+def epsilon_cycle(machine: Automaton) -> list[Any] | None:
+    """Return the states of a cycle of ε-arcs, q → … → q, or None if there is none."""
     arcs = (
         ((machine.arc_symbol < 0) & ~machine.semiring.is_zero(machine.arc_weight.detach()))
         .nonzero()
@@ -189,11 +193,8 @@ def _refuse_epsilon_cycles(machine: Automaton) -> None:
     follows = successors(machine.num_states, edges)
     for part in components(follows):
         if len(part) > 1 or part[0] in follows[part[0]]:
-            cycle = " →ε ".join(str(machine.states[q]) for q in cycle_through(follows, part[0], part))
-            raise AutomatonError(
-                f"ε-arcs form the cycle {cycle}, so infinitely many paths derive one string and cannot be listed. "
-                "Pass max_epsilon= to cap the number of consecutive ε-arcs, or use score, which takes the star."
-            )
+            return [machine.states[q] for q in cycle_through(follows, part[0], part)]
+    return None
 
 
 __getattr__ = moved.attributes(__name__)

@@ -181,7 +181,13 @@ def test_bytes_come_apart_anywhere(model: TrainedClassifier, monkeypatch: pytest
     monkeypatch.setattr("rrnn.tasks.classify.predict._CHUNK", 3)
     for encoding in ("utf-8", "utf-16"):
         stream = io.BytesIO("gööd 🎬\r\n\n\x85 €\nend".encode(encoding))
-        assert list(_lines(_decoded(stream, "x", encoding))) == ["gööd 🎬", "", "\x85 €", "end"]
+        assert list(_lines(_decoded(stream, "x", encoding), "x")) == ["gööd 🎬", "", "\x85 €", "end"]
+
+
+def test_a_line_without_an_end(model: TrainedClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rrnn.tasks.classify.predict.MAX_LINE", 2**21)
+    with pytest.raises(FormatError, match=r"/dev/zero:1: a text has at most 2,097,152 characters"):
+        predict_file(model, Path("/dev/zero"), io.StringIO())
 
 
 @pytest.mark.parametrize(

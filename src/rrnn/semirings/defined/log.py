@@ -8,10 +8,15 @@ from rrnn.semirings.semiring import Semiring
 from rrnn.semirings.tensor_products import LOGARITHMIC
 
 
-def _star(s, a):
-    """Return −log(1 − eᵃ), with 1 − eᵃ = −2t / (1 − t) for t = tanh(a / 2), which does not cancel near 0."""
+def log_star(s, a):
+    """Return x = −log(1 − eᵃ) and its gradient to all digits, for any a < 0.
+
+    With t = tanh(a / 2), 1 − eᵃ = −2t / (1 − t), which does not cancel near 0, but rounds to 1 far below. There
+    x = log(1 + eᵃ⁺ˣ), which holds for every a, gives the digits of a small x.
+    """
     t = s.tanh(s.mul(a, 0.5))
-    return s.log(s.div(s.sub(1.0, t), s.mul(t, -2.0)))
+    x = s.sub(s.log(s.sub(1.0, t)), s.log(s.mul(t, -2.0)))
+    return s.softplus(s.add(a, x))
 
 
 LOG = Semiring(
@@ -20,7 +25,7 @@ LOG = Semiring(
     one=0.0,
     plus=lambda s, a, b: s.logaddexp(a, b),
     times=lambda s, a, b: s.add(a, b),
-    star=_star,
+    star=log_star,
     star_exists=lambda s, a: s.gt(0.0, a),
     star_domain="a < 0",
     converges=by_norm(lambda s, a: s.exp(a)),

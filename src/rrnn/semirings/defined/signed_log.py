@@ -3,6 +3,7 @@
 import math
 
 from rrnn.arithmetic import Range
+from rrnn.semirings.defined.log import log_star
 from rrnn.semirings.epsilon_closure import by_norm
 from rrnn.semirings.semiring import Semiring
 from rrnn.semirings.tensor_products import SignedLogarithms
@@ -19,12 +20,9 @@ def _plus(s, a, b):
 
 
 def _star(s, a):
-    """Return 1 / (1 − a), which is positive for |a| < 1; for a > 0 without cancelling, as over log."""
-    t = s.tanh(s.mul(a[1], 0.5))
-    rest = s.where(
-        s.gt(a[0], 0.0), s.div(s.mul(t, -2.0), s.sub(1.0, t)), s.sub(1.0, s.mul(a[0], s.exp(a[1])))
-    )
-    return s.add(s.mul(a[0], 0.0), 1.0), s.neg(s.log(rest))
+    """Return 1 / (1 − a), which is positive for |a| < 1: as over log for a > 0, and −log(1 + |a|) for a < 0."""
+    log = s.where(s.gt(a[0], 0.0), log_star(s, a[1]), s.neg(s.softplus(a[1])))
+    return s.add(s.mul(a[0], 0.0), 1.0), log
 
 
 def _from_real(s, x):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from rrnn.automata import Cell
 from rrnn.automata.expressions import score, tanh
 from rrnn.errors import RunError
+from rrnn.files import read_json
 from rrnn.tasks import experiment
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
@@ -212,7 +212,7 @@ def read_summary(folder: str | Path) -> Summary:
     """Read the result of a finished training from its run folder."""
     path = Path(folder) / RESULT
     try:
-        return Summary(**json.loads(path.read_text(encoding="utf-8")))
+        return Summary(**read_json(path))
     except OSError:
         raise RunError(f"{folder} contains no finished training: it has no {RESULT}") from None
     except (ValueError, TypeError) as error:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import IO, Literal
 
 from rrnn.errors import DataError, FormatError
+from rrnn.files import MAX_LINE, named_errors
 from rrnn.tasks.classify.trained import WINDOW, TrainedClassifier
 from rrnn.tasks.data.labelled_files import Table, find_columns, read_cells
-from rrnn.tasks.data.text_files import UTF16
+from rrnn.tasks.data.text_files import UTF16, check_encoding, undecodable
 
 Format = Literal["csv", "jsonl"]
 _CHUNK = 2**20
@@ -42,7 +43,7 @@ def predict_file(
     """
     counts: Counter[str] = Counter()
     with _opened(source) as stream:
-        texts = read_texts(_lines(_decoded(stream, str(source), encoding)), source, text_column)
+        texts = read_texts(_lines(_decoded(stream, str(source), encoding), str(source)), source, text_column)
         rows = enumerate(model.stream(texts, window), start=1)
         write = csv.writer(out, lineterminator="\n").writerow
         if format == "csv":
@@ -79,37 +80,43 @@ def _opened(source: Path) -> Iterator[IO[bytes]]:
             ) from None
 
 
-def _lines(texts: Iterable[str]) -> Iterator[str]:
+def _lines(texts: Iterable[str], source: str) -> Iterator[str]:
     """Yield lines, without their ends, as they arrive. Only \\n (or \\r\\n) ends a line."""
     begun: list[str] = []
+    number, size = 1, 0
     for text in texts:
         *whole, rest = text.split("\n")
         for line in whole:
             yield "".join([*begun, line]).removesuffix("\r")
             begun = []
+            number += 1
+            size = 0
         begun.append(rest)
+        size += len(rest)
+        if size > MAX_LINE:
+            raise FormatError(
+                f"a text has at most {MAX_LINE:,} characters; this one is longer. Is it a text file?",
+                source=source,
+                line=number,
+            )
     if last := "".join(begun):
         yield last.removesuffix("\r")
 
 
 def _decoded(stream: IO[bytes], source: str, encoding: str) -> Iterator[str]:
     """Yield the decoded text, at most one line at a time."""
-    try:
-        " ".encode(encoding)  # this knows only encodings of text
-    except LookupError:
-        raise DataError(
-            f"Python has no encoding {encoding!r}; common ones are utf-8, latin-1 and cp1252"
-        ) from None
-    some = stream.readline(_CHUNK)
-    decoder = codecs.getincrementaldecoder("utf-16" if some[:2] in UTF16 else encoding)()
+    check_encoding(encoding)
+    with named_errors(source):
+        some = stream.readline(_CHUNK)
+    encoding = "utf-16" if some[:2] in UTF16 else encoding
+    decoder = codecs.getincrementaldecoder(encoding)()
     some, number = some.removeprefix(codecs.BOM_UTF8), 1
     while True:
         try:
             text = decoder.decode(some, final=not some)
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:
             raise FormatError(
-                f"the text must be {error.encoding}, but byte 0x{error.object[error.start]:02x} is not: "
-                f"{error.reason}. Give its encoding with --encoding",
+                f"the text must be {encoding}, but {undecodable(error)}. Give its encoding with --encoding",
                 source=source,
                 line=number,
             ) from None
@@ -117,7 +124,8 @@ def _decoded(stream: IO[bytes], source: str, encoding: str) -> Iterator[str]:
         if not some:
             return
         number += text.count("\n")
-        some = stream.readline(_CHUNK)
+        with named_errors(source):
+            some = stream.readline(_CHUNK)
 
 
 def read_texts(lines: Iterator[str], source: Path, text_column: str | None) -> Iterator[str]:

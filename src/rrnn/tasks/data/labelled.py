@@ -10,7 +10,15 @@ from pathlib import Path
 
 from rrnn.errors import DataError, FormatError
 from rrnn.tasks.data import download, synthetic
-from rrnn.tasks.data.labelled_files import Row, Skips, read_labelled_lines, read_pair, read_rows, skipped
+from rrnn.tasks.data.labelled_files import (
+    Row,
+    Skips,
+    check_no_columns,
+    read_labelled_lines,
+    read_pair,
+    read_rows,
+    skipped,
+)
 from rrnn.tasks.data.text_files import read_lines, split_files, split_rows, tokenise
 
 PUBLISHED = ("sst", "sst-fine", "subj", "cr", "amazon")
@@ -179,6 +187,8 @@ def load_dataset(
     A row without text is skipped and counted. A broken row (no label, too few columns) raises an error that names its
     line, or, with `skip_broken`, is skipped and counted, too.
     """
+    if isinstance(spec, str) and (spec.startswith(synthetic.PREFIX) or published_set(spec) is not None):
+        check_no_columns(text_column, label_column, spec)
     if isinstance(spec, str) and spec.startswith(synthetic.PREFIX):
         if folds is not None:
             raise _own_test_set(spec)

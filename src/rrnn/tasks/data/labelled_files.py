@@ -70,8 +70,19 @@ def read_rows(
     """Read the rows of a user's file: a table, or lines with a label in front."""
     table = Table.of(path, text_column, label_column)
     if table is None:
+        check_no_columns(text_column, label_column, str(path))
         return read_labelled_lines(path, skips, encoding)
     return read_table(path, table, skips, encoding)
+
+
+def check_no_columns(text_column: str | int, label_column: str | int, source: str) -> None:
+    """Raise if columns are named for data that is not a table."""
+    for name, column in (("text", text_column), ("label", label_column)):
+        if column != name:
+            raise DataError(
+                f"{source} is not a table, so it has no column {column!r}. Name the file .csv or .tsv if it is one, or "
+                f"leave out {name}_column (--{name}-column)."
+            )
 
 
 def read_labelled_lines(path: Path, skips: Skips, encoding: str = "utf-8") -> Iterator[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import html
+import io
 import random
 import re
 import unicodedata
@@ -14,28 +15,26 @@ from pathlib import Path
 from typing import TypeVar
 
 from rrnn.errors import DataError, FormatError
+from rrnn.files import read_all, read_bytes
 
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
-def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
+def read_lines(path: str | Path, encoding: str | None = None) -> list[str]:
     """Return the lines of a file (plain or gzip), without their ends. Only \\n (or \\r\\n) ends a line: latin-1 texts
-    contain 0x85, at which `str.splitlines` would split."""
+    contain 0x85, at which `str.splitlines` would split. Without an `encoding`, users have no choice but UTF-8."""
     path = Path(path)
     data = _read_bytes(path)
-    if data[:2] in UTF16:
-        encoding = "utf-16"
+    given = "utf-16" if data[:2] in UTF16 else encoding or "utf-8"
+    check_encoding(given)
     try:
-        text = data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
-    except LookupError:
-        raise DataError(
-            f"Python has no encoding {encoding!r}; common ones are utf-8, latin-1 and cp1252"
-        ) from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        text = data.decode("utf-8-sig" if given == "utf-8" else given)
+    except UnicodeError as error:
+        start = error.start if isinstance(error, UnicodeDecodeError) else 0
+        line = data.count(b"\n", 0, start) + 1
+        fix = "" if encoding is None else ", or give its encoding: --encoding latin-1 (encoding='latin-1')"
         raise FormatError(
-            f"the text must be {error.encoding}, but byte 0x{data[error.start]:02x} is not: "
-            f"{error.reason}. Convert the file (iconv -f latin1 -t utf-8), or give its encoding",
+            f"the text must be {given}, but {undecodable(error)}. Convert the file (iconv -f latin1 -t utf-8){fix}.",
             source=str(path),
             line=line,
         ) from None
@@ -52,12 +51,32 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
     return [line.removesuffix("\r") for line in lines]
 
 
+def check_encoding(encoding: str) -> None:
+    """Raise unless Python has this encoding, and it is one of texts (base64 is not)."""
+    try:
+        " ".encode(encoding)
+    except (LookupError, ValueError):
+        raise DataError(
+            f"Python has no encoding {encoding!r} of texts; common ones are utf-8, latin-1 and cp1252"
+        ) from None
+
+
+def undecodable(error: UnicodeError) -> str:
+    """Say which byte cannot be decoded, and why."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte 0x{error.object[error.start]:02x} is not: {error.reason}"
+    return f"it is not: {error}"
+
+
 def _read_bytes(path: Path) -> bytes:
     if path.is_dir():
         raise DataError(f"{path} is a folder; name a file")
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+        data = read_bytes(path)
+        if data[:2] != b"\x1f\x8b":
+            return data
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+            return read_all(packed, str(path))
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file") from None
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:

@@ -16,6 +16,7 @@ from typing import IO, NoReturn
 import numpy as np
 
 from rrnn.errors import DataError, FormatError
+from rrnn.files import bounded_lines, named_errors
 
 _BATCH = 64  # lines whose numbers are parsed at once, about as many as fit into the cache
 _CHUNK = 2**24
@@ -37,15 +38,16 @@ class Wanted:
 def read_stream(path: Path, wanted: Wanted) -> Found:
     """Return the words and the matrix of a text or binary file, compressed or not."""
     try:
-        with _open(path) as file:
-            first = file.readline()
+        with named_errors(str(path)), _open(path) as file:
+            lines = bounded_lines(file, str(path))
+            first = next(lines, b"")
             header = _header(first)
             if header is None:
-                return _read_text(path, wanted, chain([first], file), 1, None)
-            second = file.readline()
+                return _read_text(path, wanted, chain([first], lines), 1, None)
+            second = next(lines, b"")
             if _numbers_at_end(second, _separator(second)) == 0:
                 return _read_binary(path, wanted, file, second, *header)
-            return _read_text(path, wanted, chain([second], file), 2, header)
+            return _read_text(path, wanted, chain([second], lines), 2, header)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: the gzip file is truncated or damaged ({error}); get it again") from None
 

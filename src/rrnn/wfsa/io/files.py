@@ -1,28 +1,41 @@
-"""What all formats share: reading text strictly, writing files atomically, and parsing numbers and names."""
+"""What all formats share: writing files atomically, and parsing lines, numbers and names. `rrnn.files` reads."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import math
 import os
 import re
 import reprlib
-import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, NoReturn
 
 from rrnn.errors import FormatError, SemiringError
+from rrnn.files import PathLike, read_text, stream_lines
 from rrnn.semirings import Semiring
 
-PathLike = str | os.PathLike[str]
+__all__ = [
+    "PathLike",
+    "Source",
+    "brief",
+    "checked_weight",
+    "fields_of",
+    "lines_of",
+    "natural",
+    "number",
+    "plain_name",
+    "read_text",
+    "require_plain_numbers",
+    "shown",
+    "stream_lines",
+    "write_text",
+]
 
 # Nineteen digits hold every int64 and are parsed quickly; `int` would also take "1_000" and a megabyte of nines.
 _NATURAL = re.compile(r"[0-9]{1,19}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE)
-_OPENFST_BINARY = b"\xd6\xfd\xb2\x7e"  # how such files start; never UTF-8
 
 _BRIEF = reprlib.Repr()  # bounded in depth too: a file may nest lists a thousand deep
 _BRIEF.maxstring = _BRIEF.maxlong = _BRIEF.maxother = 60
@@ -40,41 +53,9 @@ class Source:
         raise FormatError(message, source=self.name, line=line)
 
 
-def read_text(path: PathLike) -> str:
-    """Read a UTF-8 file without its byte order mark; raise an error with the line of the first undecodable byte."""
-    data = Path(path).read_bytes()
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(_not_utf8(error), source=os.fspath(path), line=line) from None
-
-
 def lines_of(text: str) -> list[str]:
     """Return the lines as editors and OpenFst count them. `splitlines` would also split at \\f, \\x1c, U+2028, …"""
     return [line.removesuffix("\r") for line in text.split("\n")]
-
-
-def stream_lines(path: PathLike) -> Iterator[str]:
-    """Yield the lines one by one, so that a file of any length can be read; `-` is the standard input."""
-    source = os.fspath(path)
-    with contextlib.ExitStack() as stack:
-        file: BinaryIO = sys.stdin.buffer if source == "-" else stack.enter_context(open(path, "rb"))
-        for number, line in enumerate(file, 1):
-            try:
-                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise FormatError(_not_utf8(error), source=source, line=number) from None
-            yield text.removesuffix("\n").removesuffix("\r")
-
-
-def _not_utf8(error: UnicodeDecodeError) -> str:
-    if error.object.startswith(_OPENFST_BINARY):
-        return "this is a binary OpenFst file. Convert it to text first: `fstprint --acceptor`"
-    return (
-        f"a text file must be UTF-8, but it has the byte {error.object[error.start]:#04x}. "
-        "Is it a binary file, or in another encoding?"
-    )
 
 
 def write_text(path: PathLike, text: str) -> None:
