@@ -5,11 +5,12 @@ by side into one tensor. Three ways lead to a backend, with the same results:
 
 * eagerly on the reference backend: plain torch ops, so that double backward and vmap work;
 * eagerly on any other backend: an `autograd.Function`, which costs a quarter of a registered op's call;
-* under torch.compile and torch.export: the opaque ops `rrnn::forward` and `rrnn::backward`.
+* under torch.compile, torch.export and torch.jit.trace: the opaque ops `rrnn::forward` and `rrnn::backward`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import chain
@@ -20,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.backends import reference
-from rrnn.backends.interface import cast, compute_dtype, first_state
+from rrnn.backends.interface import captured, cast, compute_dtype, first_state
 from rrnn.backends.layer_call import LayerCall, LayerCells, run_backward, run_forward
 from rrnn.backends.reference import per_unit_values
 from rrnn.backends.registry import chosen, resolve
@@ -60,18 +61,14 @@ def rational(
     x (T, B, Σ K·D) holds per cell its K projections of D units each; params[i] (P, D), or its rows; states[i]
     (S, B, D), None for the cells' own; mask (T, B) bool; inp (T, B, ΣD) for cells that read the layer's input.
     With a weight (Σ K·D, I), x (T, B, I) is what it projects: the product is part of the same node of autograd's graph,
-    which saves time on the host. (Not inside autocast, nor torch.compile.)"""
+    which saves time on the host. (Not inside autocast, nor where a graph is captured.)"""
     rows = [[p] if isinstance(p, Tensor) else p for p in params]
     widths = [r[0].shape[-1] for r in rows]
-    grad = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (x, weight, inp, *chain(*rows), *(states or ()))
-    )
-    every = 0
-    if grad and save_every is not None:
-        every = save_every
-    elif grad:
-        every = min(gpu_interval(len(p.flat.instructions)) for p in programs) if x.is_cuda else SAVE_EVERY
+    grad = _wants_gradients(x, weight, inp, *chain(*rows), *(states or ()))
     name = chosen()
+    if not torch.compiler.is_compiling() and captured():
+        return _traced(x, rows, states, programs, mask, inp, _interval(x, programs, save_every), name)
+    every = _interval(x, programs, save_every) if grad else 0
     if torch.compiler.is_compiling():
         tables, texts = [_table(r) for r in rows], [p.text for p in programs]
         first = list(initial_states(programs, tables, x.shape[1]) if states is None else states)
@@ -100,6 +97,18 @@ def rational(
     layer = cells, [len(r) for r in rows]
     out, *final = _RationalFunction.apply(layer, mask, x, weight, inp, *chain(*rows), *first)
     return Result(out, final)
+
+
+def _wants_gradients(*tensors: Tensor | None) -> bool:
+    """Return whether autograd will ask for gradients of any of these tensors."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def _interval(x: Tensor, programs: Sequence[Program], save_every: int | None) -> int:
+    """Return the interval at which training saves states."""
+    if save_every is not None:
+        return save_every
+    return min(gpu_interval(len(p.flat.instructions)) for p in programs) if x.is_cuda else SAVE_EVERY
 
 
 def initial_state(program: Program, params: Tensor, batch: int) -> Tensor:
@@ -223,7 +232,7 @@ class _RationalFunction(torch.autograd.Function):
         return None, None, *grads  # pyright: ignore[reportGeneralTypeIssues]
 
 
-# ---- registered ops, for torch.compile and torch.export ------------------------------------------------------------
+# ---- registered ops, for torch.compile, torch.export and torch.jit.trace -------------------------------------------
 
 
 class _OpCells(NamedTuple):
@@ -340,3 +349,46 @@ def _op_grad(ctx: Any, grad_out: Tensor, grad_finals: list[Tensor], _: Any) -> t
 
 
 torch.library.register_autograd("rrnn::forward", _op_grad, setup_context=_setup, lib=_LIB)
+
+
+# ---- torch.jit.trace -------------------------------------------------------------------------------------------------
+
+
+def _traced(
+    x: Tensor,
+    rows: Sequence[Sequence[Tensor]],
+    states: Sequence[Tensor] | None,
+    programs: Sequence[Program],
+    mask: Tensor | None,
+    inp: Tensor | None,
+    every: int,
+    backend: str,
+) -> Result:
+    """Let torch.jit.trace record one op, of any number of steps, that can be trained or not. Traces have no lists of
+    strings, so programs are JSON."""
+    tables, texts = [_table(r) for r in rows], json.dumps([p.text for p in programs])
+    first = list(initial_states(programs, tables, x.shape[1]) if states is None else states)
+    return Result(*torch.ops.rrnn.traced(x, tables, first, mask, inp, texts, every, backend))
+
+
+def _op_traced(
+    x: Tensor,
+    params: list[Tensor],
+    states: list[Tensor],
+    mask: Tensor | None,
+    inp: Tensor | None,
+    programs: str,
+    every: int,
+    backend: str,
+) -> tuple[Tensor, list[Tensor]]:
+    grad = _wants_gradients(x, inp, *params, *states)
+    cells = json.loads(programs), [p.shape[-1] for p in params], every if grad else 0, backend
+    out, finals, _ = torch.ops.rrnn.forward(x, params, states, mask, inp, *cells)
+    return out, finals
+
+
+_LIB.define(
+    "traced(Tensor x, Tensor[] params, Tensor[] states, Tensor? mask, Tensor? inp, str programs, int every,"
+    " str backend) -> (Tensor, Tensor[])"
+)
+_LIB.impl("traced", _op_traced, "CompositeImplicitAutograd")
