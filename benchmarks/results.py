@@ -12,44 +12,23 @@ import os
 import platform
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import rrnn
+from rrnn.cli.bench import best_of, busy
+
+__all__ = ["Row", "best_of", "meta", "print_table", "warn_if_busy", "write"]
 
 Row = dict[str, Any]
 
 
-def best_of(
-    functions: dict[str, Callable[[], object]],
-    rounds: int = 5,
-    warm_up: int = 1,
-    before: Callable[[], object] | None = None,
-) -> dict[str, float]:
-    """The least time of each, in ms. Rivals take turns, so that a slow moment of the machine meets all of them;
-    `before` runs before each turn, outside the time."""
-    best = dict.fromkeys(functions, float("inf"))
-    for turn in range(-warm_up, rounds):
-        for name, function in functions.items():
-            if before is not None:
-                before()
-            began = time.perf_counter()
-            function()
-            if turn >= 0:
-                best[name] = min(best[name], 1e3 * (time.perf_counter() - began))
-    return best
-
-
 def warn_if_busy() -> None:
     """Say so when others are using the machine: the figures would measure them too."""
-    if hasattr(os, "getloadavg"):
-        load, cores = os.getloadavg()[0], os.cpu_count() or 1
-        if load > 0.5 * cores:
-            print(f"note: the machine is busy (load {load:.1f} on {cores} cores); figures may be too slow")
+    if warning := busy():
+        print(warning)
 
 
 def print_table(rows: list[list[str]]) -> None:

@@ -5,11 +5,12 @@ by side into one tensor. Three ways lead to a backend, with the same results:
 
 * eagerly on the reference backend: plain torch ops, so that double backward and vmap work;
 * eagerly on any other backend: an `autograd.Function`, which costs a quarter of a registered op's call;
-* under torch.compile and torch.export: the opaque ops `rrnn::forward` and `rrnn::backward`.
+* under torch.compile, torch.export and torch.jit.trace: the opaque ops `rrnn::forward` and `rrnn::backward`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import nullcontext
 from itertools import chain
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from rrnn.backends import reference
 from rrnn.backends.extents import join_states
-from rrnn.backends.interface import cast, compute_dtype, first_state
+from rrnn.backends.interface import captured, cast, compute_dtype, first_state
 from rrnn.backends.layer_call import LayerCall, LayerCells, run_backward, run_forward
 from rrnn.backends.reference import per_unit_values
 from rrnn.backends.registry import chosen, resolve
@@ -62,21 +63,17 @@ def rational(
     x (T, B, Σ K·D) holds per cell its K projections of D units each; params[i] (P, D), or its rows; states[i]
     (S, B, D), None for the cells' own; mask (T, B) bool; inp (T, B, ΣD) for cells that read the layer's input.
     With a weight (Σ K·D, I), x (T, B, I) is what it projects: the product is part of the same node of autograd's graph,
-    which saves time on the host. (Not inside autocast, nor torch.compile.)
+    which saves time on the host. (Not inside autocast, nor where a graph is captured.)
 
     A program of families reads flat rows of pre-activations and parameters (see `rrnn.backends.extents`), which do not
     tell the number of units: `widths` are those of all cells."""
     rows = [[p] if isinstance(p, Tensor) else p for p in params]
     widths = [r[0].shape[-1] for r in rows] if widths is None else list(widths)
-    grad = torch.is_grad_enabled() and any(
-        t is not None and t.requires_grad for t in (x, weight, inp, *chain(*rows), *(states or ()))
-    )
-    every = 0
-    if grad and save_every is not None:
-        every = save_every
-    elif grad:
-        every = min(gpu_interval(len(p.flat.instructions)) for p in programs) if x.is_cuda else SAVE_EVERY
+    grad = _wants_gradients(x, weight, inp, *chain(*rows), *(states or ()))
     name = chosen()
+    if not torch.compiler.is_compiling() and captured():
+        return _traced(x, rows, states, programs, widths, mask, inp, _interval(x, programs, save_every), name)
+    every = _interval(x, programs, save_every) if grad else 0
     if torch.compiler.is_compiling():
         tables, texts = [_table(r) for r in rows], [p.text for p in programs]
         first = list(initial_states(programs, tables, x.shape[1], widths) if states is None else states)
@@ -105,6 +102,18 @@ def rational(
     layer = cells, [len(r) for r in rows]
     out, *final = _RationalFunction.apply(layer, mask, x, weight, inp, *chain(*rows), *first)
     return Result(out, final)
+
+
+def _wants_gradients(*tensors: Tensor | None) -> bool:
+    """Return whether autograd will ask for gradients of any of these tensors."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def _interval(x: Tensor, programs: Sequence[Program], save_every: int | None) -> int:
+    """Return the interval at which training saves states."""
+    if save_every is not None:
+        return save_every
+    return min(gpu_interval(len(p.flat.instructions)) for p in programs) if x.is_cuda else SAVE_EVERY
 
 
 def initial_state(program: Program, params: Tensor, batch: int, units: int | None = None) -> Tensor:
@@ -234,7 +243,7 @@ class _RationalFunction(torch.autograd.Function):
         return None, None, *grads  # pyright: ignore[reportGeneralTypeIssues]
 
 
-# ---- registered ops, for torch.compile and torch.export ------------------------------------------------------------
+# ---- registered ops, for torch.compile, torch.export and torch.jit.trace -------------------------------------------
 
 
 class _OpCells(NamedTuple):
@@ -351,3 +360,47 @@ def _op_grad(ctx: Any, grad_out: Tensor, grad_finals: list[Tensor], _: Any) -> t
 
 
 torch.library.register_autograd("rrnn::forward", _op_grad, setup_context=_setup, lib=_LIB)
+
+
+# ---- torch.jit.trace -------------------------------------------------------------------------------------------------
+
+
+def _traced(
+    x: Tensor,
+    rows: Sequence[Sequence[Tensor]],
+    states: Sequence[Tensor] | None,
+    programs: Sequence[Program],
+    widths: Sequence[int],
+    mask: Tensor | None,
+    inp: Tensor | None,
+    every: int,
+    backend: str,
+) -> Result:
+    """Let torch.jit.trace record one op, of any number of steps, that can be trained or not. Traces have no lists of
+    strings, so programs are JSON."""
+    tables, texts = [_table(r) for r in rows], json.dumps([p.text for p in programs])
+    first = list(initial_states(programs, tables, x.shape[1], widths) if states is None else states)
+    return Result(*torch.ops.rrnn.traced(x, tables, first, mask, inp, texts, every, backend))
+
+
+def _op_traced(
+    x: Tensor,
+    params: list[Tensor],
+    states: list[Tensor],
+    mask: Tensor | None,
+    inp: Tensor | None,
+    programs: str,
+    every: int,
+    backend: str,
+) -> tuple[Tensor, list[Tensor]]:
+    grad = _wants_gradients(x, inp, *params, *states)
+    cells = json.loads(programs), [s.shape[-1] for s in states], every if grad else 0, backend
+    out, finals, _ = torch.ops.rrnn.forward(x, params, states, mask, inp, *cells)
+    return out, finals
+
+
+_LIB.define(
+    "traced(Tensor x, Tensor[] params, Tensor[] states, Tensor? mask, Tensor? inp, str programs, int every,"
+    " str backend) -> (Tensor, Tensor[])"
+)
+_LIB.impl("traced", _op_traced, "CompositeImplicitAutograd")

@@ -49,6 +49,8 @@ def train(
 ) -> Updater:
     averages = Averages(emas, bool(emas), CPU)
     weights = FlatWeights(model, low=low, averages=len(averages), adam=adam)
+    if kernels:
+        pytest.importorskip("triton")
     updater = Updater(weights.segments, averages, adam=adam, clip=5.0, l2=l2, device=CPU, kernels=kernels)
     updater.set_rate(0.3, 0.3 * decay)
     names = [name for name, _ in model.named_parameters()]

@@ -111,6 +111,12 @@ def first_state(
     return torch.cat(parts)
 
 
+def captured() -> bool:
+    """Return whether torch records this call as a graph (torch.compile, torch.export, torch.jit.trace). It then sees
+    torch's ops only, so kernels have to be called as the opaque ops of `rrnn.ops`."""
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+
+
 def units_contiguous(t: Tensor) -> Tensor:
     """Return the tensor with units side by side, as kernels read them; other strides are read in place."""
     return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()

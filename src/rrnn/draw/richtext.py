@@ -147,7 +147,11 @@ ask for "serif" only, so that a text must fit in each of them."""
 
 def width(text: Text, size: float) -> float:
     """Return the greatest width of a line in pixels, in a font of this size."""
-    return sum(_advance(c) * size * (SUB_SIZE if span.sub else 1) for span in text for c in span.text)
+    total = 0.0  # sum() rounds otherwise from Python 3.12 on, and a picture is to be the same everywhere
+    for span in text:
+        for c in span.text:
+            total += _advance(c) * size * (SUB_SIZE if span.sub else 1)
+    return total
 
 
 def _advance(c: str) -> float:

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends.interface import units_contiguous
+from rrnn.backends.interface import captured, units_contiguous
 from rrnn.backends.registry import chosen, get_backend
 from rrnn.backends.triton.backend import on_device
 
@@ -40,7 +40,7 @@ class Drops:
     @staticmethod
     def current() -> Drops:
         """Return the dropouts of the enclosing `dropping`, or new ones."""
-        if torch.compiler.is_compiling():
+        if captured():
             return Drops()
         return _CURRENT.get() or Drops()
 
@@ -92,7 +92,7 @@ def _torch_dropout(x: Tensor, p: float, generator: torch.Generator | None) -> Te
 
 def _has_kernel(x: Tensor) -> bool:
     """Return whether the Triton backend is in force, and x is a tensor that its kernels may read."""
-    if torch.compiler.is_compiling():
+    if captured():
         return False
     name = chosen()
     return (

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from rrnn.backends.interface import captured
 from rrnn.backends.native.compiler import cpu
 
 WORTH = 1 << 26
@@ -51,7 +52,7 @@ def weight_gradients(run: Run) -> Iterator[None]:
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
     """Return x (T, B, I) times weightᵀ (I, rows)."""
-    if torch.compiler.is_compiling():
+    if captured():
         return F.linear(x, weight)
     if not torch.is_grad_enabled():
         is_expanded = type(x) is Tensor and x.dim() == 3 and x.shape[1] > 1 and x.stride(1) == 0
@@ -67,7 +68,7 @@ def in_one_node(x: Tensor, weight: Tensor) -> bool:
     """Return whether the product is left to `rrnn.ops.rational`, whose node of autograd's graph it is then part of: on
     a GPU, where calls can take the host longer than the device, and where nothing else has a say in the product."""
     return (
-        not torch.compiler.is_compiling()
+        not captured()
         and x.is_cuda
         and torch.is_grad_enabled()
         and x.is_contiguous()  # F.linear keeps the copy that it makes of another layout

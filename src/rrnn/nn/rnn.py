@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from rrnn.automata import Cell
-from rrnn.errors import ShapeError
+from rrnn.errors import BackendError, ShapeError
 from rrnn.nn.arguments import (
     check_cells,
     check_forget_gates,
@@ -217,6 +217,13 @@ class RationalRNN(nn.Module):
         first = None if hx is None else self._first(hx, given, layers)
         out, state = self._run(layers, given.x, first, given.mask, given.prefix)
         return given.output(out), given.state_out(state)
+
+    def __prepare_scriptable__(self) -> RationalRNN:
+        """Refuse torch.jit.script, which calls this first and would fail with a message about Python's syntax."""
+        raise BackendError(
+            "torch.jit.script cannot read the Python code of RationalRNN. Use torch.jit.trace or torch.export, which "
+            "record a layer as one op (docs/layers.md has a table of what works)."
+        )
 
     def step(self, x_t: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Return (output, state) of one step: x_t (B, I), or (I,) without a batch. For streaming; in training mode

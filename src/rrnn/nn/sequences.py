@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import _register_namedtuple
 
+from rrnn.backends.interface import captured
 from rrnn.errors import ShapeError
 
 S = TypeVar("S")
@@ -116,7 +117,7 @@ def mask_of_lengths(lengths: Tensor | Sequence[int], steps: int, batch: int, dev
     if lengths.is_floating_point() or lengths.dtype == torch.bool:
         raise ShapeError(f"lengths must be whole numbers; got {lengths.dtype}")
     # Only on the CPU: on a GPU, looking at values would wait for the device, and a compiler cannot look.
-    if lengths.device.type == "cpu" and not torch.compiler.is_compiling() and batch:
+    if lengths.device.type == "cpu" and not captured() and batch:
         low, high = int(lengths.min()), int(lengths.max())
         if low < 0 or high > steps:
             raise ShapeError(

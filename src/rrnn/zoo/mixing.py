@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rrnn.backends.interface import captured
 from rrnn.errors import ShapeError
 from rrnn.nn.affine import AffineRNN
 from rrnn.nn.sequences import zero_padding
@@ -67,7 +68,7 @@ class ISAN(AffineRNN):
                 f"ISAN reads symbols, as integers; got {input.dtype}. Use LinearElman for vectors."
             )
         # Check only where it is free: on a GPU it would wait for the device, and a compiler cannot trace it.
-        if input.device.type != "cpu" or torch.compiler.is_compiling() or not input.numel():
+        if input.device.type != "cpu" or captured() or not input.numel():
             return
         wrong = (input < 0) | (input >= self.num_symbols)
         wrong = wrong if mask is None else wrong & mask

@@ -29,6 +29,7 @@ from rrnn.backends.triton.chained_chunks import GROUP
 from rrnn.errors import BackendError
 from rrnn.nn import RationalRNN
 from rrnn.ops import rational
+from rrnn.zoo import get_cell
 
 pytestmark = [needs_interpreter, pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")]
 
@@ -103,6 +104,35 @@ def test_through_autograd() -> None:
     with use_backend("triton"):
         ours = gradients_of(call.detached())
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "schedule", [Schedule(2, 0, 2), Schedule(1, 2, 2, chained=True)], ids=["serial", "chained"]
+)
+def test_wide_inputs_beside_narrow_projections_are_not_rounded(schedule: Schedule) -> None:
+    """Under autocast x is bfloat16, while the layer's input and the gradient of the output may be float32."""
+    case = tiny("SRU", (5, 1, 3), schedule)
+    a = arguments(case)
+    a.x = a.x.bfloat16()
+    ours, theirs = run_triton(case, a), expected(a)
+    assert a.inp is not None and a.grad_out.dtype == ours["dinput"].dtype == torch.float32
+    assert ours["dx"].dtype == torch.bfloat16
+    compare(ours, theirs)  # float32 results to 2e-5: rounding either of them to bfloat16 gives 1e-3
+
+
+def test_autocast_gives_the_references_results() -> None:
+    torch.manual_seed(0)
+    layer, x = RationalRNN(get_cell("SRU"), 3, 3), torch.randn(4, 2, 3)
+    found = []
+    for backend in ("reference", "triton"):
+        given = x.clone().requires_grad_()
+        with use_backend(backend), torch.autocast("cpu", dtype=torch.bfloat16):
+            out, _ = layer(given)
+        out.float().square().sum().backward()
+        assert given.grad is not None
+        found.append((out.float(), given.grad))
+    # The interpreter truncates to bfloat16 where torch rounds.
+    torch.testing.assert_close(found[1], found[0], rtol=1e-2, atol=1e-2)
 
 
 def test_inference_saves_nothing() -> None:

@@ -1,5 +1,5 @@
 """Kernels compiled for a GPU, without one: two lanes a thread are read by one instruction, at every step of a turn;
-tensors that are not there; parameters in half precision."""
+tensors that are not there; parameters in half precision; the shared memory that a plan expects."""
 
 from __future__ import annotations
 
@@ -59,6 +59,35 @@ for name in ("forward", "join", "backward", "reverse_join", "parameters"):
     print(name)
 """
 
+SHARED = """
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from rrnn import get_cell
+from rrnn.backends.triton.module import kernels_of
+from rrnn.backends.triton.plan import Gpu, plan_of, turn_bytes
+from rrnn.ir import lower
+
+program, every = lower(get_cell("B")).program, 4
+narrow = Gpu(58, 15 << 10, 16 << 10, 48 << 20)  # an L4 with a sixth of its shared memory
+for backward in (False, True):
+    how = plan_of(program, 512, 10**6, 4 if backward else 2, every, backward, narrow)
+    assert how.stages == 2, how  # on an L4 itself it is 3 forwards
+    kernel = getattr(kernels_of(program, how.unroll, every, how.stages).module, "backward" if backward else "forward")
+    low = "*fp32" if backward else "*bf16"
+    given = {"MASKED": False, "BLOCK": how.block} | {n: None for n in ("ends", "gfirst") if n in kernel.arg_names}
+    pointers = ("x", "inp", "out", "go", "gx", "gi"), ("theta", "starts", "mask", "final", "saved", "partial")
+    signature = {
+        n: "constexpr" if n in given else low if n in pointers[0] else "*fp32" if n in pointers[1] else "i32"
+        for n in kernel.arg_names
+    }
+    odd = *given, "T", "B", "C"
+    known = {(i,): [["tt.divisibility", 16]] for i, n in enumerate(kernel.arg_names) if n not in odd}
+    source, options = ASTSource(kernel, signature, given, known), {"num_warps": how.warps}
+    code = compile(source, target=GPUTarget("cuda", 89, 32), options=options | {"enable_fp_fusion": True})
+    turn = turn_bytes(program, every if backward else how.unroll, 4 if backward else 2, backward)
+    print(code.metadata.shared, (how.stages - 1) * how.block * turn, narrow.shared())
+"""
+
 
 def compiled_elsewhere(script: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
@@ -79,3 +108,14 @@ def test_two_lanes_are_read_together() -> None:
     assert done.stdout.strip() == "['ld.global.v2.b32', 'st.global.v2.b32']", (
         done.stdout + done.stderr[-2000:]
     )
+
+
+@needs_interpreter
+def test_a_pipeline_takes_the_shared_memory_that_its_plan_expects() -> None:
+    done = compiled_elsewhere(SHARED)
+    lines = [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+    assert len(lines) == 2, done.stdout + done.stderr[-2000:]
+    for taken, expected, room in lines:
+        assert (
+            0 < taken <= expected < 2 * taken and expected <= room
+        )  # the expectation is an upper bound, and a close one

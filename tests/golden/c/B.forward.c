@@ -121,7 +121,7 @@ static void work(void *shared) {
     }
 }
 
-int rrnn_forward(const struct call *p) {
+EXPORT int rrnn_forward(const struct call *p) {
     if (!p->B || !p->D) return 0;
     const long width = block_width(p->D, p->B, BLOCK, p->threads);
     struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};

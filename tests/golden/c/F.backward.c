@@ -267,7 +267,7 @@ static void work(void *shared) {
         const long d0 = job % across * width, n = p->D - d0 < width ? p->D - d0 : width;
         block(p, job / across, d0, n, kept, shared_by->partial);
     }
-    free(kept);
+    aligned_free(kept);
 }
 
 /* The gradients of parameters from those of per-unit values, n lanes. */
@@ -311,7 +311,7 @@ static void epilogue(long n, const real *restrict params, const real *restrict t
     (void)params, (void)total, (void)stride, (void)row;
 }
 
-int rrnn_backward(const struct call *p) {
+EXPORT int rrnn_backward(const struct call *p) {
     if (!p->B || !p->D) {
         memset(p->gparams, 0, P * p->D * sizeof(real));
         return 0;

@@ -37,6 +37,8 @@ def case(dtype: torch.dtype, device: str = "cpu", rows: int = ROWS, words: int =
 
 @pytest.fixture(params=["torch", "kernel"])
 def both(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "kernel":
+        pytest.importorskip("triton")
     rows = kernel_rows if request.param == "kernel" else torch_rows
     monkeypatch.setattr(module, "softmax_rows", rows)
     return request.param
@@ -68,6 +70,7 @@ def test_bfloat16_computes_in_float32(both: str) -> None:
 @pytest.mark.parametrize("chunk", [2, 4, 8])
 def test_rows_of_a_head_and_a_tail(chunk: int, words: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also heads with padding, no tail, one as large as the head, and rows of too many chunks."""
+    pytest.importorskip("triton")
     monkeypatch.setattr(module, "softmax_rows", kernel_rows)
     monkeypatch.setattr(module, "CHUNK_ROW", chunk)
     compare(case(torch.float32, words=words), 1e-5, words)
@@ -107,6 +110,7 @@ def test_words_of_no_probability(both: str, whole: int, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(1, 1), (7, 24), (64, 32), (700, 100), (513, 33)], ids=str)
 def test_column_sums(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    pytest.importorskip("triton")
     torch.manual_seed(0)
     matrix = torch.randn(shape).to(dtype)
     ours = column_sums(matrix, torch.float32, kernels=True)
@@ -155,6 +159,8 @@ def test_token_losses_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kernels", [False, True], ids=["torch", "kernel"])
 def test_rows_of_words_that_come_again(kernels: bool, dtype: torch.dtype) -> None:
+    if kernels:
+        pytest.importorskip("triton")
     torch.manual_seed(0)
     words, rows = torch.tensor([3, 0, 3, 3, 1]), torch.randn(5, 300).to(dtype)  # columns of two blocks
     table = torch.randn(6, 300)

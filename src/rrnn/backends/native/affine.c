@@ -56,7 +56,7 @@ static void work(void *shared) {
     for (long b; (b = take(crew)) >= 0;) sequence(crew->call, b);
 }
 
-int rrnn_affine(const struct call *p) {
+EXPORT int rrnn_affine(const struct call *p) {
     struct crew crew = {p, p->B, 0};
     gather(work, &crew, p->parallel, p->threads);
     return 0;

@@ -31,9 +31,10 @@ FLAGS = [
     *("-O3", "-std=gnu11", "-fPIC", "-shared"),
     *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast"),
 ]
+SUFFIX = ".dll" if sys.platform == "win32" else ".so"
 # Flags for this processor, tried in turn. Not every compiler uses vectors of 512 bits by itself where it could.
 TUNING = [["-march=native", "-mprefer-vector-width=512"], ["-march=native"], ["-mcpu=native"], []]
-TRIAL = '#include "kernel.h"\nint answer(void) { return 42; }\n'
+TRIAL = '#include "kernel.h"\nEXPORT int answer(void) { return 42; }\n'
 TIMEOUT = 300  # seconds for one kernel: a longer compilation means that something is wrong
 
 
@@ -62,10 +63,10 @@ class Compiler:
     def compile(self, source: str, flags: list[str]) -> bytes:
         """Return the shared library of a source."""
         with tempfile.TemporaryDirectory() as folder:
-            text, library = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
+            text, library = Path(folder) / "kernel.c", Path(folder) / f"kernel{SUFFIX}"
             text.write_text(source, encoding="utf-8")
             (text.parent / "kernel.h").write_text(header(), encoding="utf-8")
-            done = _run([*self.command, *flags, str(text), "-o", str(library), "-lm"])
+            done = _run(command_line(self.command, flags, text, library))
             if done.returncode:
                 raise BackendError(
                     f"{shlex.join(self.command)} failed on a generated kernel (use_backend('reference') does "
@@ -76,13 +77,27 @@ class Compiler:
     def load(self, source: str) -> ctypes.CDLL:
         """Return the library of a source, compiled by the first compiler that works."""
         key = "\0".join([source, header(), *self.command, *self.flags, self.version, cpu()])
-        path = cached(key, ".so", lambda: self.compile(source, self.flags))
+        path = cached(key, SUFFIX, lambda: self.compile(source, self.flags))
         try:
             return ctypes.CDLL(str(path))
         except OSError as error:  # for example, a folder on a volume mounted noexec
             raise BackendError(
                 f"a compiled kernel cannot be loaded: {error}. Set RRNN_CACHE to a folder that may hold programs."
             ) from None
+
+
+def command_line(
+    command: list[str], flags: list[str], source: Path, library: Path, system: str = sys.platform
+) -> list[str]:
+    """Return the command that compiles a source to a shared library on a system, as `sys.platform` calls it."""
+    windows = system == "win32"
+    flags = [flag for flag in flags if not (windows and flag == "-fPIC")]  # all code there can be moved
+    if (
+        Path(command[0]).stem.lower() == "clang-cl"
+    ):  # takes the options of Microsoft's compiler, clang's own behind /clang:
+        own = [f"/clang:{flag}" for flag in flags if flag != "-shared"]
+        return [*command, "/nologo", "/LD", *own, str(source), f"/Fe:{library}"]
+    return [*command, *flags, str(source), "-o", str(library), *([] if windows else ["-lm"])]
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -95,8 +110,8 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 @cache
 def find_compiler() -> Compiler | str:
     """Return the first compiler whose output can be loaded and run, or why there is none. Each process looks once."""
-    if not sys.platform.startswith("linux") or sys.maxsize < 2**32:
-        return "generated C is supported on 64-bit Linux only"
+    if not sys.platform.startswith(("linux", "darwin", "win32")) or sys.maxsize < 2**32:
+        return "generated C is supported on 64-bit Linux, macOS and Windows only"
     failures = []
     for command in _candidates():
         version = _run([*command, "--version"])
@@ -117,7 +132,7 @@ def find_compiler() -> Compiler | str:
 def _candidates() -> list[list[str]]:
     """Return the commands that may be C compilers, in order of preference."""
     commands = [shlex.split(os.environ["CC"])] if os.environ.get("CC") else []
-    commands += [[name] for name in ("cc", "gcc", "clang") if shutil.which(name)]
+    commands += [[name] for name in ("cc", "gcc", "clang", "clang-cl") if shutil.which(name)]
     if importlib.util.find_spec("ziglang"):
         commands.append([sys.executable, "-m", "ziglang", "cc"])
     return commands
@@ -150,11 +165,12 @@ SMALL = 1 << 14
 @cache
 def parallel_address() -> int:
     """Return the address of GOMP_parallel as torch itself finds it: among all loaded libraries' names, or in what torch
-    links; 0 if it is nowhere."""
-    for library in (None, Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"):
+    links; 0 if it is nowhere, as on Windows, and kernels then run on the caller's thread alone."""
+    end = "dylib" if sys.platform == "darwin" else "so"
+    for library in (None, Path(torch.__file__).parent / "lib" / f"libtorch_cpu.{end}"):
         try:
             function = ctypes.CDLL(None if library is None else str(library)).GOMP_parallel
-        except (AttributeError, OSError):
+        except (AttributeError, OSError, TypeError):  # (on Windows None is no library)
             continue
         return ctypes.cast(function, ctypes.c_void_p).value or 0
     return 0

@@ -9,7 +9,18 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+#ifdef _WIN32
+#include <malloc.h>
+#define EXPORT __declspec(dllexport)
+#define aligned_alloc(alignment, bytes) _aligned_malloc(bytes, alignment)
+#define aligned_free _aligned_free
+#define long long long /* the numbers of `struct call` have eight bytes, and a long has four there */
+#else
 #include <sys/mman.h>
+#define EXPORT
+#define aligned_free free
+#endif
 
 /* ---- float ------------------------------------------------------------------------------------------------------- */
 

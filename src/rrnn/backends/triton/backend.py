@@ -11,11 +11,11 @@ from functools import cache, lru_cache
 import torch
 from torch import Tensor
 
-from rrnn.backends.interface import Backend, CellCall, Gradients, cast, first_state, units_contiguous
+from rrnn.backends.interface import Backend, CellCall, Gradients, first_state, units_contiguous
 from rrnn.backends.triton import families
 from rrnn.backends.triton.chained_chunks import words
 from rrnn.backends.triton.module import Kernels, kernels_of
-from rrnn.backends.triton.plan import Plan, plan, takes_logarithms
+from rrnn.backends.triton.plan import H200, Gpu, Plan, plan_of
 from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -34,11 +34,13 @@ def has_kernels(device: torch.device) -> bool:
     return device.type == "cuda" and installed()
 
 
-@lru_cache(maxsize=1024)
-def _plan(program: Program, steps: int, lanes: int, size: int, backward: bool) -> Plan:
-    """Return the plan of a call, computed once for each program and size."""
-    logs = takes_logarithms(program.flat)
-    return plan(steps, lanes, size, len(program.flat.instructions), backward=backward, logs=logs)
+@cache
+def gpu_of(device: torch.device) -> Gpu:
+    """Return the properties of a CUDA device; Triton's interpreter has an H200's."""
+    return Gpu.of(torch.cuda.get_device_properties(device)) if device.type == "cuda" else H200
+
+
+_plan = lru_cache(maxsize=1024)(plan_of)  # hashing its arguments is quicker than choosing again
 
 
 def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
@@ -78,12 +80,14 @@ class Triton(Backend):
                 return families.forward(call, state, out)
         program, x, params, mask, inp, every, _ = call
         steps, batch, _, units = x.shape
-        how = schedule or _plan(program, steps, batch * units, x.element_size(), False)
+        how = schedule or _plan(
+            program, steps, batch * units, x.element_size(), every, False, gpu_of(x.device)
+        )
         launch = kernels_of(program, how.unroll, every, how.stages)
         shape = (len(program.flat.states), batch, units)
         x, params = units_contiguous(x), params.contiguous()
         state = None if state is None else state.contiguous()
-        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
+        inp = None if inp is None else units_contiguous(inp)
         final = x.new_empty(shape, dtype=torch.float32)
         saved = final.new_empty(((steps + every - 1) // every, *shape)) if every else None
         if not (steps and batch and units):  # x is also empty where nothing is projected
@@ -119,12 +123,14 @@ class Triton(Backend):
         program, x, params, mask, inp, every, _ = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, _, units = x.shape
-        how = schedule or _plan(program, steps, batch * units, x.element_size(), True)
+        how = schedule or _plan(
+            program, steps, batch * units, x.element_size(), every, True, gpu_of(x.device)
+        )
         launch = kernels_of(program, how.unroll, every, how.stages)
         shape = (len(program.flat.states), batch, units)
         x, params, saved = units_contiguous(x), params.contiguous(), saved.contiguous()
-        go = units_contiguous(cast(grad_out, x.dtype))
-        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
+        go = units_contiguous(grad_out)
+        inp = None if inp is None else units_contiguous(inp)
         grad_state = None if grad_state is None else grad_state.contiguous()
         first = saved.new_empty(shape) if wants_first else None
         if not (steps and batch and units):

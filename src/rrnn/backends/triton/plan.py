@@ -1,7 +1,9 @@
-"""Choose how a program runs on a GPU, by a small rule on steps, lanes, element size and instructions.
+"""Choose how a program runs on a GPU, by a small rule on steps, lanes, element size, instructions and the GPU.
 
-The rule was tuned on an H200. Nothing is tuned at run time, so the same call always runs the same kernel and gives the
-same bits.
+The rule was tuned on an H200. What depends on the GPU is derived from the H200's figures and this GPU's properties: the
+lanes that fill it (bandwidth, multiprocessors), whether and how far chunks are chained (L2 cache), and how much a
+pipeline may hold (shared memory). Nothing is tuned at run time, so the same call on the same kind of GPU always runs
+the same kernel and gives the same bits.
 
 Speed depends on bytes in flight. A lane is walked serially, and its loads are issued ahead of use: on long walks
 through shared memory, by Triton's pipeline; on short ones a turn ahead in registers, which starts quicker. The more
@@ -12,15 +14,64 @@ where gates are computed as well, three launches, which read everything twice, w
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rrnn.ir import Op, Program
 
-FULL = 12_288  # lanes that fill the chip: from here on, chunks cost more than they gain
-TARGET = {4: 65_536, 2: 131_072}  # element size → lanes times chunks to aim for, where chunks are read twice
+FULL = 12_288  # lanes that fill an H200: from here on, chunks cost more than they gain
+TARGET = {
+    4: 65_536,
+    2: 131_072,
+}  # element size → lanes times chunks to aim for on it, where chunks are read twice
 MIN_CHUNK = 64  # steps
 LONG = 128  # steps from which a pipeline pays for its start
 BARE, SMALL, LARGE = 8, 20, 48  # instructions of a bare recurrence, a small and a large program
+LANES = 64  # of a usual Triton program
+RESERVED = 1024  # bytes of shared memory that CUDA takes for each program
+
+
+class Gpu(NamedTuple):
+    """The properties of a GPU that plans depend on: memory in bytes, bandwidth in bytes per second (0: unknown)."""
+
+    multiprocessors: int
+    shared_per_block: int
+    shared_per_multiprocessor: int
+    l2_cache: int
+    bandwidth: float = 0.0
+
+    @staticmethod
+    def of(properties: Any) -> Gpu:
+        """Return what torch's properties of a device say. Not every version of torch has all of them."""
+        together = getattr(properties, "shared_memory_per_multiprocessor", 0) or 49_152 + RESERVED
+        most = getattr(properties, "shared_memory_per_block_optin", 0) or together - RESERVED
+        clock, width = (getattr(properties, f"memory_{name}", 0) for name in ("clock_rate", "bus_width"))
+        bandwidth = (
+            2.0 * 1e3 * clock * width / 8
+        )  # two transfers per cycle; the clock is in kHz, the width in bits
+        l2 = getattr(properties, "L2_cache_size", 0)
+        return Gpu(properties.multi_processor_count, most, together, l2, bandwidth)
+
+    def lanes(self, on_h200: int) -> int:
+        """Return how many lanes keep this GPU as busy as `on_h200` lanes keep an H200. Lanes hold bytes in flight, and
+        bandwidth says how many bytes it takes; but every multiprocessor gets at least one program."""
+        share = (
+            self.bandwidth / H200.bandwidth if self.bandwidth else self.multiprocessors / H200.multiprocessors
+        )
+        share = max(1, round(16 * share)) / 16  # so that a slightly different clock does not change kernels
+        full = max(FULL * share, self.multiprocessors * LANES)
+        return round(full * on_h200 / FULL)
+
+    def l2_share(self) -> float:
+        """Return the L2 cache of a multiprocessor's share, relative to an H200's."""
+        return self.l2_cache / self.multiprocessors / (H200.l2_cache / H200.multiprocessors)
+
+    def shared(self) -> int:
+        """Return the bytes of shared memory that a Triton program may use, such that two share a multiprocessor."""
+        return min(self.shared_per_block, self.shared_per_multiprocessor // 2 - RESERVED)
+
+
+H200 = Gpu(132, 232_448, 233_472, 62_914_560, 4.9e12)
+"""The GPU that the rule was tuned on. Triton's interpreter uses its plans."""
 
 
 class Plan(NamedTuple):
@@ -62,16 +113,54 @@ def takes_logarithms(program: Program) -> bool:
     return any(instruction.op in logs for instruction in program.instructions)
 
 
+def turn_bytes(program: Program, steps: int, size: int, backward: bool) -> int:
+    """Return the most bytes that a lane loads in a turn of so many steps, for `size` bytes an element of x. (Inputs and
+    gradients of outputs may be float32 beside a narrower x; states are float32.)"""
+    wide = program.uses_input + program.output_count * backward
+    states = len(program.flat.states) * backward
+    return steps * (len(program.projections) * size + 4 * wide) + 4 * states
+
+
+def plan_of(
+    program: Program, steps: int, lanes: int, size: int, every: int, backward: bool, gpu: Gpu = H200
+) -> Plan:
+    """Return the plan of a call of a program, whose states are saved every `every` steps."""
+    flat = program.flat
+    logs = takes_logarithms(flat)
+    how = plan(steps, lanes, size, len(flat.instructions), backward=backward, logs=logs, gpu=gpu)
+    return _fitted(how, turn_bytes(program, every if backward else how.unroll, size, backward), gpu.shared())
+
+
+def _fitted(how: Plan, turn: int, room: int) -> Plan:
+    """Return the plan with as many stages and lanes as fit `room` bytes of shared memory; a lane loads `turn` bytes a
+    turn, and Triton keeps all but one of the stages there."""
+    while how.stages and (how.stages - 1) * how.block * turn > room:
+        if how.stages > 2:
+            how = how._replace(stages=how.stages - 1)
+        elif how.block > 32:
+            how = how._replace(block=how.block // 2)
+        else:
+            how = how._replace(stages=0)
+    return how
+
+
 def plan(
-    steps: int, lanes: int, size: int, instructions: int, *, backward: bool = False, logs: bool = False
+    steps: int,
+    lanes: int,
+    size: int,
+    instructions: int,
+    *,
+    backward: bool = False,
+    logs: bool = False,
+    gpu: Gpu = H200,
 ) -> Plan:
     """Return the kernel to run, for `size` bytes an element and `instructions` of the forward program, `logs` among
-    them."""
+    them, whatever shared memory it takes."""
     small = instructions <= SMALL
     unroll = 16 if small else 8 if instructions <= LARGE else 2
     wide = size >= 4
-    if lanes < FULL and steps >= 2 * MIN_CHUNK:
-        return _chunks(steps, lanes, size, instructions, unroll, backward)
+    if lanes < gpu.lanes(FULL) and steps >= 2 * MIN_CHUNK:
+        return _chunks(steps, lanes, size, instructions, unroll, backward, gpu)
     if steps < LONG or instructions > LARGE or (logs and small and not backward):
         return Plan(64 if small or not (wide or backward) else 32, 1, unroll, 0)
     if small:
@@ -79,11 +168,15 @@ def plan(
     return Plan(32, 1, unroll, 0) if wide and not backward else Plan(64, 1, unroll, 0, 3)
 
 
-def _chunks(steps: int, lanes: int, size: int, instructions: int, unroll: int, backward: bool) -> Plan:
-    """Return the plan for few lanes: time is cut into chunks that run in parallel."""
-    wide = size >= 4
-    if instructions <= BARE:
-        return Plan(64, 1, 16, (32 if wide else 64) if backward else (64 if wide else 128), chained=True)
-    wanted = -(-steps // max(1, TARGET.get(size, TARGET[4]) // lanes))
+def _chunks(
+    steps: int, lanes: int, size: int, instructions: int, unroll: int, backward: bool, gpu: Gpu
+) -> Plan:
+    """Return the plan for few lanes: time is cut into chunks that run in parallel. They are chained only where the L2
+    cache holds the chunks that are under way, which are shorter where it is small."""
+    wide, l2 = size >= 4, gpu.l2_share()
+    if instructions <= BARE and l2 >= 0.25:
+        chunk = (32 if wide else 64) if backward else (64 if wide else 128)
+        return Plan(64, 1, 16, chunk if l2 >= 0.5 else chunk // 2, chained=True)
+    wanted = -(-steps // max(1, gpu.lanes(TARGET.get(size, TARGET[4])) // lanes))
     chunk = max(MIN_CHUNK, -(-wanted // MIN_CHUNK) * MIN_CHUNK)
     return Plan(64, 1, min(unroll, 8), 0 if chunk >= steps else chunk, 0 if wide and not backward else 3)
