@@ -151,8 +151,8 @@ def test_numbers_and_options(name: str, given: dict[str, object], same: Cell) ->
         (lambda: get_cell("HGRN", gamma=3.0), "gamma must be a number from 0 to 1; got 3.0"),
         (lambda: get_cell("SCRN-context", alpha="q"), "alpha must be a number from 0 to 1; got 'q'"),
         (lambda: get_cell("RCNN3-state"), "may not be rational"),
-        (lambda: get_cell("B", n=3), "B has the options gate; got 'n'"),
-        (lambda: get_cell("T-RNN", n=3), "T-RNN has no options; got 'n'"),
+        (lambda: get_cell("B", n=3), "B has the options gate, signed; got 'n'"),
+        (lambda: get_cell("minGRU", n=3), "minGRU has no options; got 'n'"),
         (lambda: get_cell("QRNN", pooling="of"), "pooling must be 'f', 'fo' or 'ifo'; got 'of'"),
         (lambda: get_cell("QRNN0"), "window must be a whole number from 1"),
         (

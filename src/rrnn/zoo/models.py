@@ -14,6 +14,7 @@ from typing import Any
 
 from rrnn.automata import Cell
 from rrnn.zoo.chains import cnn, rcnn, sopa
+from rrnn.zoo.counting import ring, symmetric
 from rrnn.zoo.gated import hgrn, min_gru, min_lstm, qrnn, rg_lru, scrn, sru, t_gru, t_lstm, t_rnn
 from rrnn.zoo.rrnn import b, b_max_plus, b_max_plus_scaled, c, example, f, ngram
 
@@ -60,6 +61,7 @@ class Model:
 
 
 PAPER = "Peng et al. 2018"
+SIGNED = "gates of Grazzi et al. 2025"
 _ELMAN = (
     "The paper hypothesises that models like Elman networks, LSTMs and GRUs, whose states pass through affine maps and "
     "nonlinear functions, are not rational; it has no proof."
@@ -93,6 +95,10 @@ MODELS: dict[str, Model] = {
     "minLSTM": Model(min_lstm, "Feng et al. 2024"),
     "HGRN": Model(hgrn, "Qin et al. 2023"),
     "RG-LRU": Model(rg_lru, "De et al. 2024"),
+    "B-signed": Model(partial(b, signed=True), SIGNED),
+    "F-signed": Model(partial(f, signed=True), SIGNED),
+    "ring3": Model(ring, "rrnn", size="k"),
+    "S3": Model(symmetric, "rrnn", size="n"),
     "ISAN": Model("rrnn.zoo.mixing:ISAN", "Foerster et al. 2017", recurrence="cₜ = W_x cₜ₋₁ + b_x"),
     "linear-Elman": Model(
         "rrnn.zoo.mixing:LinearElman", "Elman 1990, without tanh", recurrence="cₜ = W cₜ₋₁ + U vₜ + b"

@@ -1,7 +1,8 @@
 """Cells of Peng et al. 2018: RRNN(B), RRNN(B) over max-plus, RRNN(C), RRNN(F), n-gram chains, and the paper's example.
 
 Primes mark the previous step. `gate=True` adds the output gate o = σ(W_o v + b_o) of the paper's language models:
-h = tanh(o ⊙ c).
+h = tanh(o ⊙ c). `signed=True` lets forget gates lie in [−1, 1], f = tanh(W_f v + b_f), so that a unit can count modulo
+two (Grazzi et al. 2025): c = f ⊙ c' + (1 − f) ⊙ u with f = −1 reflects c' in u, and twice is the identity.
 """
 
 from rrnn.automata import Cell, Expr, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
@@ -27,10 +28,20 @@ def check_length(what: str, name: str, value: object) -> None:
         raise CellError(f"{what} takes {name} from 1 to {MAX_LENGTH}; got {value!r}")
 
 
-def gates(suffix: str = "") -> tuple[Expr, Expr]:
-    """Return the forget gate f = σ(W_f v + b_f) and the gated input u = (1 − f) ⊙ W_u v."""
-    f = sigmoid(linear(f"f{suffix}", bias=True))
+def forget_gate(activation: Expr, signed: bool) -> Expr:
+    """Return σ of a pre-activation, or tanh if the gate is signed."""
+    return tanh(activation) if signed else sigmoid(activation)
+
+
+def gates(suffix: str = "", signed: bool = False) -> tuple[Expr, Expr]:
+    """Return the forget gate f = σ(W_f v + b_f), or tanh if signed, and the gated input u = (1 − f) ⊙ W_u v."""
+    f = forget_gate(linear(f"f{suffix}", bias=True), signed)
     return f, (1 - f) * linear(f"u{suffix}")
+
+
+def named(name: str, signed: bool) -> str:
+    """Return the name of a cell, or of its signed variant."""
+    return f"{name}_signed" if signed else name
 
 
 def output(gate: bool) -> Expr:
@@ -38,17 +49,17 @@ def output(gate: bool) -> Expr:
     return tanh(sigmoid(linear("o", bias=True)) * score) if gate else tanh(score)
 
 
-def b(gate: bool = False) -> Cell:
+def b(gate: bool = False, signed: bool = False) -> Cell:
     """Build RRNN(B), which finds soft unigrams: c = f ⊙ c' + u."""
-    f, u = gates()
-    return b_automaton("B", u, f).output(output(gate))
+    f, u = gates(signed=signed)
+    return b_automaton(named("B", signed), u, f).output(output(gate))
 
 
-def example() -> Cell:
+def example(signed: bool = False) -> Cell:
     """Build the paper's motivating example: B with a tanh and a bias, u = (1 − f) ⊙ tanh(W_u v + b_u)."""
-    f = sigmoid(linear("f", bias=True))
+    f = forget_gate(linear("f", bias=True), signed)
     u = ((1 - f) * tanh(linear("u", bias=True))).named("u")
-    return b_automaton("example", u, f).output(tanh(score))
+    return b_automaton(named("example", signed), u, f).output(tanh(score))
 
 
 def b_max_plus(gate: bool = False, inputs: str = "plain") -> Cell:
@@ -80,19 +91,19 @@ def b_max_plus_scaled() -> Cell:
     return b_max_plus().renamed("B_max_plus_scaled").output(output(gate=True))
 
 
-def c(gate: bool = False) -> Cell:
+def c(gate: bool = False, signed: bool = False) -> Cell:
     """Build RRNN(C), which finds soft bigrams: c¹ = f¹ ⊙ c¹' + u¹; c² = f² ⊙ c²' + c¹' ⊙ u²."""
-    return ngram(2, gate).renamed("C")
+    return ngram(2, gate, signed).renamed(named("C", signed))
 
 
-def f(gate: bool = False) -> Cell:
+def f(gate: bool = False, signed: bool = False) -> Cell:
     """Build RRNN(F), which finds unigrams and bigrams and whose ε-arc skips the first word.
 
     c² = f² ⊙ c²' + (c¹' + r) ⊙ u²; c = p¹ ⊙ c¹ + p² ⊙ c².
     """
-    (f1, u1), (f2, u2) = gates("1"), gates("2")
+    (f1, u1), (f2, u2) = gates("1", signed), gates("2", signed)
     return (
-        Cell("F")
+        Cell(named("F", signed))
         .initial("q0").loop("q0", one)
         .arc("q0", "q1", u1).loop("q1", f1)
         .arc("q1", "q2", u2).loop("q2", f2)
@@ -102,16 +113,16 @@ def f(gate: bool = False) -> Cell:
     )  # fmt: skip
 
 
-def ngram(n: int = 4, gate: bool = False) -> Cell:
+def ngram(n: int = 4, gate: bool = False, signed: bool = False) -> Cell:
     """Build the n-gram chain of n + 1 states: cʲ = fʲ ⊙ cʲ' + cʲ⁻¹' ⊙ uʲ with c⁰ = 1. n = 1 is B, n = 2 is C."""
     check_length("an n-gram chain", "n", n)
-    return chain(n, gate)
+    return chain(n, gate, signed)
 
 
-def chain(n: int, gate: bool = False) -> Cell:
+def chain(n: int, gate: bool = False, signed: bool = False) -> Cell:
     """Build the n-gram chain of any length n ≥ 1."""
-    cell = Cell(f"ngram{n}").initial("q0").loop("q0", one)
+    cell = Cell(named(f"ngram{n}", signed)).initial("q0").loop("q0", one)
     for j in range(1, n + 1):
-        f, u = gates(str(j))
+        f, u = gates(str(j), signed)
         cell = cell.arc(f"q{j - 1}", f"q{j}", u).loop(f"q{j}", f)
     return cell.final(f"q{n}").output(output(gate))
