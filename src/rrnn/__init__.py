@@ -33,6 +33,7 @@ _EXPORTS: dict[str, str] = {
     "Equivalence": "wfsa",
     "exp": "automata",
     "FormatError": "errors",
+    "from_regex": "wfsa",
     "get_cell": "zoo",
     "GrowthWarning": "errors",
     "input": "automata",
@@ -137,6 +138,7 @@ if TYPE_CHECKING:
     from rrnn.wfsa import EPSILON as EPSILON
     from rrnn.wfsa import WFSA as WFSA
     from rrnn.wfsa import Equivalence as Equivalence
+    from rrnn.wfsa import from_regex as from_regex
     from rrnn.wfsa import instantiate as instantiate
     from rrnn.zoo import get_cell as get_cell
     from rrnn.zoo import read_cell as read_cell

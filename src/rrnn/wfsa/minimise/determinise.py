@@ -48,14 +48,15 @@ class _Deterministic:
     final: list[bool]
 
 
-def reduced(a: M) -> M:
+def reduced(a: M, most: int | None = None) -> M:
     """Return the minimal deterministic machine of `a` (trimmed, without ε-arcs).
 
-    It is trimmed, so a string is rejected if an arc is missing. States are numbered in the order of the first string
-    that reaches each (shortest first, then in alphabet order), so machines over one alphabet that accept the same
-    strings give the same result. Hopcroft's algorithm merges states.
+    Following more than `most` sets of states (default: `MOST_SETS`) is an error. The result is trimmed, so a string is
+    rejected if an arc is missing. States are numbered in the order of the first string that reaches each (shortest
+    first, then in alphabet order), so machines over one alphabet that accept the same strings give the same result.
+    Hopcroft's algorithm merges states.
     """
-    machine = _determinised(_read(a, a.symbol_index), a.num_states)
+    machine = _determinised(_read(a, a.symbol_index), a.num_states, most)
     blocks = sorted(_blocks(machine), key=min)
     place = {q: i for i, block in enumerate(blocks) for q in block}
     arcs = [
@@ -122,7 +123,7 @@ def _string_to(number: int, reached_by: list[tuple[int, int]]) -> list[int]:
     return string[::-1]
 
 
-def _determinised(a: _Nondeterministic, states: int) -> _Deterministic:
+def _determinised(a: _Nondeterministic, states: int, most: int | None) -> _Deterministic:
     """Return the deterministic automaton of all sets of states that some string reaches, without the empty set."""
     sets = [a.initial] if a.initial and a.final else []
     index = {a.initial: 0}
@@ -135,16 +136,17 @@ def _determinised(a: _Nondeterministic, states: int) -> _Deterministic:
                 if target not in index:
                     index[target] = len(sets)
                     sets.append(target)
-                    _bounded(len(sets), "minimisation", states)
+                    _bounded(len(sets), "minimisation", states, most)
                 following[symbol] = index[target]
         steps.append(following)
     return _Deterministic(steps, [bool(s & a.final) for s in sets])
 
 
-def _bounded(sets: int, what: str, states: int) -> None:
-    if sets > MOST_SETS:
+def _bounded(sets: int, what: str, states: int, most: int | None = None) -> None:
+    most = MOST_SETS if most is None else most
+    if sets > most:
         raise AutomatonError(
-            f"{what} over boolean follows at most {MOST_SETS:,} sets of states; this machine of {states} states needs "
+            f"{what} over boolean follows at most {most:,} sets of states; this machine of {states} states needs "
             "more. Make it more deterministic: fewer arcs of one symbol that leave one state, or fewer states."
         )
 
