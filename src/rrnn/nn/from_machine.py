@@ -90,8 +90,9 @@ class MachineRNN(RationalRNN):
         """The symbols that the last columns of the input stand for, if features were appended: `"<other>"` for those of
         no rule."""
         self.symbol_index = {symbol: i for i, symbol in enumerate(alphabet)}
-        self.register_buffer("vectors", inputs.vectors.to(device=device, dtype=dtype))
-        self.register_buffer("other", inputs.other.to(device=device, dtype=dtype))
+        # Not stored with the weights: they follow from the machines and the given vectors.
+        self.register_buffer("vectors", inputs.vectors.to(device=device, dtype=dtype), persistent=False)
+        self.register_buffer("other", inputs.other.to(device=device, dtype=dtype), persistent=False)
 
     def encode(self, string: Iterable[Hashable]) -> Tensor:
         """Return the input (time, input_size) of one string of symbols. New symbols get the vector `other`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from rrnn.errors import CellError, DataError, FormatError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier, spell_vocabulary
 from rrnn.tasks.classify.prepare import read_dataset
+from rrnn.tasks.classify.rules import RuleUnits, parse_rules
 from rrnn.tasks.configs import FACTS
 from rrnn.tasks.data.labelled_files import Skips, read_rows
 from rrnn.tasks.data.text_files import split_text, tokenise
@@ -203,8 +205,10 @@ def load_run(run: Run) -> TrainedClassifier:
     elif config.vectors is not None and vectors is None:
         raise RunError(f"the run in {run.folder} has lost its word vectors, {EMBEDDING}.safetensors")
     spellings = spell_vocabulary(vocabulary) if config.characters else None
+    text = run.config[FACTS].get("rules")
+    rules = None if text is None else partial(RuleUnits, parse_rules(text), vocabulary, labels)
     module = TextClassifier(
-        config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, cell=cell
+        config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, rules=rules, cell=cell
     )
     load_weights(module, best.tensors, run)
     return TrainedClassifier(module.eval(), vocabulary, labels, config)
