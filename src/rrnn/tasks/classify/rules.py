@@ -35,7 +35,7 @@ from rrnn.wfsa.regex import pattern_symbols
 STRENGTH = 4.0
 """What a matching rule adds to the logit of its label before training. The default label has half of it."""
 
-MAX_RULES = 2**20
+MAX_RULES, MAX_STATES = 2**20, 64
 
 
 @dataclass(frozen=True)
