@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from rrnn.errors import AutomatonError, DataError, FormatError, nearest
 from rrnn.nn import from_wfsa
 from rrnn.tasks.vocabulary import Vocabulary
-from rrnn.wfsa import from_regex
+from rrnn.wfsa import OTHER, from_regex
 from rrnn.wfsa.regex import pattern_symbols
 
 STRENGTH = 4.0
@@ -101,7 +101,24 @@ def parse_rules(text: str, source: str = "rules") -> Rules:
         raise FormatError(
             "there is no rule in this file: write a label, a blank and a pattern", source=source
         )
-    return Rules(text, {label: "|".join(patterns) for label, patterns in found.items()}, default)
+    joined = {label: "|".join(patterns) for label, patterns in found.items()}
+    for label, pattern in joined.items():
+        _check_size(label, pattern, source)
+    return Rules(text, joined, default)
+
+
+def _check_size(label: str, pattern: str, source: str) -> None:
+    """Raise unless the automaton of all rules of a label is small enough for a layer."""
+    try:
+        states = from_regex(pattern, match="contains").num_states
+    except AutomatonError as error:
+        raise FormatError(f"all rules of {label!r} together: {error}", source=source) from None
+    if states > MAX_STATES:
+        raise FormatError(
+            f"all rules of {label!r} together need an automaton of {states} states, and a layer takes at most "
+            f"{MAX_STATES}. Write simpler rules: shorter gaps .{{0,3}}, and fewer of them.",
+            source=source,
+        )
 
 
 class RuleUnits(nn.Module):
@@ -112,15 +129,16 @@ class RuleUnits(nn.Module):
     def __init__(self, rules: Rules, vocabulary: Vocabulary, labels: Sequence[str], size: int) -> None:
         """`size` is that of an embedded word."""
         super().__init__()
-        words = vocabulary.words
-        machines = [
-            from_regex(pattern, words, match="contains", semiring="real")
-            for pattern in rules.patterns.values()
-        ]
+        self.labels = tuple(rules.patterns)
+        """The label of each unit."""
+        machines = [from_regex(p, match="contains", semiring="real") for p in rules.patterns.values()]
+        symbols = {symbol for machine in machines for symbol in machine.alphabet}
         # Vectors of zeros span nothing, so every word of the rules has a feature, whatever its embedding is.
-        self.layer = from_wfsa(machines, torch.zeros(len(words), size))
+        self.layer = from_wfsa(machines, torch.zeros(len(symbols), size))
+        column = {word: i for i, word in enumerate(self.layer.features)}
+        columns = torch.tensor([column.get(word, column[OTHER]) for word in vocabulary.words])
         # Not stored with the weights: it follows from the rules and the vocabulary.
-        self.register_buffer("features", self.layer.vectors[:, size:].clone(), persistent=False)
+        self.register_buffer("features", F.one_hot(columns, len(column)).float(), persistent=False)
         self.readout = nn.Linear(len(machines), len(labels))
         with torch.no_grad():
             self.readout.weight.zero_()
@@ -130,13 +148,17 @@ class RuleUnits(nn.Module):
             if rules.default is not None:
                 self.readout.bias[labels.index(rules.default)] = STRENGTH / 2
 
-    def forward(self, x: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
-        """Return what the rules add to the logits (B, labels) of embedded words x (T, B, size) with their ids (T, B).
+    def inputs(self, x: Tensor, ids: Tensor) -> Tensor:
+        """Return what the automata read: embedded words x (…, size) and the features of their ids (…).
 
         Ids beyond the vocabulary are words that no rule mentions, as the first one, the padding, is.
         """
         known = ids.where(ids < len(self.features), 0)
-        scores, _ = self.layer(torch.cat([x, F.embedding(known, self.features)], -1))
+        return torch.cat([x, F.embedding(known, self.features)], -1)
+
+    def forward(self, x: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:
+        """Return what the rules add to the logits (B, labels) of embedded words x (T, B, size) with ids (T, B)."""
+        scores, _ = self.layer(self.inputs(x, ids))
         last = (lengths - 1).clamp_min(0).view(1, -1, 1).expand(1, -1, scores.shape[-1])
         there = (lengths > 0).unsqueeze(-1)
         return self.readout(torch.where(there, scores.gather(0, last).squeeze(0), 0.0))

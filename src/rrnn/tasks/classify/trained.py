@@ -25,6 +25,8 @@ from rrnn.tasks.data.text_files import split_text, tokenise
 from rrnn.tasks.runs import CELL, Run, load_weights, open_task_run
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.tasks.workers import one_cpu_thread
+from rrnn.theory import to_wfsa
+from rrnn.wfsa import WFSA
 from rrnn.zoo import get_cell, get_model
 
 EMBEDDING = "embedding"
@@ -81,6 +83,17 @@ class TrainedClassifier:
         """Return the ids of words. If the model reads letters, words that the vocabulary lacks get ids after it."""
         spelling = self.module.spelling
         return self.vocabulary.encode(words) if spelling is None else spelling.encode(self.vocabulary, words)
+
+    def rule_machine(self, label: str, words: Sequence[str]) -> WFSA:
+        """Return the automaton that the rule of a label has become in training, over the given words."""
+        rules = self.module.rules
+        if rules is None or label not in rules.labels:
+            known = "it was trained without" if rules is None else f"those of {', '.join(rules.labels)}"
+            raise DataError(f"this classifier has no rule of {label!r}; its rules: {known}")
+        ids = torch.as_tensor(self.encode(words), device=self.module.embedding.device)
+        with torch.no_grad():
+            vectors = rules.inputs(self.module.embed(ids), ids)
+        return to_wfsa(rules.layer, rules.labels.index(label), dict(zip(words, vectors, strict=True)))
 
     def predict(self, texts: Iterable[str]) -> list[Prediction]:
         """Return the label of each text, with probabilities."""
