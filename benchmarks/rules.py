@@ -7,8 +7,8 @@ the test set: the rules alone (a text is given the label whose rule it contains,
 that starts from the rules and is trained (`rrnn classify train --rules`); and the same classifier without rules. The
 two classifiers have the same layer, word vectors, settings and subsamples. There are five subsamples of the training
 texts for each fraction, each with a seed of its own, which is also the model's; the whole set is trained with five
-seeds. All trainings stop by the accuracy on the whole validation set, by which the better of two learning rates is
-chosen, too: a fraction says only how many texts are trained on. Without training, the classifier without rules is one
+seeds. All trainings stop by the accuracy on the whole validation set, by which a learning rate is chosen, too (see
+`SCHEDULES`): a fraction says only how many texts are trained on. Without training, the classifier without rules is one
 with random weights.
 
 A run that was interrupted goes on where it stopped: trainings in the result file are not repeated.
@@ -40,11 +40,13 @@ SETTINGS: dict[str, Any] = {
     "vectors": "glove",
     "device": "cpu",
 }
-RATES = (1e-3, 5e-3)
-"""Learning rates; each training is done with both, and the one with the better dev accuracy counts."""
-SCHEDULES = ((0.05, 200, 40, 16), (0.5, 60, 15, 16), (1.0, 20, 5, 64))
-"""(largest fraction, most epochs, most epochs without a better dev accuracy, texts per batch): small sets have few
-steps in an epoch."""
+SCHEDULES: tuple[tuple[float, dict[str, int], tuple[float, ...]], ...] = (
+    (0.05, {"batch_size": 4, "epochs": 60, "stop_after": 12, "halve_after": 6}, (1e-3, 5e-3)),
+    (0.5, {"batch_size": 16, "epochs": 40, "stop_after": 8, "halve_after": 4}, (1e-3, 5e-3)),
+    (1.0, {"batch_size": 64, "epochs": 15, "stop_after": 4, "halve_after": 2}, (2e-3,)),
+)
+"""(largest fraction, settings for it, learning rates): small sets have few steps in an epoch. Each training is done
+with every learning rate, and the one with the best dev accuracy counts."""
 KEY = ("data", "model", "fraction", "seed")
 
 
@@ -77,11 +79,9 @@ def measure(data: Prepared, fraction: float, seed: int) -> Row:
     if not fraction:
         return {"texts": 0, "test": untrained(data, seed)}
     part = subsample(data, fraction, seed)
-    epochs, stop, batch = next(rest for most, *rest in SCHEDULES if fraction <= most)
-    config = part.config.replace(
-        seed=seed, epochs=epochs, stop_after=stop, halve_after=max(1, stop // 2), batch_size=batch
-    )
-    tried = [(rate, train(config.replace(lr=rate), data=part).summary) for rate in RATES]
+    settings, rates = next((settings, rates) for most, settings, rates in SCHEDULES if fraction <= most)
+    config = part.config.replace(seed=seed, **settings)
+    tried = [(rate, train(config.replace(lr=rate), data=part).summary) for rate in rates]
     rate, best = max(tried, key=lambda each: each[1].dev)
     figures = {
         "dev": best.dev,
@@ -116,7 +116,6 @@ def run(
                     print(json.dumps(rows[-1]), flush=True)
                     about = meta() | {
                         "settings": SETTINGS | changes,
-                        "rates": RATES,
                         "schedules": SCHEDULES,
                         "rules": rules_of(sets),
                     }
