@@ -85,6 +85,13 @@ def test_span_is_what_is_checked() -> None:
     assert features == ("a", "b", "c")
 
 
+def test_large_alphabets_share_a_feature() -> None:
+    words = [f"w{i}" for i in range(5000)]
+    layer = from_wfsa(from_regex("w1 .* w2", words, match="contains"))
+    assert layer.features == ("w1", "w2", OTHER) and layer.input_size == 3
+    assert outputs(layer, ("w7", "w1", "w9", "w2", "new")).flatten().tolist() == [0, 0, 0, 1, 1]
+
+
 def test_several_machines_share_an_alphabet() -> None:
     """A machine with "<other>" reads another machine's words as that; one without has no arcs for them."""
     bad = from_regex("bad", match="contains", semiring="real")

@@ -23,6 +23,8 @@ from rrnn.wfsa import OTHER, WFSA
 from rrnn.wfsa.symbols import preview
 
 Vectors = Mapping[Any, Tensor] | Tensor
+MAX_ONE_HOT = 4096
+"""The largest alphabet with a vector of its own for each symbol."""
 
 
 def from_wfsa(
@@ -38,9 +40,10 @@ def from_wfsa(
 
     `vectors` maps every symbol to its input vector, or is a matrix (symbols, size) in the order of the alphabet;
     several machines have the alphabet of all of them, in order. Without vectors they are one-hot. If the machines'
-    weights do not lie in the span of the vectors, features are appended to these (`MachineRNN.features` names them).
-    `layer.encode(("not", "good"))` returns the input for a string. A machine that lacks a symbol of another one
-    reads it as `"<other>"` if it has that symbol, and otherwise has no arcs for it.
+    weights do not lie in the span of the vectors, features are appended to these (`MachineRNN.features` names them); an
+    alphabet of more than 4,096 symbols without vectors has features only. `layer.encode(("not", "good"))` returns the
+    input for a string. A machine that lacks a symbol of another one reads it as `"<other>"` if it has that symbol, and
+    otherwise has no arcs for it.
 
     Weights of arcs and final weights are trained; initial weights are fixed. `dense=True` also makes weights, zero at
     first, for all arcs and final states that a machine lacks, so that training can add them.
@@ -210,12 +213,16 @@ class _Inputs(NamedTuple):
         cls, alphabet: tuple[Hashable, ...], table: Tensor, vectors: Vectors | None, dtype: torch.dtype
     ) -> _Inputs:
         count = len(alphabet)
+        if vectors is None and count > MAX_ONE_HOT:
+            vectors = torch.zeros(count, 0)
         if vectors is None:
             one_hot = torch.eye(count, dtype=torch.float64)
             other = one_hot[alphabet.index(OTHER)] if OTHER in alphabet else torch.zeros(count).double()
             return cls(one_hot, other, (), table)
         given = _matrix(alphabet, vectors)
         nothing = given[alphabet.index(OTHER)] if OTHER in alphabet else given.new_zeros(given.shape[1])
+        if not given.any():  # they span nothing
+            return cls._with_features(alphabet, table, given, nothing)
         weights = torch.linalg.lstsq(given, table, driver="gelsd").solution
         # As the layer will compute it: rounded to its dtype
         error = (given.to(dtype) @ weights.to(dtype) - table.to(dtype)).abs().max()
