@@ -216,17 +216,13 @@ class _Positions:
     symbols: list[list[Hashable]] = field(default_factory=list)
     follow: list[set[int]] = field(default_factory=lambda: [set()])
     whole: _Fragment = field(default_factory=_Fragment)
+    pairs: int = 0
+    """How many pairs of positions were joined."""
 
     def build(self, node: Node) -> None:
         """Number the positions of a pattern, and find which may follow which."""
         self.whole = self._of(node)
         self.follow[0] = set(self.whole.first)
-        pairs = sum(map(len, self.follow))
-        if pairs > MAX_PAIRS:
-            raise AutomatonError(
-                f"at most {MAX_PAIRS:,} pairs of symbols of a pattern may follow each other; in this one {pairs:,} do. "
-                "List single symbols in a class, [a b c], instead of in alternatives of several, or use smaller counts."
-            )
 
     def machine(self) -> WFSA:
         """Return the nondeterministic machine: an arc into a position reads one of its symbols."""
@@ -293,5 +289,12 @@ class _Positions:
         return before.then(after)
 
     def _join(self, before: _Fragment, after: _Fragment) -> None:
+        self.pairs += len(before.last) * len(after.first)
+        if self.pairs > MAX_PAIRS:
+            raise AutomatonError(
+                f"at most {MAX_PAIRS:,} pairs of symbols of a pattern may follow each other, with counted parts "
+                "written out; in this one more do. List single symbols in a class, [a b c], instead of in alternatives of "
+                "several, or use smaller counts."
+            )
         for place in before.last:
             self.follow[place] |= after.first

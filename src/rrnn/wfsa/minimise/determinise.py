@@ -38,6 +38,15 @@ class _Nondeterministic:
             states ^= lowest
         return out
 
+    def accepting_all(self) -> int:
+        """Return the states from which every string is accepted: final ones that every symbol leads to such a state."""
+        found = self.final
+        while True:
+            lost = [q for q in _bits(found) if not all(row.get(q, 0) & found for row in self.steps)]
+            if not lost:
+                return found
+            found &= ~sum(1 << q for q in lost)
+
 
 @dataclass
 class _Deterministic:
@@ -124,7 +133,11 @@ def _string_to(number: int, reached_by: list[tuple[int, int]]) -> list[int]:
 
 
 def _determinised(a: _Nondeterministic, states: int, most: int | None) -> _Deterministic:
-    """Return the deterministic automaton of all sets of states that some string reaches, without the empty set."""
+    """Return the deterministic automaton of all sets of states that some string reaches, without the empty set.
+
+    One set stands for all that accept every string: a machine that looks for a part of a string reaches many of them.
+    """
+    every = a.accepting_all()
     sets = [a.initial] if a.initial and a.final else []
     index = {a.initial: 0}
     steps: list[dict[int, int]] = []
@@ -133,6 +146,7 @@ def _determinised(a: _Nondeterministic, states: int, most: int | None) -> _Deter
         for symbol in range(len(a.steps)):
             target = a.step(current, symbol)
             if target:
+                target = every if target & every else target
                 if target not in index:
                     index[target] = len(sets)
                     sets.append(target)
@@ -140,6 +154,11 @@ def _determinised(a: _Nondeterministic, states: int, most: int | None) -> _Deter
                 following[symbol] = index[target]
         steps.append(following)
     return _Deterministic(steps, [bool(s & a.final) for s in sets])
+
+
+def _bits(states: int) -> list[int]:
+    """Return the states of a set."""
+    return [q for q in range(states.bit_length()) if states >> q & 1]
 
 
 def _bounded(sets: int, what: str, states: int, most: int | None = None) -> None:
