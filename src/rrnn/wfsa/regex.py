@@ -293,7 +293,7 @@ class _Positions:
         if self.pairs > MAX_PAIRS:
             raise AutomatonError(
                 f"at most {MAX_PAIRS:,} pairs of symbols of a pattern may follow each other, with counted parts "
-                "written out; in this one more do. List single symbols in a class, [a b c], instead of in alternatives of "
+                "written out; in this one more do. List single symbols in a class, [a b c], not in alternatives of "
                 "several, or use smaller counts."
             )
         for place in before.last:
