@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import statistics
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -256,3 +257,33 @@ def classification_gains() -> str:
             )
             body.append((way(data, label), way("", before), *cells))
     return table(" | ".join(["data", "over", *(f"{model}:" for model in models)]), body)
+
+
+# ---- rules ---------------------------------------------------------------------------------------------------------
+
+
+@named
+def rules() -> str:
+    """Rules alone, a classifier that starts from them, and one without: test accuracies by training texts."""
+    every, body = rows("rules-cpu"), []
+    for data in unique(r["data"] for r in every):
+        own = [r for r in every if r["data"] == data]
+        alone = next((number(r["test"]) for r in own if r["model"] == "rules" and not r["fraction"]), "")
+        for fraction in sorted({r["fraction"] for r in own}):
+            here = [r for r in own if r["fraction"] == fraction]
+            figures = (
+                _spread(r["test"] for r in here if r["model"] == model) for model in ("rules", "no rules")
+            )
+            texts = f"{max(r['texts'] for r in here):,} ({fraction:.0%})"
+            body.append((ACCURACIES[data], texts, alone, *figures))
+    head = "data | training texts: | rules alone: | rules, then training: | the same without rules:"
+    return table(head, body)
+
+
+def _spread(values: Iterable[float]) -> str:
+    """Write mean ± standard deviation, and how many there are if they are not five."""
+    every = list(values)
+    if len(every) < 2:
+        return number(every[0]) if every else "not measured"
+    few = f" ({len(every)} of 5)" if len(every) < 5 else ""
+    return f"{number(_mean(every))} ± {number(statistics.stdev(every))}{few}"

@@ -76,6 +76,12 @@ def identity(x: Tensor) -> Tensor:
     return x
 
 
+def b_signed(a: Read, t: int, c: Tensor) -> tuple[Tensor, Tensor]:
+    f = torch.tanh(a("f", t))
+    c = f * c + (1 - f) * a("u", t)
+    return c, torch.tanh(c)
+
+
 def b(a: Read, t: int, c: Tensor, g: G = identity) -> tuple[Tensor, Tensor]:
     f = σ(a("f", t))
     c = f * c + (1 - f) * g(a("u", t))
@@ -109,12 +115,12 @@ def chain(layer: Any, x: Tensor, n: int, g: G = identity) -> Tensor:
     return torch.stack(outputs)
 
 
-def f(layer: Any, x: Tensor, g: G = identity) -> Tensor:
+def f(layer: Any, x: Tensor, g: G = identity, gate: Callable[[Tensor], Tensor] = σ) -> Tensor:
     a, outputs = Read(layer, x), []
     r, p1, p2 = (σ(a.number(name)) for name in ("r", "p1", "p2"))
     c1 = c2 = a.zeros()
     for t in a.steps:
-        f1, f2 = σ(a("f1", t)), σ(a("f2", t))
+        f1, f2 = gate(a("f1", t)), gate(a("f2", t))
         u1, u2 = (1 - f1) * g(a("u1", t)), (1 - f2) * g(a("u2", t))
         c1, c2 = f1 * c1 + u1, f2 * c2 + (c1 + r) * u2
         outputs.append(torch.tanh(p1 * c1 + p2 * c2))
@@ -229,6 +235,27 @@ def rg_lru(a: Read, t: int, c: Tensor) -> tuple[Tensor, Tensor]:
     log_a = -8 * F.softplus(a.number("Lambda")) * r
     c = torch.exp(log_a) * c + torch.sqrt(-torch.expm1(2 * log_a)) * (i * a.v(t))
     return c, c
+
+
+# ---- cells that count: matrices of permutations, drawn by breaking a stick -------------------------------------------
+
+
+def permuting(layer: Any, x: Tensor, moves: list[tuple[int, ...]]) -> Tensor:
+    """Multiply the distribution over states by the mixture of permutation matrices, one unit and sequence at a time."""
+    a, outputs, n = Read(layer, x), [], len(moves[0])
+    matrices = torch.stack([torch.eye(n, dtype=x.dtype)[list(move)] for move in moves])
+    ends = torch.stack([a.zeros()[0] + 1, *(a.number(f"p{i}") for i in range(1, n))])
+    c = torch.stack([a.full(1.0), *(a.zeros() for _ in range(n - 1))], -1)
+    for t in a.steps:
+        gates = [σ(a(name, t)) for name in ("f", *(f"g{i}" for i in range(1, len(moves) - 1)))]
+        left, weights = torch.ones_like(gates[0]), []
+        for gate in gates:
+            weights.append(left * gate)
+            left = left - left * gate
+        mixture = torch.einsum("mbh,mij->bhij", torch.stack([*weights, left]), matrices)
+        c = torch.einsum("bhi,bhij->bhj", c, mixture)
+        outputs.append(torch.einsum("bhj,jh->bh", c, ends))
+    return torch.stack(outputs)
 
 
 # ---- layers that are no cells: they have parameters of their own -----------------------------------------------------
@@ -352,6 +379,11 @@ PUBLISHED: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "minLSTM": partial(loop, min_lstm),
     "HGRN": partial(loop, hgrn),
     "RG-LRU": partial(loop, rg_lru),
+    "B-signed": partial(loop, b_signed),
+    "F-signed": partial(f, gate=torch.tanh),
+    "ring3": partial(permuting, moves=[(0, 1, 2), (1, 2, 0), (2, 0, 1)]),
+    "ring2": partial(permuting, moves=[(0, 1), (1, 0)]),
+    "S3": partial(permuting, moves=[(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]),
     "ISAN": isan,
     "linear-Elman": linear_elman,
     "SCRN": scrn,

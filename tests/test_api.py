@@ -59,7 +59,15 @@ def test_type_checkers_see_the_same_names() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert seen == {name: f"rrnn.{module}.{name}" for name, module in rrnn._EXPORTS.items()}
+    packages = {name: f"rrnn.{name}" for name in rrnn._PACKAGES}
+    assert seen == packages | {name: f"rrnn.{module}.{name}" for name, module in rrnn._EXPORTS.items()}
+
+
+@pytest.mark.parametrize("name", rrnn._PACKAGES)
+def test_packages_need_no_import(name: str) -> None:
+    code = f"import rrnn; print(rrnn.{name}.__name__, '{name}' in dir(rrnn))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == f"rrnn.{name} True\n"
 
 
 def test_no_name_hides_a_module() -> None:

@@ -33,6 +33,7 @@ _EXPORTS: dict[str, str] = {
     "Equivalence": "wfsa",
     "exp": "automata",
     "FormatError": "errors",
+    "from_regex": "wfsa",
     "get_cell": "zoo",
     "GrowthWarning": "errors",
     "input": "automata",
@@ -81,7 +82,14 @@ _EXPORTS: dict[str, str] = {
     "zero": "automata",
 }
 
+# packages that can be used without importing them: rrnn.nn.from_wfsa(…)
+_PACKAGES = ("nn", "theory", "wfsa", "zoo")
+
 if TYPE_CHECKING:
+    from rrnn import nn as nn
+    from rrnn import theory as theory
+    from rrnn import wfsa as wfsa
+    from rrnn import zoo as zoo
     from rrnn.automata import Cell as Cell
     from rrnn.automata import complex as complex
     from rrnn.automata import concatenate as concatenate
@@ -137,6 +145,7 @@ if TYPE_CHECKING:
     from rrnn.wfsa import EPSILON as EPSILON
     from rrnn.wfsa import WFSA as WFSA
     from rrnn.wfsa import Equivalence as Equivalence
+    from rrnn.wfsa import from_regex as from_regex
     from rrnn.wfsa import instantiate as instantiate
     from rrnn.zoo import get_cell as get_cell
     from rrnn.zoo import read_cell as read_cell
@@ -155,6 +164,8 @@ __all__ = ["__version__", *(name for name in _EXPORTS if name not in ("input", "
 if not TYPE_CHECKING:  # a type checker that saw this would believe in any name
 
     def __getattr__(name: str) -> Any:
+        if name in _PACKAGES:
+            return import_module(f"rrnn.{name}")
         if name not in _EXPORTS:
             raise AttributeError(f"module 'rrnn' has no attribute {name!r}")
         value = getattr(import_module(f"rrnn.{_EXPORTS[name]}"), name)
@@ -163,4 +174,4 @@ if not TYPE_CHECKING:  # a type checker that saw this would believe in any name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS})
+    return sorted({*globals(), *_EXPORTS, *_PACKAGES})

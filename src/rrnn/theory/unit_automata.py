@@ -24,7 +24,7 @@ from rrnn.automata import Cell, unroll
 from rrnn.automata import expressions as ex
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.ir import Program
-from rrnn.nn import RationalRNN
+from rrnn.nn import MachineRNN, RationalRNN
 from rrnn.nn.affine import AffineRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.wfsa import EPSILON, WFSA, Arc, instantiate
@@ -84,10 +84,10 @@ def scores(model: nn.Module, x: Tensor) -> Tensor:
 def to_wfsa(model: nn.Module, unit: int, alphabet: Alphabet = None, *, layer: int = 0) -> WFSA:
     """Return the WFSA of one hidden unit of the first layer (in forward direction).
 
-    `alphabet` maps each symbol to its input vector, or is a matrix of vectors, whose symbols are 0, 1, 2, …. For an
-    ISAN, which reads symbols itself, it names them: a mapping from name to number, the names of 0, 1, 2, … in this
-    order, or None to use the numbers. The WFSA's prefix scores on a string are the unit's scores on that string, up to
-    rounding.
+    `alphabet` maps each symbol to its input vector, or is a matrix of vectors, whose symbols are 0, 1, 2, …. A layer of
+    `rrnn.nn.from_wfsa` has its own symbols, so it needs none. For an ISAN, which reads symbols itself, it names them: a
+    mapping from name to number, the names of 0, 1, 2, … in this order, or None to use the numbers. The WFSA's prefix
+    scores on a string are the unit's scores on that string, up to rounding.
 
     Projections that see K > 1 inputs need states for histories: the WFSA grows with |alphabet|^(K − 1).
     """
@@ -106,6 +106,8 @@ def to_wfsa(model: nn.Module, unit: int, alphabet: Alphabet = None, *, layer: in
         if isinstance(model, ISAN):
             return _isan_unit(model, unit, alphabet)
         assert isinstance(model, (RationalRNN, LinearElman))
+        if alphabet is None and isinstance(model, MachineRNN):
+            alphabet = model.symbol_vectors()
         vectors = _vectors(alphabet, model.input_size)
         if isinstance(model, LinearElman):
             return _elman_unit(model, unit, vectors)

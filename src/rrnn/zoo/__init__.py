@@ -1,7 +1,8 @@
 """The zoo: models by name. `get_cell("F")` returns a model's automaton, `layer("F", 300, 256)` a layer of it.
 
-`rrnn.zoo.models` lists all models. The cells are in `rrnn` (those of Peng et al. 2018), `gated` (relatives of B) and
-`chains` (patterns of several words), layers that are no cells in `mixing`, `controls` and `recurrent`.
+`rrnn.zoo.models` lists all models. The cells are in `rrnn` (those of Peng et al. 2018), `gated` (relatives of B),
+`chains` (patterns of several words) and `counting` (cells that count), layers that are no cells in `mixing`, `controls`
+and `recurrent`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Relatives of B: gated recurrences c = a ⊙ c' + b, which have B's automaton with other weight functions."""
+"""Relatives of B: gated recurrences c = a ⊙ c' + b, which have B's automaton with other weight functions.
+
+`signed=True`, where a cell has it, makes the forget gate f a tanh instead of a sigmoid (see `rrnn.zoo.rrnn`).
+"""
 
 from rrnn.automata import (
     Cell,
@@ -16,7 +19,7 @@ from rrnn.automata import (
     tanh,
 )
 from rrnn.errors import CellError
-from rrnn.zoo.rrnn import b_automaton
+from rrnn.zoo.rrnn import b_automaton, forget_gate, named
 
 
 def scrn(alpha: float = 0.95) -> Cell:
@@ -31,43 +34,43 @@ def scrn(alpha: float = 0.95) -> Cell:
 # ---- strongly typed RNNs (Balduzzi and Ghifary 2016) -----------------------------------------------------------------
 
 
-def t_rnn() -> Cell:
+def t_rnn(signed: bool = False) -> Cell:
     """Build T-RNN: c = f ⊙ c' + (1 − f) ⊙ z with z = W v and f = σ(W_f v + b_f)."""
-    f = sigmoid(linear("f", bias=True))
-    return b_automaton("T_RNN", (1 - f) * linear("z"), f)
+    f = forget_gate(linear("f", bias=True), signed)
+    return b_automaton(named("T_RNN", signed), (1 - f) * linear("z"), f)
 
 
-def t_lstm() -> Cell:
+def t_lstm(signed: bool = False) -> Cell:
     """Build T-LSTM: c = f ⊙ c' + (1 − f) ⊙ z; h = c ⊙ o with o = tanh(W_o v + V_o v' + b_o)."""
-    z, f, o = _typed_gates()
-    return b_automaton("T_LSTM", (1 - f) * z, f).output(score * o)
+    z, f, o = _typed_gates(signed)
+    return b_automaton(named("T_LSTM", signed), (1 - f) * z, f).output(score * o)
 
 
-def t_gru() -> Cell:
+def t_gru(signed: bool = False) -> Cell:
     """Build T-GRU: c = f ⊙ c' + z ⊙ o. Nothing couples f to the new input."""
-    z, f, o = _typed_gates()
-    return b_automaton("T_GRU", z * o, f)
+    z, f, o = _typed_gates(signed)
+    return b_automaton(named("T_GRU", signed), z * o, f)
 
 
-def _typed_gates() -> tuple[Expr, Expr, Expr]:
+def _typed_gates(signed: bool) -> tuple[Expr, Expr, Expr]:
     """Return z, f and o of T-LSTM and T-GRU, which see two inputs: W_z v + V_z v' is a window of 2."""
     z, f, o = (linear(name, bias=True, window=2) for name in "zfo")
-    return z, sigmoid(f), tanh(o)
+    return z, forget_gate(f, signed), tanh(o)
 
 
 # ---- SRU and QRNN ----------------------------------------------------------------------------------------------------
 
 
-def sru(activation: str = "tanh") -> Cell:
+def sru(activation: str = "tanh", signed: bool = False) -> Cell:
     """Build SRU (version 1, Lei et al. 2017): B with a highway connection, h = r ⊙ g(c) + (1 − r) ⊙ v."""
     g = {"tanh": tanh(score), "relu": relu(score), "identity": score}.get(activation)
     if g is None:
         raise CellError(f"SRU's activation must be 'tanh', 'relu' or 'identity'; got {activation!r}")
-    f, r = sigmoid(linear("f", bias=True)), sigmoid(linear("r", bias=True))
-    return b_automaton("SRU", (1 - f) * linear("x"), f).output(r * g + (1 - r) * input())
+    f, r = forget_gate(linear("f", bias=True), signed), sigmoid(linear("r", bias=True))
+    return b_automaton(named("SRU", signed), (1 - f) * linear("x"), f).output(r * g + (1 - r) * input())
 
 
-def qrnn(window: int = 2, pooling: str = "fo") -> Cell:
+def qrnn(window: int = 2, pooling: str = "fo", signed: bool = False) -> Cell:
     """Build QRNN (Bradbury et al. 2017): B whose gates z = tanh(…) and f, o, i = σ(…) see the `window` latest inputs.
 
     pooling="f":   c = f ⊙ c' + (1 − f) ⊙ z; h = c.
@@ -80,9 +83,9 @@ def qrnn(window: int = 2, pooling: str = "fo") -> Cell:
     if pooling not in ("f", "fo", "ifo"):
         raise CellError(f"QRNN's pooling must be 'f', 'fo' or 'ifo'; got {pooling!r}")
     z, f, o, i = (linear(name, bias=True, window=window) for name in "zfoi")
-    f = sigmoid(f)
+    f = forget_gate(f, signed)
     new = sigmoid(i) if pooling == "ifo" else 1 - f
-    cell = b_automaton(f"QRNN{window}_{pooling}", (new * tanh(z)).named("u"), f)
+    cell = b_automaton(named(f"QRNN{window}_{pooling}", signed), (new * tanh(z)).named("u"), f)
     return cell.output(score if pooling == "f" else sigmoid(o) * score)
 
 

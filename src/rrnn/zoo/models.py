@@ -14,6 +14,7 @@ from typing import Any
 
 from rrnn.automata import Cell
 from rrnn.zoo.chains import cnn, rcnn, sopa
+from rrnn.zoo.counting import ring, symmetric
 from rrnn.zoo.gated import hgrn, min_gru, min_lstm, qrnn, rg_lru, scrn, sru, t_gru, t_lstm, t_rnn
 from rrnn.zoo.rrnn import b, b_max_plus, b_max_plus_scaled, c, example, f, ngram
 from rrnn.zoo.wide import gla, hgrn2, linear_attention, lru, mamba, mamba2, retnet, s4d
@@ -64,6 +65,7 @@ class Model:
 
 
 PAPER = "Peng et al. 2018"
+SIGNED = "gates of Grazzi et al. 2025"
 _ELMAN = (
     "The paper hypothesises that models like Elman networks, LSTMs and GRUs, whose states pass through affine maps and "
     "nonlinear functions, are not rational; it has no proof."
@@ -106,6 +108,10 @@ MODELS: dict[str, Model] = {
     "Mamba-2": Model(mamba2, "Dao and Gu 2024"),
     "S4D": Model(s4d, "Gu et al. 2022"),
     "LRU": Model(lru, "Orvieto et al. 2023"),
+    "B-signed": Model(partial(b, signed=True), SIGNED),
+    "F-signed": Model(partial(f, signed=True), SIGNED),
+    "ring3": Model(ring, "rrnn", size="k"),
+    "S3": Model(symmetric, "rrnn", size="n"),
     "ISAN": Model("rrnn.zoo.mixing:ISAN", "Foerster et al. 2017", recurrence="cₜ = W_x cₜ₋₁ + b_x"),
     "linear-Elman": Model(
         "rrnn.zoo.mixing:LinearElman", "Elman 1990, without tanh", recurrence="cₜ = W cₜ₋₁ + U vₜ + b"

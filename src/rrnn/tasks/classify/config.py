@@ -95,6 +95,10 @@ class ClassifyConfig(Config):
         "mlp", "two linear layers with a tanh between them, or one linear layer"
     )
 
+    rules: str | None = option(
+        None, "start from rules: a file of lines with a label, a blank and a regular expression over words"
+    )
+
     word_dropout: float = option(0.0, "dropout of whole words", low=0, high=0.95)
     embedding_dropout: float = option(0.1, "dropout of embedded words", low=0, high=0.95)
     recurrent_dropout: float = option(

@@ -172,7 +172,8 @@ def _facts(data: Prepared) -> dict[str, Any]:
     if data.vectors is not None:
         digest.update(data.vectors.numpy().tobytes())
     sizes = {name: len(labels) for name, (_, labels) in data.splits.items()}
-    return {"labels": data.labels, "texts": sizes, "data_sha256": digest.hexdigest()}
+    facts = {"labels": data.labels, "texts": sizes, "data_sha256": digest.hexdigest()}
+    return facts if data.rules is None else facts | {"rules": data.rules.text}
 
 
 def train_or_read(

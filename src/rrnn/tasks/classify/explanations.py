@@ -232,7 +232,9 @@ def _look(
         read(first, x, tokens, backward=backward)
         for backward in ((False, True) if first.bidirectional else (False,))
     ]
-    head = _head(module, len(tokens), weigh)
+    lengths = torch.tensor([len(ids)], device=ids.device)
+    ruled = None if module.rules is None else module.rules(x.unsqueeze(1), ids.unsqueeze(1), lengths)
+    head = _head(module, len(tokens), weigh, ruled)
     sides, _ = first(x.unsqueeze(1))
     halves = list(sides.split(first.output_size // first.num_directions, -1))
     affine = not config.changes_for_affine_readout()
@@ -257,6 +259,9 @@ def _look(
         if config.layers == 1
         else "Only units of the first layer are shown: deeper layers do not read words."
     )
+    if ruled is not None:
+        part = f"The rules add {float(ruled @ weigh):+.2f} to the margin, which is part of the base."
+        above = f"{above} {part}".strip()
     return _Look(adds.tolist(), base, all(each.exact for each in found), ranked, above)
 
 
@@ -273,15 +278,17 @@ def _no_sums(readings: list[Reading]) -> str:
 Head = Callable[[Tensor], Tensor]
 
 
-def _head(module: TextClassifier, steps: int, weigh: Tensor) -> Head:
-    """Return the function from the first layer's outputs (T, 1, H) to the margin (1, 1)."""
+def _head(module: TextClassifier, steps: int, weigh: Tensor, ruled: Tensor | None) -> Head:
+    """Return the function from the first layer's outputs (T, 1, H) to the margin (1, 1). `ruled` (1, classes) is what
+    the rules add to the logits."""
     mask = torch.ones(steps, 1, dtype=torch.bool, device=weigh.device)
     lengths = torch.tensor([steps], device=weigh.device)
 
     def margin(h: Tensor) -> Tensor:
         for layer in list(module.layers)[1:]:
             h, _ = layer(h)
-        return (module.readout(module.pool(h, mask, lengths)) @ weigh).unsqueeze(-1)
+        logits = module.readout(module.pool(h, mask, lengths))
+        return ((logits if ruled is None else logits + ruled) @ weigh).unsqueeze(-1)
 
     return margin
 

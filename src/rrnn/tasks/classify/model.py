@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from rrnn.automata import Cell
 from rrnn.nn.dropout import Drops
 from rrnn.tasks.classify.config import ClassifyConfig
+from rrnn.tasks.classify.rules import RuleUnits
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.zoo import layer as build_layer
 
@@ -135,18 +136,20 @@ class TextClassifier(nn.Module):
         *,
         vectors: Tensor | None = None,
         spellings: Tensor | None = None,
+        rules: Callable[[int], RuleUnits] | None = None,
         cell: Cell | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         """`vectors` (words, size) are fixed unless config.fine_tune is set; row 0 is the padding. `spellings` are those
-        of all words, for config.characters. `cell` replaces config.cell, which may name a file."""
+        of all words, for config.characters. `rules` builds the units of config.rules for the size of an embedded word.
+        `cell` replaces config.cell, which may name a file."""
         super().__init__()
         self.config, self.classes = config, classes
         with _SEEDING, torch.random.fork_rng(devices=[]):
             # On the CPU, so that every device starts from the same weights. torch.manual_seed would also change the
             # generators of a GPU.
             torch.default_generator.manual_seed(config.seed)
-            self._build(config, words, vectors, spellings, cell)
+            self._build(config, words, vectors, spellings, rules, cell)
         self.to(device)
         self.generator = torch.Generator(device=device)
         self.generator.manual_seed(config.seed)
@@ -157,6 +160,7 @@ class TextClassifier(nn.Module):
         words: int,
         vectors: Tensor | None,
         spellings: Tensor | None,
+        rules: Callable[[int], RuleUnits] | None,
         cell: Cell | None,
     ) -> None:
         length = 1.0 if vectors is None else config.vector_length
@@ -177,6 +181,7 @@ class TextClassifier(nn.Module):
                 size
             )  # scale of the elements of a vector, and of the features of letters
             size += config.characters
+        self.rules = None if rules is None else rules(size)
         layers = []
         for _ in range(config.layers):
             layers.append(build_layer(cell or config.cell, size, config.hidden_size, **self._directions()))
@@ -188,6 +193,10 @@ class TextClassifier(nn.Module):
             self.readout: nn.Module = nn.Linear(size, self.classes)
         else:
             self.readout = nn.Sequential(nn.Linear(size, size), nn.Tanh(), nn.Linear(size, self.classes))
+        if self.rules is not None:  # at first, the rules alone decide
+            last = self.readout if isinstance(self.readout, nn.Linear) else self.readout[-1]
+            for parameter in last.parameters():
+                nn.init.zeros_(parameter)
 
     def _directions(self) -> dict[str, Any]:
         """Return the option for two directions only if it is needed: not every model of the zoo has it."""
@@ -205,7 +214,8 @@ class TextClassifier(nn.Module):
         c, mask = self.config, None
         if c.bidirectional or c.pooling != "last":
             mask = torch.arange(ids.shape[0], device=ids.device).unsqueeze(1) < lengths
-        return self.readout(self.pool(self.outputs(ids, mask), mask, lengths))
+        logits = self.readout(self.pool(self.outputs(ids, mask), mask, lengths))
+        return logits if self.rules is None else logits + self.rules(self.embed(ids), ids, lengths)
 
     def outputs(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """Return the outputs (T, B, H) of the last layer. Bidirectional layers need `mask` (T, B), true for text."""

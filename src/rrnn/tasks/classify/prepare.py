@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from rrnn.backends.triton.backend import has_kernels, on_device
 from rrnn.errors import DataError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import encode, spell, spell_vocabulary
+from rrnn.tasks.classify.rules import Rules, RuleUnits, read_rules
 from rrnn.tasks.data.labelled import Dataset, Example, load_dataset
 from rrnn.tasks.data.vectors import read_vectors
 from rrnn.tasks.vocabulary import Vocabulary
@@ -37,6 +39,8 @@ class Prepared:
     """Lines about the data for the user: sizes, skipped rows, how many words have a vector."""
     spelled: tuple[str, ...] = ()
     """Words that are known by their letters only; their ids follow those of the vocabulary."""
+    rules: Rules | None = None
+    """The rules to start from. Their words are in the vocabulary."""
 
     @property
     def spellings(self) -> Tensor | None:
@@ -44,6 +48,11 @@ class Prepared:
         if not self.config.characters:
             return None
         return torch.cat([spell_vocabulary(self.vocabulary), spell(self.spelled)])
+
+    @property
+    def rule_units(self) -> Callable[[int], RuleUnits] | None:
+        """The function that builds the units of the rules for a size of embedded words; None without rules."""
+        return None if self.rules is None else partial(RuleUnits, self.rules, self.vocabulary, self.labels)
 
     def of(self, config: ClassifyConfig) -> Prepared:
         """Return the same data for a training with another configuration."""
@@ -56,11 +65,16 @@ def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
     dataset = dataset or read_dataset(config)
     config = config.replace(cleaning=dataset.cleaning)
     about = [dataset.summary()]
+    rules = None if config.rules is None else read_rules(config.rules)
+    seen = Counter(token for example in dataset.train for token in example.tokens)
+    new = [] if rules is None else [word for word in rules.words if word not in seen]
+    if rules is not None:
+        rules.check_labels(dataset.labels)
+        about.append(_about_rules(rules, new))
     if config.vectors is None:
-        tokens = (token for example in dataset.train for token in example.tokens)
-        vocabulary, vectors = Vocabulary.build(tokens, SPECIAL, UNKNOWN), None
+        vocabulary, vectors = Vocabulary.build([*seen.elements(), *new], SPECIAL, UNKNOWN), None
     else:
-        vocabulary, vectors, coverage = _with_vectors(config, dataset)
+        vocabulary, vectors, coverage = _with_vectors(config, dataset, [] if rules is None else rules.words)
         about.append(coverage)
     spelled: dict[str, int] = {}
 
@@ -75,7 +89,7 @@ def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
         name: ([numbers(e.tokens[: config.max_tokens]) for e in examples], [e.label for e in examples])
         for name, examples in _splits(dataset).items()
     }
-    return Prepared(config, dataset.labels, vocabulary, vectors, splits, about, tuple(spelled))
+    return Prepared(config, dataset.labels, vocabulary, vectors, splits, about, tuple(spelled), rules)
 
 
 def read_dataset(config: ClassifyConfig) -> Dataset:
@@ -101,8 +115,18 @@ def _splits(dataset: Dataset) -> dict[str, list[Example]]:
     return {name: examples for name, examples in named.items() if examples}
 
 
-def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary, Tensor, str]:
-    """Return the vocabulary, its vectors, and a line about the coverage.
+def _about_rules(rules: Rules, new: Sequence[str]) -> str:
+    strange = (
+        f"; not in the training texts: {', '.join(new[:8])}{' …' if len(new) > 8 else ''}" if new else ""
+    )
+    return f"rules for {', '.join(rules.patterns)} with {len(rules.words)} words{strange}"
+
+
+def _with_vectors(
+    config: ClassifyConfig, dataset: Dataset, more: Sequence[str]
+) -> tuple[Vocabulary, Tensor, str]:
+    """Return the vocabulary, its vectors, and a line about the coverage. It also has the words in `more`, those of the
+    rules, with a random vector where the file has none.
 
     The vocabulary holds the words of the data that have a vector, including those of the test set (nothing is learned
     from them), or all words of the file. All other words share one vector, in the direction of the mean; with
@@ -111,13 +135,13 @@ def _with_vectors(config: ClassifyConfig, dataset: Dataset) -> tuple[Vocabulary,
     assert config.vectors is not None
     parts = _splits(dataset).values()
     used = Counter(token for examples in parts for example in examples for token in example.tokens)
-    wanted = None if config.vector_words == "all" else used
+    wanted = None if config.vector_words == "all" else {*used, *more}
     vectors = read_vectors(config.vectors, wanted, width=config.embedding_size)
     coverage = vectors.coverage(used)
     if not coverage.known_types:
         raise DataError(f"{config.vectors} has no vector for any of the {len(used)} words of {dataset.name}")
     known = [word for word in vectors.words if word not in SPECIAL]
-    strange = sorted(used.keys() - {*known, *SPECIAL}) if config.unknown == "own" else []
+    strange = sorted(({*used, *more} if config.unknown == "own" else {*more}) - {*known, *SPECIAL})
     rows, _ = vectors.unit().align(known)
     own = np.random.default_rng(0).standard_normal((len(strange), vectors.width))
     matrix = np.concatenate([np.zeros((1, vectors.width)), rows.mean(0, keepdims=True), rows, own])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from rrnn.errors import CellError, DataError, FormatError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier, spell_vocabulary
 from rrnn.tasks.classify.prepare import read_dataset
+from rrnn.tasks.classify.rules import RuleUnits, parse_rules
 from rrnn.tasks.classify.scores import macro_f1
 from rrnn.tasks.configs import FACTS
 from rrnn.tasks.data.labelled_files import Skips, read_rows
@@ -24,6 +26,8 @@ from rrnn.tasks.data.text_files import split_text, tokenise
 from rrnn.tasks.runs import CELL, Run, load_weights, open_task_run
 from rrnn.tasks.threads import cpu_threads
 from rrnn.tasks.vocabulary import Vocabulary
+from rrnn.theory import to_wfsa
+from rrnn.wfsa import WFSA
 from rrnn.zoo import get_cell, get_model
 
 EMBEDDING = "embedding"
@@ -80,6 +84,17 @@ class TrainedClassifier:
         """Return the ids of words. If the model reads letters, words that the vocabulary lacks get ids after it."""
         spelling = self.module.spelling
         return self.vocabulary.encode(words) if spelling is None else spelling.encode(self.vocabulary, words)
+
+    def rule_machine(self, label: str, words: Sequence[str]) -> WFSA:
+        """Return the automaton that the rule of a label has become in training, over the given words."""
+        rules = self.module.rules
+        if rules is None or label not in rules.labels:
+            known = "it was trained without" if rules is None else f"those of {', '.join(rules.labels)}"
+            raise DataError(f"this classifier has no rule of {label!r}; its rules: {known}")
+        ids = torch.as_tensor(self.encode(words), device=self.module.embedding.device)
+        with torch.no_grad():
+            vectors = rules.inputs(self.module.embed(ids), ids)
+        return to_wfsa(rules.layer, rules.labels.index(label), dict(zip(words, vectors, strict=True)))
 
     def predict(self, texts: Iterable[str]) -> list[Prediction]:
         """Return the label of each text, with probabilities."""
@@ -204,8 +219,10 @@ def load_run(run: Run) -> TrainedClassifier:
     elif config.vectors is not None and vectors is None:
         raise RunError(f"the run in {run.folder} has lost its word vectors, {EMBEDDING}.safetensors")
     spellings = spell_vocabulary(vocabulary) if config.characters else None
+    text = run.config[FACTS].get("rules")
+    rules = None if text is None else partial(RuleUnits, parse_rules(text), vocabulary, labels)
     module = TextClassifier(
-        config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, cell=cell
+        config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, rules=rules, cell=cell
     )
     load_weights(module, best.tensors, run)
     return TrainedClassifier(module.eval(), vocabulary, labels, config)

@@ -48,6 +48,7 @@ class ClassifyTask:
             len(data.labels),
             vectors=data.vectors,
             spellings=data.spellings,
+            rules=data.rule_units,
             cell=cell,
             device=self.device,
         )

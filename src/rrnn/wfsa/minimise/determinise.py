@@ -38,6 +38,15 @@ class _Nondeterministic:
             states ^= lowest
         return out
 
+    def accepting_all(self) -> int:
+        """Return the states from which every string is accepted: final ones that every symbol leads to such a state."""
+        found = self.final
+        while True:
+            lost = [q for q in _bits(found) if not all(row.get(q, 0) & found for row in self.steps)]
+            if not lost:
+                return found
+            found &= ~sum(1 << q for q in lost)
+
 
 @dataclass
 class _Deterministic:
@@ -48,14 +57,15 @@ class _Deterministic:
     final: list[bool]
 
 
-def reduced(a: M) -> M:
+def reduced(a: M, most: int | None = None) -> M:
     """Return the minimal deterministic machine of `a` (trimmed, without ε-arcs).
 
-    It is trimmed, so a string is rejected if an arc is missing. States are numbered in the order of the first string
-    that reaches each (shortest first, then in alphabet order), so machines over one alphabet that accept the same
-    strings give the same result. Hopcroft's algorithm merges states.
+    Following more than `most` sets of states (default: `MOST_SETS`) is an error. The result is trimmed, so a string is
+    rejected if an arc is missing. States are numbered in the order of the first string that reaches each (shortest
+    first, then in alphabet order), so machines over one alphabet that accept the same strings give the same result.
+    Hopcroft's algorithm merges states.
     """
-    machine = _determinised(_read(a, a.symbol_index), a.num_states)
+    machine = _determinised(_read(a, a.symbol_index), a.num_states, most)
     blocks = sorted(_blocks(machine), key=min)
     place = {q: i for i, block in enumerate(blocks) for q in block}
     arcs = [
@@ -122,8 +132,12 @@ def _string_to(number: int, reached_by: list[tuple[int, int]]) -> list[int]:
     return string[::-1]
 
 
-def _determinised(a: _Nondeterministic, states: int) -> _Deterministic:
-    """Return the deterministic automaton of all sets of states that some string reaches, without the empty set."""
+def _determinised(a: _Nondeterministic, states: int, most: int | None) -> _Deterministic:
+    """Return the deterministic automaton of all sets of states that some string reaches, without the empty set.
+
+    One set stands for all that accept every string: a machine that looks for a part of a string reaches many of them.
+    """
+    every = a.accepting_all()
     sets = [a.initial] if a.initial and a.final else []
     index = {a.initial: 0}
     steps: list[dict[int, int]] = []
@@ -132,19 +146,26 @@ def _determinised(a: _Nondeterministic, states: int) -> _Deterministic:
         for symbol in range(len(a.steps)):
             target = a.step(current, symbol)
             if target:
+                target = every if target & every else target
                 if target not in index:
                     index[target] = len(sets)
                     sets.append(target)
-                    _bounded(len(sets), "minimisation", states)
+                    _bounded(len(sets), "minimisation", states, most)
                 following[symbol] = index[target]
         steps.append(following)
     return _Deterministic(steps, [bool(s & a.final) for s in sets])
 
 
-def _bounded(sets: int, what: str, states: int) -> None:
-    if sets > MOST_SETS:
+def _bits(states: int) -> list[int]:
+    """Return the states of a set."""
+    return [q for q in range(states.bit_length()) if states >> q & 1]
+
+
+def _bounded(sets: int, what: str, states: int, most: int | None = None) -> None:
+    most = MOST_SETS if most is None else most
+    if sets > most:
         raise AutomatonError(
-            f"{what} over boolean follows at most {MOST_SETS:,} sets of states; this machine of {states} states needs "
+            f"{what} over boolean follows at most {most:,} sets of states; this machine of {states} states needs "
             "more. Make it more deterministic: fewer arcs of one symbol that leave one state, or fewer states."
         )
 
