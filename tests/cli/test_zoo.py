@@ -64,7 +64,7 @@ def test_one(capsys: pytest.CaptureFixture[str]) -> None:
         "850 numbers",
         "layers.0.weight                40 × 20  random, up to ±0.39",
         "layers.0.cells.0.parameter.r   10       0",
-        "W_f¹, W_u¹, W_f², W_u²",
+        "The rows of weight: 10 of W_f¹, 10 of W_u¹, 10 of W_f², 10 of W_u².",
         "Initial state: c¹ = 0, c² = 0.",
         'To build: rrnn.RationalRNN("F", input_size, hidden_size)',
         "gate=False, g='identity', b_u=False",
@@ -77,7 +77,7 @@ def test_one(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("f+o:g=tanh,b_u", ["tanh(W_u² vₜ + b_u²)", "oₜ  = σ(W_o vₜ + b_o)", "cells.0.bias.u1"]),
         ("B-max-plus", ["Initial state: c = −∞.", "2 states, 3 arcs", "inputs='plain'"]),
-        ("SRU", ["W_r, what replaces v", "activation='tanh'"]),
+        ("SRU", ["10 of W_r, 10 of a projection that replaces v", "activation='tanh'"]),
         ("QRNN3-ifo", ["layers.0.lagged.2", "pooling='ifo'"]),
         (
             "LSTM",

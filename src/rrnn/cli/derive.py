@@ -23,7 +23,7 @@ class Derive:
     """Derive the recurrence of an automaton and print its equations."""
 
     cell: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME|FILE")]
-    """A cell of the zoo (B, F+o, SRU, QRNN3, …; docs/zoo.md lists them) or a .cell file."""
+    """A cell of the zoo (B, F+o, SRU, QRNN3, …; `rrnn zoo` lists them) or a .cell file."""
     latex: _Flag = False
     """Print the equations as a LaTeX align environment."""
     ir: _Flag = False

@@ -14,7 +14,6 @@ import tyro
 from rrnn.cli.derive import summary
 from rrnn.cli.shared import option
 from rrnn.cli.terminal import paragraph, table
-from rrnn.ir import lower
 from rrnn.ir.equations import equations, state_symbols
 from rrnn.ir.notation import PLAIN, symbol_of
 from rrnn.zoo import MODELS, Model, get_cell, get_model, layer
@@ -107,11 +106,18 @@ def _parameters(name: str, cell: Cell | None) -> str:
     title = f"Parameters of a layer of {UNITS} units that reads {inputs}: {count:,} numbers."
     lines = [paragraph(title, "  "), table(("name", "shape", "first values"), rows, indent="  ")]
     if cell is not None:
-        lowered = lower(cell)
-        names = [f"W_{PLAIN.symbol(symbol_of(projection.name))}" for projection in lowered.projections]
-        names += ["what replaces v, since the sizes differ"] if lowered.program.uses_input else []
-        lines.append(paragraph(f"  The rows of weight, {UNITS} each: {', '.join(names)}.", "  "))
+        parts = [f"{r.stop - r.start} of {_matrix(r.name, own=r.cell < 0)}" for r in built.layers[0].rows]
+        lines.append(paragraph(f"  The rows of weight: {', '.join(parts)}.", "  "))
     return "\n".join([*lines, paragraph(f"Initial state: {_first_state(built, cell)}.", "  ")])
+
+
+def _matrix(name: str, own: bool) -> str:
+    """Return the symbol of a projection's matrix; the layer's own one replaces an input of another size."""
+    return (
+        "a projection that replaces v, since the sizes differ"
+        if own
+        else f"W_{PLAIN.symbol(symbol_of(name))}"
+    )
 
 
 def _first_value(parameter: Tensor) -> str:
@@ -130,7 +136,7 @@ def _first_state(built: Any, cell: Cell | None) -> str:
     values = [f"{value:g}".replace("-inf", "−∞") for value in built.init_state()[0].states[0][:, 0].tolist()]
     elements = [values[i : i + size] for i in range(0, len(values), size)]
     texts = [parts[0] if size == 1 else f"⟨{', '.join(parts)}⟩" for parts in elements]
-    return ", ".join(f"{symbol} = {text}" for symbol, text in zip(symbols, texts, strict=True)) or "none"
+    return ", ".join(f"{symbol} = {text}" for symbol, text in zip(symbols, texts, strict=False)) or "none"
 
 
 def _to_build(name: str, model: Model) -> str:

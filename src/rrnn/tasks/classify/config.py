@@ -83,7 +83,9 @@ class ClassifyConfig(Config):
         0, "number of features to learn from a word's letters, beside its vector", low=0, high=10_000
     )
 
-    cell: str = option("F", "a model of the zoo (F, B, C, B-max-plus, LSTM, GRU, …) or a .cell file")
+    cell: str = option(
+        "F", "a model that `rrnn zoo` lists (F, B, C, LSTM, …), with options as in F:g=tanh, or a .cell file"
+    )
     hidden_size: int = option(150, "units per layer and direction", low=1)
     layers: int = option(2, "number of recurrent layers", low=1, high=64)
     bidirectional: bool = option(False, "read each text in both directions")
