@@ -27,7 +27,7 @@ from results import meta, print_table
 from rrnn.errors import RRNNError
 from rrnn.tasks.configs import FACTS
 from rrnn.tasks.data.corpus import load_corpus
-from rrnn.tasks.lm.config import LMConfig, preset
+from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.experiment import train
 from rrnn.tasks.paper_tables import PAPER_PERPLEXITIES, M, PaperPerplexity
 from rrnn.tasks.runs import RESULT
@@ -47,16 +47,8 @@ def hidden_of(row: PaperPerplexity, words: int) -> int:
 def config_of(row: PaperPerplexity, seed: int, changes: dict[str, Any]) -> LMConfig:
     data = changes.get("data", "ptb")
     words = len(load_corpus(data).vocabulary())
-    return preset(
-        "paper-10m",
-        **{
-            "cell": row.cell,
-            "layers": row.layers,
-            "hidden_size": hidden_of(row, words),
-            "seed": seed,
-            **changes,
-        },
-    )
+    own = {"data": "ptb", "cell": row.cell, "layers": row.layers, "hidden_size": hidden_of(row, words)}
+    return LMConfig.from_dict({**own, "seed": seed, **changes})  # the recipe, without a preset's own settings
 
 
 def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]:

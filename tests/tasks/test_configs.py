@@ -74,11 +74,23 @@ def test_every_stored_configuration_is_read() -> None:
         assert LMConfig.from_run(values).batch_size == values["batch"]
 
 
+def test_presets_have_what_their_models_need() -> None:
+    assert preset("paper-10m", cell="C").rnn_gain == 4 and preset("paper-24m", cell="c+o").rnn_gain == 6
+    assert preset("paper-10m", cell="C", rnn_gain=2.0).rnn_gain == 2  # what is given counts
+    gated = preset("paper-24m", cell="B-max-plus")
+    assert (gated.output_bias, gated.lr) == (4, 0.5) and preset(
+        "paper-24m", cell="B-max-plus-scaled"
+    ).lr == 0.5
+    assert preset("paper-10m") == LMConfig(data="ptb", layers=2, params=10_000_000)
+    assert preset("best-24m").lr == 1 and preset("best-24m", cell="C").lr is None
+    assert preset("tiny", cell="C").rnn_gain == 1
+
+
 def test_presets_with_changes() -> None:
     assert preset("paper-10m", hidden_size=100).params is None
     assert preset("tiny", params=10**6).hidden_size is None
     with pytest.raises(
-        RunError, match="there is no preset 'huge': the presets are tiny, paper-10m, paper-24m"
+        RunError, match="there is no preset 'huge': the presets are tiny, paper-10m, paper-24m, best-24m"
     ):
         preset("huge")
     with pytest.raises(RunError, match="Did you mean 'epochs'"):

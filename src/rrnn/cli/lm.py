@@ -52,9 +52,11 @@ class Train:
     params: Annotated[str | None, option("NUMBER")] = None
     """Choose the largest hidden size within this number of parameters, such as 10M or 250k."""
     preset: Annotated[
-        Literal["tiny", "paper-10m", "paper-24m"] | None, option("{tiny,paper-10m,paper-24m}")
+        Literal["tiny", "paper-10m", "paper-24m", "best-24m"] | None,
+        option("{tiny,paper-10m,paper-24m,best-24m}"),
     ] = None
-    """Start from this preset (default: tiny). The paper's presets use the Penn Treebank and need a GPU."""
+    """Start from this preset, with what its model needs (default: tiny). The others, the paper's recipe and the best
+    setting found for F, use the Penn Treebank and need a GPU."""
     config: Annotated[Path | None, option("FILE")] = None
     """Start from a JSON file instead of a preset, such as a run's config.json."""
     resume: Annotated[bool, option("")] = False

@@ -154,6 +154,25 @@ def test_it_learns_with_every_dropout() -> None:
 # ---- the stream ------------------------------------------------------------------------------------------------------
 
 
+def test_a_partial_shuffle_swaps_the_parts_of_every_stream() -> None:
+    ids = torch.arange(1, 34) % WORDS
+    plain, task = task_of(config_of(), ids), task_of(config_of(partial_shuffle=True), ids)
+    plain.begin_epoch(1)
+    seen = []
+    for epoch in (1, 2, 1):
+        task.begin_epoch(epoch)
+        seen.append(task._stream.clone())
+        for whole, cut in zip(plain._stream.T.tolist(), task._stream.T.tolist(), strict=True):
+            place = whole.index(cut[0])
+            assert 0 < place < len(whole) - 1
+            assert cut == [*whole[place:-1], *whole[:place], whole[place]]
+    assert torch.equal(seen[0], seen[2]) and not torch.equal(seen[0], seen[1])
+    halves = [task_of(config_of(partial_shuffle=True), ids, group=Group(rank, 2)) for rank in (0, 1)]
+    for half in halves:
+        half.begin_epoch(1)
+    assert torch.equal(torch.cat([half._stream for half in halves], 1), seen[0])
+
+
 def test_shifted_streams_differ_and_come_again() -> None:
     task = task_of(config_of(shift=True))
     streams = []
@@ -198,7 +217,7 @@ def test_too_little_text() -> None:
     [
         {},
         {"optimiser": "adam", "lr": 0.01},
-        {"emas": (0.9,), "asgd_from": 2, "shift": True},
+        {"emas": (0.9,), "asgd_from": 2, "shift": True, "partial_shuffle": True},
         {"cell": "lstm"},
         {"precision": "bf16"},
     ],

@@ -1,7 +1,8 @@
 """The configuration of a language model's training, and its presets.
 
 The presets `paper-10m` and `paper-24m` are the recipe of the SRU paper, which Rational Recurrences follows: hidden size
-and dropout depend on the number of parameters, and the learning rate is 0.5 for C and F, 1.0 for other cells.
+and dropout depend on the number of parameters, and the learning rate is 0.5 for C and F, 1.0 for other cells. Some
+models need more to train at all; `MODEL_SETTINGS` has it. `best-24m` is the best setting of F that was found.
 """
 
 from __future__ import annotations
@@ -90,6 +91,9 @@ class LMConfig(Config):
         35, "steps per window; the state is carried to the next one, the gradient is not", low=1
     )
     shift: bool = option(False, "start each epoch at another place in the text, so that windows vary")
+    partial_shuffle: bool = option(
+        False, "in each epoch, cut every stream of the batch at a random place and swap its two parts"
+    )
     lr: float | None = option(
         None, "learning rate (default: 0.5 for C and F, 1 for others; 0.002 with Adam)", low=0
     )
@@ -164,8 +168,7 @@ def recipe_rate(cell: str, optimiser: str = "sgd") -> float:
     """Return the recipe's learning rate for a cell. According to the paper, C and F do not converge at 1.0."""
     if optimiser == "adam":
         return 0.002
-    name = Path(cell.partition(":")[0]).stem.lower().removesuffix("+o")  # without the cell's options
-    return 0.5 if name in ("c", "f") else 1.0
+    return 0.5 if _zoo_name(cell) in ("c", "f") else 1.0
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -184,15 +187,51 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "paper-10m": {"data": "ptb", "layers": 2, "params": 10_000_000},
     "paper-24m": {"data": "ptb", "layers": 3, "params": 24_000_000},
+    "best-24m": {
+        "data": "ptb",
+        "layers": 4,
+        "hidden_size": 864,
+        "word_dropout": 0.1,
+        "between_dropout": 0.12,
+        "kept_units": 300,
+        "shift": True,
+        "lr_decay_from": 1000,  # never
+        "weight_decay": 4e-5,
+        "emas": (0.9999, 0.99997, 0.99998),
+        "average_every": 5,
+        "epochs": 560,
+        "precision": "bf16",
+    },
 }
+
+_MAX_PLUS = {"lr": 0.5}  # at the recipe's rate of 1 it never settles
+_OPEN_GATES = {**_MAX_PLUS, "output_bias": 4.0}  # its first outputs are the logarithms of its output gates
+MODEL_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
+    "paper-10m": {
+        "c": {"rnn_gain": 4.0},  # C multiplies small numbers: without a larger start it does not learn
+        "b-max-plus": _OPEN_GATES,
+        "b-max-plus-scaled": _MAX_PLUS,
+        "lstm": {"dev_streams": 16},  # one stream takes an LSTM longer than an epoch
+        "gru": {"dev_streams": 16},
+    }
+}
+MODEL_SETTINGS["paper-24m"] = {**MODEL_SETTINGS["paper-10m"], "c": {"rnn_gain": 6.0}}
+MODEL_SETTINGS["best-24m"] = {**MODEL_SETTINGS["paper-24m"], "f": {"lr": 1.0}}
+"""Preset → model of the zoo → fields that differ from the preset's for this model."""
 
 
 def preset(name: str, **changes: Any) -> LMConfig:
-    """Return a preset by its name, with some fields changed."""
+    """Return a preset by its name, with the settings that its model needs, and with some fields changed."""
     if name not in PRESETS:
         raise RunError(f"there is no preset {name!r}: the presets are {', '.join(PRESETS)}")
     changes = LMConfig.check_names(changes)
-    return LMConfig(**{**PRESETS[name], **_without_contradictions(changes)})
+    own = MODEL_SETTINGS.get(name, {}).get(_zoo_name(changes.get("cell", LMConfig.cell)), {})
+    return LMConfig(**{**PRESETS[name], **own, **_without_contradictions(changes)})
+
+
+def _zoo_name(cell: str) -> str:
+    """Return the name of a model without its options and its output gate, in lower case."""
+    return Path(cell.partition(":")[0]).stem.lower().removesuffix("+o")
 
 
 def _without_contradictions(changes: dict[str, Any]) -> dict[str, Any]:

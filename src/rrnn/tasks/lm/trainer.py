@@ -245,10 +245,19 @@ class LanguageTask:
         self.updater.set_rate(self.rate, self.config.weight_decay * share)
 
     def _lay_stream(self) -> None:
-        """Copy this epoch's columns of the text, each with one token more than it has steps, for the last target."""
+        """Copy this epoch's columns of the text, each with one token more than it has steps, for the last target.
+
+        A partial shuffle begins a column at a place of its own, and goes on at its beginning after its end. All of it
+        depends on seed and epoch alone, for all processes of a group.
+        """
         c = self.config
         begin = random.Random(f"{c.seed} {self.epoch}").randrange(self.window) if c.shift else 0
         columns = self.splits["train"].as_strided((self.length + 1, c.batch_size), (1, self.length), begin)
+        if c.partial_shuffle and self.length > 1:
+            draw = random.Random(f"{c.seed} {self.epoch} cuts")
+            cuts = torch.tensor([draw.randrange(1, self.length) for _ in range(c.batch_size)])
+            rows = (torch.arange(self.length + 1).unsqueeze(1) + cuts) % self.length
+            columns = columns.gather(0, rows.to(columns.device))
         first = self.group.rank * self.batch
         self._stream.copy_(columns[:, first : first + self.batch])
 
