@@ -14,8 +14,9 @@ from rrnn.automata import Cell, epsilon_cycles, expr_text, reachable, weight_ran
 from rrnn.automata import expressions as ex
 from rrnn.automata.expression_rules import is_zero
 from rrnn.ir import lower
+from rrnn.theory.task_machines import forms_of
 from rrnn.theory.unit_automata import reach
-from rrnn.theory.witnesses import Witness, find_witness, forms_of
+from rrnn.theory.witnesses import Witness, find_witness
 from rrnn.wfsa.graph import components
 
 Notion = Literal["exact", "margin", "threshold"]
@@ -172,6 +173,8 @@ def _statement(
     finite = next((Answer("yes", f"witness {n}") for w, n in found if w.finite), None)
     if finite is not None:
         return Statement(task, notion, finite, finite)
+    if notion == "exact" and (never := structure.excludes_exact(task)):
+        return Statement(task, notion, Answer("no", never), Answer("no", never))
     reason = structure.excludes_finite(task, notion)
     finite = Answer("no", reason) if reason else Answer()
     limit = next((Answer("yes", f"witness {n}") for _, n in found), Answer())
@@ -221,6 +224,11 @@ class _Structure:
         if task == "first" and self._one_state() and all(r.low >= -1 and r.high <= 1 for r in self.factors):
             return "Proposition 6"
         return ""
+
+    def excludes_exact(self, task: str) -> str:
+        """Return the proposition by which no weights solve a task exactly, or ""."""
+        field = self.sums or self.cell.semiring.components == ("re", "im")
+        return "Proposition 8" if self.triangular and field and task in ("point", "group") else ""
 
     def excludes_finite(self, task: str, notion: Notion) -> str:
         """Return the proposition by which no finite weights solve a task in a notion, or ""."""
