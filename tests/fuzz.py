@@ -110,7 +110,7 @@ class Call:
         if code == 2 and not said.strip():
             return "exit code 2 without a message"
         left = [name for name in self.world.outputs if (self.world.here / name).exists()]
-        if code == 2 and left and not (self.world.here / left[0] / "config.json").exists():
+        if code == 2 and left and not list((self.world.here / left[0]).rglob("config.json")):
             return f"a failed command left {left[0]}: {said[-300:]}"
         return None
 

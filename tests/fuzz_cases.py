@@ -204,6 +204,7 @@ class World:
         """Return a name that the call may create, or one that nobody can."""
         name = self.rng.choice(names)
         if self.rng.random() < 0.1:
+            self.outputs.add("missing")  # a training makes the folders above its run
             return self.rng.choice(["/dev/null/x", "missing/" + name, "/proc/x", "\0"])
         self.outputs |= {name, str(Path(name).with_suffix(".dot"))}
         return name
