@@ -4,8 +4,8 @@
     python tests/fuzz.py --seed 7 --call 123       # one call again, alone, with its files kept
 
 A call is clean if it succeeds, or fails with an `RRNNError` or an `OSError` that names its file (a command: with a
-message and exit code 1 or 2), within its time, and leaves no file but those that it was told to write. Each call depends
-on the seed and its number alone. `tests/test_fuzz.py` runs a smaller dose.
+message and exit code 1 or 2), within its time, and leaves no file but those that it was told to write. Each call
+depends on the seed and its number alone. `tests/test_fuzz.py` runs a smaller dose.
 """
 
 from __future__ import annotations
@@ -29,10 +29,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ["COLUMNS"] = "100"
-sys.path[:0] = [str(Path(__file__).parent)]
 
 from fuzz_cases import COMMANDS, World, listed, make_good_files, random_text, readers
 
@@ -110,7 +106,7 @@ class Call:
         if code == 2 and not said.strip():
             return "exit code 2 without a message"
         left = [name for name in self.world.outputs if (self.world.here / name).exists()]
-        if code == 2 and left and not (self.world.here / left[0] / "config.json").exists():
+        if code == 2 and left and not list((self.world.here / left[0]).rglob("config.json")):
             return f"a failed command left {left[0]}: {said[-300:]}"
         return None
 
@@ -182,6 +178,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--part", type=int, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    os.environ |= {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
     seed = random.randrange(10**6) if options.seed is None else options.seed
     if options.call is not None or options.part is not None:
         numbers = (

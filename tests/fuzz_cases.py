@@ -171,7 +171,7 @@ def mangled_json(rng: random.Random, value: Any) -> Any:
 
 @dataclass
 class World:
-    """The folder of one call. `given(name)` puts a file or run folder into it, perhaps mangled, and returns its path."""
+    """The folder of one call."""
 
     rng: random.Random
     good: Path
@@ -204,6 +204,7 @@ class World:
         """Return a name that the call may create, or one that nobody can."""
         name = self.rng.choice(names)
         if self.rng.random() < 0.1:
+            self.outputs.add("missing")  # a training makes the folders above its run
             return self.rng.choice(["/dev/null/x", "missing/" + name, "/proc/x", "\0"])
         self.outputs |= {name, str(Path(name).with_suffix(".dot"))}
         return name
@@ -376,20 +377,22 @@ def _report(w: World) -> list[str]:
 
 
 def _classify_train(w: World) -> list[str]:
-    size = lambda *usual: lambda: w.number(*usual)  # noqa: E731
-    flags = _flags(
-        w, 4, data=lambda: w.given(*TEXTS), dev=lambda: w.given(*TEXTS), test=lambda: w.given(*TEXTS),
-        text_column=lambda: w.word("text", "1", "5"), label_column=lambda: w.word("label", "0"),
-        encoding=lambda: w.word("utf-8", "latin-1", "hex"), skip_broken=lambda: w.word("True", "False"),
-        cleaning=lambda: w.word("none", "lower", "glove", "kim"), split_seed=size(0, 3), max_tokens=size(3, 50),
-        vectors=lambda: w.given("vectors.txt", "vectors.bin"), vector_length=size(1, 5), fine_tune=lambda: w.word("True"),
-        embedding_size=size(2, 3), characters=size(0, 4), cell=lambda: _cell(w), bidirectional=lambda: w.word("True"),
-        pooling=lambda: w.word("last", "mean", "max", "attention"), readout=lambda: w.word("mlp", "linear"),
-        word_dropout=size(0, 0.5), batch_size=size(4, 64), lr=size(0.01), l2=size(0), clip=size(5), average=size(0, 0.9),
-        halve_after=size(1), stop_after=size(1), seed=size(0, 1), device=lambda: w.word("cpu", "cuda:9", "meta", "tpu"),
-        config=lambda: w.given("classifier.json", "language.json"), checkpoint_seconds=size(0, 30),
-        hidden_size=size(1, 4), layers=size(1, 2),
-    )  # fmt: skip
+    numbers = {
+        "split_seed": (0, 3), "max_tokens": (3, 50), "vector_length": (1, 5), "embedding_size": (2, 3),
+        "characters": (0, 4), "word_dropout": (0, 0.5), "batch_size": (4, 64), "lr": (0.01,), "l2": (0,), "clip": (5,),
+        "average": (0, 0.9), "halve_after": (1,), "stop_after": (1,), "seed": (0, 1), "checkpoint_seconds": (0, 30),
+        "hidden_size": (1, 4), "layers": (1, 2),
+    }  # fmt: skip
+    words = {
+        "text_column": ("text", "1", "5"), "label_column": ("label", "0"), "encoding": ("utf-8", "latin-1", "hex"),
+        "skip_broken": ("True", "False"), "cleaning": ("none", "lower", "glove", "kim"), "fine_tune": ("True",),
+        "bidirectional": ("True",), "pooling": ("last", "mean", "max", "attention"), "readout": ("mlp", "linear"),
+        "device": ("cpu", "cuda:9", "meta", "tpu"),
+    }  # fmt: skip
+    files = {
+        "data": TEXTS, "dev": TEXTS, "test": TEXTS, "vectors": ("vectors.txt", "vectors.bin"), "cell": CELLS,
+        "config": ("classifier.json", "language.json"),
+    }  # fmt: skip
     usual = [
         "--epochs",
         "1",
@@ -402,34 +405,42 @@ def _classify_train(w: World) -> list[str]:
         "--data",
         w.given("texts.txt"),
     ]
-    return ["classify", "train", "--out", w.out("run"), *usual, *flags]
+    return ["classify", "train", "--out", w.out("run"), *usual, *_settings(w, numbers, words, files)]
 
 
 def _lm_train(w: World) -> list[str]:
-    size = lambda *usual: lambda: w.number(*usual)  # noqa: E731
-    flags = _flags(
-        w, 4, data=lambda: w.given("corpus.txt"), level=lambda: w.word("word", "char"), tokens=lambda: w.word("space", "text"),
-        max_words=size(5, 50), cell=lambda: _cell(w), output_gate=lambda: w.word("True", "False"), layers=size(1, 2),
-        forget_bias=size(1), rnn_gain=size(1), embedding_dropout=size(0.1), kept_units=size(9), ar=size(1), tar=size(1),
-        bptt=size(3, 35), shift=lambda: w.word("True"), lr=size(0.1), weight_decay=size(0), optimiser=lambda: w.word("sgd", "adam"),
-        lr_decay=size(0.5), lr_decay_from=size(1), emas=size(0.9), asgd_from=size(1), average_every=size(1, 3),
-        dev_streams=size(1, 3), precision=lambda: w.word("fp32", "bf16"), seed=size(0), hidden_size=size(1, 4), params=size("1k", "2k"),
-        config=lambda: w.given("language.json", "classifier.json"), preset=lambda: w.word("tiny"), batch_size=size(2, 4),
-        device=lambda: w.word("cpu", "cuda:9", "tpu"),
-    )  # fmt: skip
-    usual = [
-        "--epochs",
-        "1",
-        "--hidden-size",
-        "3",
-        "--batch-size",
-        "4",
-        "--device",
-        "cpu",
-        "--data",
-        w.given("corpus.txt"),
-    ]
-    return ["lm", "train", "--out", w.out("run"), *usual, *flags]
+    numbers = {
+        "max_words": (5, 50), "layers": (1, 2), "forget_bias": (1,), "rnn_gain": (1,), "embedding_dropout": (0.1,),
+        "kept_units": (9,), "ar": (1,), "tar": (1,), "bptt": (3, 35), "lr": (0.1,), "weight_decay": (0,),
+        "lr_decay": (0.5,), "lr_decay_from": (1,), "emas": (0.9,), "asgd_from": (1,), "average_every": (1, 3),
+        "dev_streams": (1, 3), "seed": (0,), "hidden_size": (1, 4), "params": ("1k", "2k"), "batch_size": (2, 4),
+    }  # fmt: skip
+    words = {
+        "level": ("word", "char"), "tokens": ("space", "text"), "output_gate": ("True", "False"), "shift": ("True",),
+        "optimiser": ("sgd", "adam"), "precision": ("fp32", "bf16"), "preset": ("tiny",), "model": ("lstm", "gru"),
+        "device": ("cpu", "cuda:9", "tpu"),
+    }  # fmt: skip
+    files = {"data": ("corpus.txt",), "cell": CELLS, "config": ("language.json", "classifier.json")}
+    usual = ["--epochs", "1", "--hidden-size", "3", "--batch-size", "4", "--device", "cpu"]
+    flags = _settings(w, numbers, words, files)
+    return ["lm", "train", "--out", w.out("run"), *usual, "--data", w.given("corpus.txt"), *flags]
+
+
+def _settings(
+    w: World,
+    numbers: dict[str, tuple[Any, ...]],
+    words: dict[str, tuple[str, ...]],
+    files: dict[str, Sequence[str]],
+) -> list[str]:
+    """Return some flags of a training, whose values are usual ones or mangled."""
+    choices: dict[str, Callable[[], str]] = {}
+    for name, usual in numbers.items():
+        choices[name] = lambda usual=usual: w.number(*usual)
+    for name, usual in words.items():
+        choices[name] = lambda usual=usual: w.word(*usual)
+    for name, usual in files.items():
+        choices[name] = lambda usual=usual: w.given(*usual)
+    return _flags(w, 4, **choices)
 
 
 def _lm_eval(w: World) -> list[str]:
@@ -491,10 +502,24 @@ def _nonsense(w: World) -> list[str]:
 
 
 COMMANDS: list[tuple[int, Arguments]] = [
-    (12, _derive), (8, _draw), (16, _score), (4, _verify), (10, _predict), (5, _classify_eval), (4, _explain), (1, _report),
-    (4, _classify_train), (3, _lm_train), (6, _lm_eval), (6, _generate), (5, _table), (2, _search), (4, _data), (2, _explore),
+    (12, _derive),
+    (8, _draw),
+    (16, _score),
+    (4, _verify),
+    (10, _predict),
+    (5, _classify_eval),
+    (4, _explain),
+    (1, _report),
+    (4, _classify_train),
+    (3, _lm_train),
+    (6, _lm_eval),
+    (6, _generate),
+    (5, _table),
+    (2, _search),
+    (4, _data),
+    (2, _explore),
     (6, _nonsense),
-]  # fmt: skip
+]
 """How often each command is called, of a hundred or so."""
 
 

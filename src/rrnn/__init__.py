@@ -48,6 +48,7 @@ _EXPORTS: dict[str, str] = {
     "log_sigmoid": "automata",
     "ngram_chain": "zoo.paper_automata",
     "one": "automata",
+    "OutputWarning": "errors",
     "pair": "automata",
     "parameter": "automata",
     "polar": "automata",
@@ -130,6 +131,7 @@ if TYPE_CHECKING:
     from rrnn.errors import DivergedError as DivergedError
     from rrnn.errors import FormatError as FormatError
     from rrnn.errors import GrowthWarning as GrowthWarning
+    from rrnn.errors import OutputWarning as OutputWarning
     from rrnn.errors import ProgramError as ProgramError
     from rrnn.errors import RRNNError as RRNNError
     from rrnn.errors import RunError as RunError

@@ -59,6 +59,11 @@ def test_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0 and lines[1].startswith(str(path))
 
 
+def test_seeds_of_more_than_64_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "B", "--seed", "9" * 30)
+    assert code == 2 and "at most 64 bits" in err
+
+
 def test_epsilon_cycles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`verify` takes what `derive` takes."""
     path = tmp_path / "cycle.cell"

@@ -7,8 +7,9 @@ import math
 import pytest
 
 from rrnn.arithmetic import BY_NAME
-from rrnn.automata import complex, expressions, linear
+from rrnn.automata import Cell, Expr, complex, exp, expressions, linear, one, score, sigmoid, tanh
 from rrnn.automata import evaluate as evaluate_expression
+from rrnn.errors import OutputWarning
 from rrnn.ir import Instruction, Op, lower
 from rrnn.ir.builder import Builder, Value
 from rrnn.ir.interpreter import evaluate, initial_state, run_step
@@ -53,3 +54,32 @@ def test_elements_run_as_their_numbers() -> None:
         **{("score", 0): 2.5, ("score", 1): 1.5, ("output", 0): 2.5, ("output", 1): 1.5},
     }
     assert initial_state(program, []) == [0.0, 0.0]
+
+
+SIGNED = (
+    Cell("B", "signed-log")
+    .initial("q0")
+    .loop("q0", one)
+    .arc("q0", "q1", linear("u"))
+    .loop("q1", 0.5)
+    .final("q1")
+)
+
+
+@pytest.mark.parametrize("output", [score.log, score.sign * score.log, exp(-score.log)])
+def test_an_output_that_is_not_finite_where_paths_cancel(output: Expr) -> None:
+    """Such a layer gives a NaN loss as soon as a weight is 0, so that there must be a word about it."""
+    with pytest.warns(
+        OutputWarning, match=r"'B'.*where a weight is 0 or where paths cancel.*tanh\(score\.log\)"
+    ):
+        lower(SIGNED.output(output))
+
+
+@pytest.mark.parametrize("output", [tanh(score.log), score.sign * exp(score.log), score.sign])
+def test_outputs_that_stay_finite_where_paths_cancel(output: Expr) -> None:
+    lower(SIGNED.output(output))
+
+
+def test_positive_weights_do_not_cancel() -> None:
+    cell = Cell("P", "signed-log").initial("q0").loop("q0", one).arc("q0", "q1", sigmoid(linear("u")))
+    lower(cell.loop("q1", 0.5).final("q1").output(score.log))

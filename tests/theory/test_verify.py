@@ -112,7 +112,7 @@ def test_epsilon_cycles(semiring: str) -> None:
     out, back = EPSILON_LOOPS[semiring]
     u = step(linear("u")) if semiring == "boolean" else linear("u")
     u = softplus(u) if semiring == "max-times" else u
-    cell = Cell("loop", semiring).initial("q0").arc("q0", "q1", u).loop("q1", one).final("q2")
+    cell = Cell("loop", semiring).initial("q0").arc("q0", "q1", u).loop("q1", one).final("q2").output(0)
     verdict = verify_cell(cell.epsilon("q1", "q2", out).epsilon("q2", "q1", back))
     assert verdict.verdict == "rational" and verdict.max_error is not None and verdict.max_error < 1e-13
 

@@ -92,6 +92,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         place = unnamed if error.filename is None else f"{error.filename}: "
         print(f"error: {place}{error.strerror or error}", file=sys.stderr)
         return USAGE_ERROR
+    except ValueError as error:
+        if "null byte" not in str(error):
+            raise
+        print("error: the name of a file cannot contain the character NUL", file=sys.stderr)
+        return USAGE_ERROR
     except (MemoryError, OverflowError, RuntimeError) as error:
         if not _is_too_large(error):
             raise

@@ -49,8 +49,13 @@ def _may_cancel(cell: Cell) -> bool:
     ring = cell.semiring
     if not ring.cancels or not ring.infinities:
         return False
-    reals = [ring.to_real(weight_range(weight, ring), RANGES) for _, weight in cell.weights()]
-    return not all(r.low > 0 or (r.low == 0 and r.low_open) for r in reals)
+
+    def is_positive(weight: ex.Expr) -> bool:
+        element = weight_range(weight, ring)
+        parts = zip(ring.numbers_of(element), ring.numbers_of(ring.zero), strict=True)
+        return ring.to_real(element, RANGES).low >= 0 and any(not r.contains(z) for r, z in parts)
+
+    return not all(is_positive(weight) for _, weight in cell.weights())
 
 
 def bias_name(projection: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from rrnn.automata import Cell
 from rrnn.errors import RunError
 from rrnn.files import read_json
-from rrnn.tasks.runs import CELL, CONFIG, LOADERS, METRICS, Run, runs_in
+from rrnn.tasks.runs import CELL, CONFIG, LOADERS, Run, runs_in
 from rrnn.tasks.training import Record
 
 FACTS, RESULT = "facts", "result.json"
@@ -174,20 +174,11 @@ def _read(folder: Path, name: str) -> RunSummary:
     task = run.config["task"]
     if task not in KINDS:
         raise RunError(f"the run in {folder} has the task {task!r}; reports cover {', '.join(LOADERS)}")
-    records = _records(run)
+    records = run.records()
     result = _result(folder / RESULT)
     if result.get("epochs") != len(records):
         result = {}  # it is older: the run was resumed for more epochs
     return RunSummary(name, run, records, result)
-
-
-def _records(run: Run) -> list[Record]:
-    records = run.records()
-    if not all(isinstance(record, dict) for record in records):
-        raise RunError(
-            f"{run.folder / METRICS} is damaged: each line must be a JSON object, the record of an epoch"
-        )
-    return records
 
 
 def _result(path: Path) -> dict[str, Any]:

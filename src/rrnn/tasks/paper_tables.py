@@ -93,9 +93,10 @@ def read_row(folder: str | Path) -> PerplexityRow:
     run = lm_run(folder)
     config, records = LMConfig.from_run(run.config), run.records()
     facts = run.config.get(FACTS)
-    if config.hidden_size is None or not isinstance(facts, dict) or "parameters" not in facts:
+    if config.hidden_size is None or not isinstance(facts, dict) or type(facts.get("parameters")) is not int:
         raise RunError(f"config.json in {folder} was not written by a training: it has no {FACTS}.parameters")
-    if any("dev_ppl" not in record or "tokens_per_s" not in record for record in records):
+    figures = [record.get(name) for record in records for name in ("dev_ppl", "tokens_per_s")]
+    if not all(type(figure) in (int, float) for figure in figures):
         raise RunError(f"metrics.jsonl in {folder} is damaged: a record has no dev_ppl or no tokens_per_s")
     best = min(records, key=lambda record: record["dev_ppl"], default=None)
     found = _read_result(run.folder / RESULT)

@@ -132,9 +132,12 @@ class Run:
         path = self.folder / METRICS
         lines = read_bytes(path).split(b"\n")[:-1] if path.exists() else []
         try:
-            return [parse_json(line) for line in lines]
+            records = [parse_json(line) for line in lines]
         except ValueError as error:
             raise RunError(f"{path} is damaged: a line of it is not JSON ({error})") from None
+        if not all(isinstance(record, dict) for record in records):
+            raise RunError(f"{path} is damaged: each line must be a JSON object, the record of an epoch")
+        return records
 
     def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """Write the checkpoint of this name, with the run's configuration in it."""

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from rrnn import zoo
 from rrnn.automata import Cell
-from rrnn.errors import CellError
+from rrnn.errors import CellError, RunError
 from rrnn.ir import lower
 from rrnn.ir.equations import Equations, state_symbols
 from rrnn.ir.notation import PLAIN
@@ -134,6 +134,8 @@ def verify_layer(
 
     `name`, `recurrence` and `automaton` are texts for the verdict.
     """
+    if not -(2**63) <= seed < 2**64:
+        raise RunError(f"a seed must be a whole number of at most 64 bits; got {seed}")
     g, rng = torch.Generator().manual_seed(seed), random.Random(seed)
     with torch.no_grad():
         for p in layer.parameters():

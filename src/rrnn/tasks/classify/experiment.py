@@ -213,7 +213,14 @@ def read_summary(folder: str | Path) -> Summary:
     """Read the result of a finished training from its run folder."""
     path = Path(folder) / RESULT
     try:
-        return Summary(**read_json(path))
+        summary = Summary(**read_json(path))
+        for name in ("cell", "data"):
+            if not isinstance(getattr(summary, name), str):
+                raise TypeError(f"{name} must be a text; got {getattr(summary, name)!r}")
+        for name in ("seed", "best_epoch", "epochs", "dev", "parameters", "seconds"):
+            if type(getattr(summary, name)) not in (int, float):
+                raise TypeError(f"{name} must be a number; got {getattr(summary, name)!r}")
+        return summary
     except OSError:
         raise RunError(f"{folder} contains no finished training: it has no {RESULT}") from None
     except (ValueError, TypeError) as error:

@@ -208,7 +208,12 @@ def read_config(run: Run) -> ClassifyConfig:
 def load_run(run: Run) -> TrainedClassifier:
     """Load the best model of a run, on the CPU."""
     best = run.best()
-    config, labels = read_config(run), run.config[FACTS]["labels"]
+    config, facts = read_config(run), run.config.get(FACTS)
+    labels = facts.get("labels") if isinstance(facts, dict) else None
+    if not isinstance(labels, list) or len(labels) < 2 or not all(isinstance(label, str) for label in labels):
+        raise RunError(
+            f"config.json in {run.folder} is damaged: {FACTS}.labels must be a list of two or more texts"
+        )
     vocabulary = Vocabulary.load(run.vocabulary_path)
     text = run.cell_text
     cell = Cell.from_text(text, str(run.folder / CELL)) if text is not None else None

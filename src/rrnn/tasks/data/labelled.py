@@ -300,7 +300,7 @@ def _labels(name: str, rows: Sequence[Row]) -> list[str]:
             f"{where}: {len(rows)} rows have {len(labels)} different labels, such as {_short(rows[0].label)!r}: "
             "is this the label column?"
         )
-    if all(label.isdecimal() for label in labels):
+    if all(label.isdecimal() and len(label) < 19 for label in labels):
         return sorted(labels, key=lambda label: (int(label), label))
     return sorted(labels)
 

@@ -167,7 +167,7 @@ def find_columns(first: Sequence[str], wanted: Sequence[str | int], source: str)
     names = [name.strip() for name in first]
     if all(name in names for name in wanted):
         return [names.index(str(name)) for name in wanted], True
-    if all(str(name).isdecimal() for name in wanted):
+    if all(str(name).isdecimal() and len(str(name)) < 19 for name in wanted):
         return [int(name) for name in wanted], False
     missing = next(name for name in wanted if name not in names)
     shown = ", ".join(name if len(name) <= 30 else f"{name[:30]}…" for name in names)

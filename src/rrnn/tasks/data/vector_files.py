@@ -61,7 +61,7 @@ def _open(path: Path) -> IO[bytes]:
 def _header(line: bytes) -> tuple[int, int] | None:
     """Read the header `<number of words> <size>` of word2vec and fastText, if there is one."""
     parts = line.split()
-    if len(parts) == 2 and all(part.isdigit() for part in parts):
+    if len(parts) == 2 and all(part.isdigit() and len(part) < 19 for part in parts):
         return int(parts[0]), int(parts[1])
     return None
 
