@@ -28,6 +28,7 @@ ORDER = [
     "interpret",
     "draw",
     "tasks",
+    "exporters",
     "report",
     "explorer",
     "cli",
