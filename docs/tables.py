@@ -22,7 +22,7 @@ from charts import CHARTS
 from figures import RESULTS, TABLES, named, table
 
 DOCS = Path(__file__).parent
-PAGES = [DOCS.parent / "README.md", DOCS / "results.md", DOCS / "reproduce.md"]
+PAGES = [DOCS.parent / "README.md", DOCS / "results.md", DOCS / "reproduce.md", DOCS / "export.md"]
 MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
 
