@@ -265,3 +265,39 @@ def lm_cpu() -> str:
         (r["part"], f"{r['ms']:.0f}", f"{100 * r['ms'] / whole:.0f} %", f"{r['ratio']:.2f}×") for r in found
     )
     return table("part of a step | ms: | share: | the LSTM's time over it:", body)
+
+
+# ---- exported models -------------------------------------------------------------------------------------------------
+
+RUNNERS = ("native", "onnxruntime", "nn.LSTM", "nn.LSTM, onnxruntime")
+
+
+@named
+def exported_layers() -> str:
+    """Compare layers in onnxruntime with our own backend and with an exported LSTM."""
+    found = rows("export-cpu", kind="layer")
+    body = []
+    for shape in unique(r["shape"] for r in found):
+        for name in unique(r["name"] for r in found):
+            times = {r["backend"]: r["ms"] for r in found if r["name"] == name and r["shape"] == shape}
+            shown = [us(times[runner]) for runner in RUNNERS]
+            body.append((name, size(shape), *shown, f"{times[RUNNERS[3]] / times[RUNNERS[1]]:.2f}×"))
+    head = "layer | T×B×units | ours, µs: | ours in onnxruntime, µs: | `nn.LSTM`, µs: | LSTM in onnxruntime, µs: | "
+    return table(head + "ours against LSTM, both in onnxruntime:", body)
+
+
+@named
+def exported_steps() -> str:
+    """Compare a step of a language model in C with onnxruntime and torch."""
+    body = (
+        (
+            "{:,} words, {} units, {} layers".format(*r["shape"]),
+            r["backend"],
+            us(r["ms"]),
+            f"{r['ratio']:.1f}×" if "ratio" in r else "",
+            f"{r['bytes']:,}",
+            f"{r['runtime_bytes'] / 1e6:,.0f} MB" if r["runtime_bytes"] else "none",
+        )
+        for r in rows("export-cpu", kind="step")
+    )
+    return table("model | run by | step, µs: | speed against torch: | model, bytes: | runtime:", body)

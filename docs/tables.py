@@ -23,7 +23,13 @@ from charts import CHARTS
 from figures import RESULTS, TABLES, named, table
 
 DOCS = Path(__file__).parent
-PAGES = [DOCS.parent / "README.md", DOCS / "results.md", DOCS / "reproduce.md", DOCS / "theory.md"]
+PAGES = [
+    DOCS.parent / "README.md",
+    DOCS / "results.md",
+    DOCS / "reproduce.md",
+    DOCS / "theory.md",
+    DOCS / "export.md",
+]
 MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
 
 

@@ -29,6 +29,7 @@ ORDER = [
     "interpret",
     "draw",
     "tasks",
+    "exporters",
     "report",
     "explorer",
     "cli",

@@ -32,10 +32,13 @@ _EXPORTS: dict[str, str] = {
     "equations": "ir.equations",
     "Equivalence": "wfsa",
     "exp": "automata",
+    "export": "exporters",
+    "ExportError": "errors",
     "FormatError": "errors",
     "from_regex": "wfsa",
     "get_cell": "zoo",
     "GrowthWarning": "errors",
+    "initial_states": "exporters",
     "input": "automata",
     "instantiate": "wfsa",
     "interpolate": "automata",
@@ -49,6 +52,7 @@ _EXPORTS: dict[str, str] = {
     "ngram_chain": "zoo.paper_automata",
     "one": "automata",
     "OutputWarning": "errors",
+    "onnx_translations": "exporters",
     "pair": "automata",
     "parameter": "automata",
     "polar": "automata",
@@ -129,6 +133,7 @@ if TYPE_CHECKING:
     from rrnn.errors import CellError as CellError
     from rrnn.errors import DataError as DataError
     from rrnn.errors import DivergedError as DivergedError
+    from rrnn.errors import ExportError as ExportError
     from rrnn.errors import FormatError as FormatError
     from rrnn.errors import GrowthWarning as GrowthWarning
     from rrnn.errors import OutputWarning as OutputWarning
@@ -137,6 +142,9 @@ if TYPE_CHECKING:
     from rrnn.errors import RunError as RunError
     from rrnn.errors import SemiringError as SemiringError
     from rrnn.errors import ShapeError as ShapeError
+    from rrnn.exporters import export as export
+    from rrnn.exporters import initial_states as initial_states
+    from rrnn.exporters import onnx_translations as onnx_translations
     from rrnn.ir.equations import equations as equations
     from rrnn.ir.equations import latex as latex
     from rrnn.nn import RationalRNN as RationalRNN

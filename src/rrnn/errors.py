@@ -65,6 +65,10 @@ class DivergedError(RunError):
     """A training run whose loss became NaN or infinite."""
 
 
+class ExportError(RRNNError, ValueError):
+    """A model, or an option of one, that cannot be exported to another format."""
+
+
 class GrowthWarning(UserWarning):
     """A cell whose weights provably make its states grow without bound."""
 

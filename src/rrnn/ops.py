@@ -5,7 +5,8 @@ by side into one tensor. Three ways lead to a backend, with the same results:
 
 * eagerly on the reference backend: plain torch ops, so that double backward and vmap work;
 * eagerly on any other backend: an `autograd.Function`, which costs a quarter of a registered op's call;
-* under torch.compile, torch.export and torch.jit.trace: the opaque ops `rrnn::forward` and `rrnn::backward`.
+* under torch.compile, torch.export and torch.jit.trace: the opaque ops `rrnn::forward` and `rrnn::backward`; under
+  torch.onnx.export the op `rrnn::cell`, one per cell.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from rrnn.backends import reference
+from rrnn.backends.cell_op import cell_by_cell
 from rrnn.backends.extents import join_states
 from rrnn.backends.interface import captured, cast, compute_dtype, first_state
 from rrnn.backends.layer_call import LayerCall, LayerCells, run_backward, run_forward
@@ -77,6 +79,9 @@ def rational(
     if torch.compiler.is_compiling():
         tables, texts = [_table(r) for r in rows], [p.text for p in programs]
         first = list(initial_states(programs, tables, x.shape[1], widths) if states is None else states)
+        if torch.onnx.is_in_onnx_export():
+            cells = LayerCells(programs, widths, 0, resolve(name, x.device, x.dtype, programs))
+            return Result(*cell_by_cell(LayerCall(x, tables, mask, inp, cells), first))
         out, final, _ = torch.ops.rrnn.forward(x, tables, first, mask, inp, texts, widths, every, name)
         return Result(out, final)
     if name == "auto" and torch._C._are_functorch_transforms_active():

@@ -87,3 +87,15 @@ def test_a_watch_counts_others_and_not_us(monkeypatch: pytest.MonkeyPatch) -> No
     with quiet.Watch() as watch:
         pass
     assert watch.others == 0.5 and watch.busy and "busy" in watch.note
+
+
+def test_export(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--shapes", "3,2,8", "--models", "20,8,1", "--rounds", "1", "--cells", "F"]
+    rows = run("export", monkeypatch, tmp_path, *options)
+    assert [row["backend"] for row in rows if row["kind"] == "step"] == ["C", "onnxruntime", "torch"]
+    assert all(row["bytes"] > 0 for row in rows if row["kind"] == "step")
+    assert {row["backend"] for row in rows if row["kind"] == "layer"} >= {
+        "onnxruntime",
+        "nn.LSTM, onnxruntime",
+    }
+    assert "onnxruntime" in capsys.readouterr().out

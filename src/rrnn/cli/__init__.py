@@ -48,6 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "rrnn.cli.explore:explore",
         "open a local page to design cells, score strings and explain predictions",
     ),
+    "export": ("rrnn.cli.export:export", "write the model of a run as an ONNX file or as plain C"),
     "lm eval": ("rrnn.cli.lm:evaluate", "measure the perplexity of a trained language model on a text"),
     "lm generate": ("rrnn.cli.lm:generate", "sample text from a trained language model"),
     "lm table": ("rrnn.cli.lm:table", "compare runs with the paper's table of perplexities"),

@@ -1,0 +1,117 @@
+"""What exporters read from models, whatever they write: the weights of layers as arrays, and what must be refused."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rrnn.backends.reference import per_unit_values
+from rrnn.errors import ExportError
+from rrnn.ir import Program
+from rrnn.nn.affine import AffineRNN
+from rrnn.nn.layer import RationalLayer
+from rrnn.nn.rnn import RationalRNN
+
+
+def finite(array: np.ndarray, what: str = "the model") -> np.ndarray:
+    """Return an array of weights, or raise an `ExportError` if one of them is not a finite number."""
+    wrong = array[~np.isfinite(array)]
+    if wrong.size:
+        name = "NaN" if math.isnan(float(wrong[0])) else "infinite"
+        raise ExportError(
+            f"a weight of {what} is {name}, so the model cannot be used: train it again, or load another checkpoint"
+        )
+    return array
+
+
+def cell_tables(layer: RationalLayer) -> list[Tensor]:
+    """Return the parameters of each cell of a layer, (P, units)."""
+    rows = layer.parameter_rows(layer.weight)
+    return [params if isinstance(params, Tensor) else torch.stack(list(params)) for params in rows]
+
+
+def unit_constants(program: Program, table: Tensor) -> dict[int, np.ndarray]:
+    """Return the values (units,) in float64 that a step reads and that depend on parameters alone, by instruction of
+    `program.flat`: they are computed once, at the export."""
+    flat = program.flat
+    found = per_unit_values(flat, finite_tensor(table))
+    wanted = flat.needed_for([o.value for o in flat.outputs if o.kind in ("state", "output")])
+    read = {a for n in wanted - flat.per_unit for a in flat.instructions[n].args}
+    read |= {o.value for o in flat.outputs}
+    return {n: v.cpu().numpy() for n, v in found.items() if n in read and v.dim()}
+
+
+def finite_tensor(tensor: Tensor) -> Tensor:
+    """Return a parameter in float64 on the CPU, checked to be finite."""
+    finite(tensor.detach().cpu().double().numpy())
+    return tensor.detach().cpu().double()
+
+
+def lag_matrix(layer: RationalLayer, lag: int) -> Tensor:
+    """Return the weights of the input `lag` steps earlier, with all rows of `weight`: a projection whose window does
+    not reach so far back has zeros."""
+    if lag == 0:
+        return layer.weight.detach()
+    matrix = torch.zeros_like(layer.weight)
+    for r in layer.lag_rows[lag]:
+        matrix[r.start : r.stop] = layer.lagged[str(lag)][r.of_lag(lag)].detach()
+    return matrix.detach()
+
+
+def first_state_arrays(module: RationalRNN | AffineRNN) -> list[tuple[list[np.ndarray], np.ndarray | None]]:
+    """Return the state before the first step of each direction of each layer: (stored states (S, units) per cell,
+    history (K − 1, inputs) or None), in float64."""
+
+    def array(value: Tensor) -> np.ndarray:
+        return value.detach().cpu().double().numpy()
+
+    if isinstance(module, AffineRNN):
+        return [([array(module.init_state(1))], None)]
+    return [
+        ([array(s[:, 0]) for s in states], None if history is None else array(history[:, 0]))
+        for states, history in module.init_state(1)
+    ]
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def check_layer(module: Any, format: str, known: Sequence[type[nn.Module]]) -> None:
+    """Raise an `ExportError` unless a layer is one of the `known` kinds, and all its cells can be exported."""
+    if not isinstance(module, tuple(known)):
+        names = ", ".join(kind.__name__ for kind in known)
+        raise ExportError(
+            f"{type(module).__name__} is not a layer that can be exported to {format}: it exports the rational "
+            f"recurrences {names}. For torch's own layers and other modules use torch.onnx.export, with "
+            "custom_translation_table=rrnn.onnx_translations() if a RationalRNN is among them."
+        )
+    if isinstance(module, RationalRNN):
+        for cell, _ in module.cells:
+            refuse_wide(cell.name, module._all_layers()[0].programs)
+
+
+def refuse_wide(name: str, programs: Sequence[Program]) -> None:
+    """Raise an `ExportError` for a cell with families of states, which exported models cannot run yet."""
+    if any(getattr(program, "wide", None) for program in programs):
+        raise ExportError(
+            f"the cell {name} has families of states, which cannot be exported yet. Export a model of a cell without "
+            "families, or run this one with PyTorch."
+        )
+
+
+def export_dtype(module: nn.Module) -> np.dtype[Any]:
+    """Return the dtype of an exported graph: that of the parameters, float32 or float64."""
+    dtypes = {p.dtype for p in module.parameters()} or {torch.float32}
+    known = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+    if len(dtypes) > 1 or not dtypes <= set(known):
+        got = ", ".join(sorted(str(d) for d in dtypes))
+        raise ExportError(
+            f"a model is exported in float32 or float64; this one has parameters of {got}. Convert it first: "
+            "model.float()"
+        )
+    return known[dtypes.pop()]

@@ -1,0 +1,101 @@
+"""What cannot be exported is refused with a reason and a way out, and leaves no file behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from layer_cases import make_layer
+from random_classifiers import classifier
+from torch import nn
+
+from rrnn.errors import ExportError
+from rrnn.exporters import export
+from rrnn.tasks.lm.model import LanguageModel
+from rrnn.zoo import layer
+
+
+def broken() -> nn.Module:
+    net = make_layer("F")
+    with torch.no_grad():
+        net.layers[0].weight[0, 0] = torch.nan  # pyright: ignore[reportIndexIssue, reportArgumentType]
+    return net
+
+
+BAD: dict[str, tuple[Any, str]] = {
+    "torch's LSTM": (lambda: nn.LSTM(3, 4), "LSTM is not a layer.*torch.onnx.export"),
+    "LSTM of the zoo": (lambda: layer("LSTM", 3, 4), "LSTM is not a layer.*torch.onnx.export"),
+    "SRU-v2": (lambda: layer("SRU-v2", 3, 4), "SRUv2 is not a layer"),
+    "LSTM language model": (lambda: LanguageModel(5, 4, cell="lstm"), "TorchRNN is not a layer"),
+    "LSTM classifier": (lambda: classifier(cell="LSTM"), "LSTM is not a layer"),
+    "letters": (lambda: classifier(characters=3), "characters"),
+    "half precision": (lambda: make_layer("F").half(), r"float32.*float16.*model\.float\(\)"),
+    "a NaN": (broken, "NaN"),
+    "no model": (lambda: "runs/lm", "str.*rrnn.load"),
+}
+
+
+@pytest.mark.parametrize("ending", [".onnx", ".c"])
+@pytest.mark.parametrize("name", BAD)
+def test_models_that_cannot_be_exported(name: str, ending: str, tmp_path: Path) -> None:
+    make, message = BAD[name]
+    if name == "half precision" and ending == ".c":
+        pytest.skip("C files hold float32 whatever the model has")
+    with pytest.raises(ExportError, match=message):
+        export(make(), tmp_path / f"model{ending}")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        ("model.pt", {}, r"\.onnx or \.c"),
+        ("nowhere/model.onnx", {}, "no folder.*create it"),
+        ("model.onnx", {"name": "x"}, "name is an option of C"),
+        ("model.c", {"lengths": True}, "options of ONNX"),
+        ("my-model.c", {}, "no C identifier.*--name"),
+    ],
+)
+def test_options_that_do_not_fit(path: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=message):
+        export(make_layer("F"), tmp_path / path, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bidirectional_layer_takes_no_state(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="bidirectional layer takes no state"):
+        export(make_layer("F", bidirectional=True), tmp_path / "model.onnx", states=True)
+    with pytest.raises(ExportError, match=r"reads its input from the end.*\.onnx"):
+        export(make_layer("F", bidirectional=True), tmp_path / "model.c")
+    with pytest.raises(ExportError, match="leave out lengths and states"):
+        export(classifier(), tmp_path / "model.onnx", states=True)
+
+
+def test_wide_programs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    net = make_layer("F")
+    monkeypatch.setitem(net._all_layers()[0].programs[0].__dict__, "wide", True)
+    for name in ("model.onnx", "model.c"):
+        with pytest.raises(ExportError, match="families of states"):
+            export(net, tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnx_ir", None)
+    with pytest.raises(ExportError, match=r"onnx_ir.*pip install 'rrnn\[onnx\]'"):
+        export(make_layer("F"), tmp_path / "model.onnx")
+
+
+@pytest.mark.slow
+def test_c_needs_nothing_of_onnx(tmp_path: Path) -> None:
+    code = (
+        "import sys, rrnn, rrnn.exporters\n"
+        f"rrnn.export(rrnn.RationalRNN(rrnn.get_cell('F'), 2, 2), {str(tmp_path / 'm.c')!r})\n"
+        "print([m for m in sys.modules if m.startswith('onnx')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
