@@ -39,7 +39,7 @@ def unit_constants(program: Program, table: Tensor) -> dict[int, np.ndarray]:
     """Return the values (units,) in float64 that a step reads and that depend on parameters alone, by instruction of
     `program.flat`: they are computed once, at the export."""
     flat = program.flat
-    found = per_unit_values(flat, finite_tensor(table))
+    found = per_unit_values(flat, finite_tensor(table), table.shape[-1])
     wanted = flat.needed_for([o.value for o in flat.outputs if o.kind in ("state", "output")])
     read = {a for n in wanted - flat.per_unit for a in flat.instructions[n].args}
     read |= {o.value for o in flat.outputs}
