@@ -181,7 +181,11 @@ X = inputs(5, 4)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: read(nn.LSTM(4, 4), X), AutomatonError, "got LSTM. It is not shown to be rational"),
+        (
+            lambda: read(nn.LSTM(4, 4), X),
+            AutomatonError,
+            "got LSTM. It is not rational over real, log, max-plus",
+        ),
         (lambda: read(nn.Linear(4, 4), X), AutomatonError, "got Linear. Pass the layer itself"),
         (lambda: read(make_layer("F"), X[:, :2]), ShapeError, "vectors of a sentence, (time, 4), or a batch"),
         (lambda: read(make_layer("F"), X, "abcde"), ShapeError, "got a string. Split it into words"),
