@@ -126,7 +126,7 @@ function mostAccurate(runs) {
 
 /** Returns the class of a contribution's colour. */
 function side(adds) {
-  return adds === null || adds === 0 ? "" : adds < 0 ? "against" : "for";
+  return adds === null || worth(adds) === "0" ? "" : adds < 0 ? "against" : "for";
 }
 
 function noteOnUnits({ exact, target, units }) {
