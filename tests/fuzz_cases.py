@@ -185,6 +185,8 @@ class World:
         source, target = self.good / name, self.here / name
         if rng.random() < 0.06:
             return rng.choice(["missing", ".", "/dev/null", "/dev/zero", "", "/proc/self/mem", *WORDS])
+        if os.path.lexists(target):  # given before, for another argument
+            return name
         if source.is_dir():
             shutil.copytree(source, target, dirs_exist_ok=True)
             victim = rng.choice(sorted(p for p in target.rglob("*") if p.is_file()))

@@ -77,7 +77,8 @@ def test_html(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
         ((), "there is no text to explain"),
         (("",), "there is no word in this text"),
         (("good", "--label", "maybe"), "the labels of this model are"),
-        (("good", "--units", "0"), "--units must be at least 1; got 0"),
+        (("good", "--units", "0"), "--units must lie between 1 and 10,000; got 0"),
+        (("good", "--paths", "9" * 30), "--paths must lie between 1 and 10,000"),
         (
             ("good", "--html", "page.html", "--json"),
             "--html writes a page and --json prints: leave out one of them",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rrnn.tasks.classify.explanations import Explanation, Unit
 
 _SHOWN = 12  # the number of words in the table
+_MOST = 10_000  # units, and paths of each
 
 
 @dataclass
@@ -51,8 +52,8 @@ def explain(options: Explain) -> None:
     if not options.texts:
         raise DataError('there is no text to explain. Write: rrnn explain RUN "a text in quotation marks"')
     for name in ("units", "paths"):
-        if getattr(options, name) < 1:
-            raise DataError(f"--{name} must be at least 1; got {getattr(options, name)}")
+        if not 1 <= getattr(options, name) <= _MOST:
+            raise DataError(f"--{name} must lie between 1 and {_MOST:,}; got {getattr(options, name)}")
     if options.html is not None and options.json:
         raise DataError("--html writes a page and --json prints: leave out one of them")
     run = classify_run(options.run)
