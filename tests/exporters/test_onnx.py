@@ -20,8 +20,10 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from rrnn.arithmetic import Op
+from rrnn.automata import Cell, linear, one, score, step
 from rrnn.exporters import export, initial_states
 from rrnn.exporters.onnx_nodes import OPSET, ROWS, Graph
+from rrnn.nn import RationalRNN
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.model import LanguageModel
 from rrnn.tasks.lm.trained import TrainedLanguageModel
@@ -120,6 +122,15 @@ def test_a_graph_that_begins_by_itself(tmp_path: Path) -> None:
     assert [i.name for i in run.get_inputs()] == ["input"]
     compare(run.run(None, {"input": x.numpy()}), net(x))
     assert initial_states(run) == {}
+
+
+@pytest.mark.parametrize("semiring", ["boolean", "counting"])
+def test_a_cell_without_a_gradient(semiring: str, tmp_path: Path) -> None:
+    """Only the forward pass travels, so that a cell of hard decisions is exported like any other."""
+    cell = Cell("hard", semiring).initial("q0").loop("q0", one).arc("q0", "q1", step(linear("u", bias=True)))
+    net = randomised(RationalRNN(cell.loop("q1", step(linear("f"))).final("q1").output(score), 4, 3)).eval()
+    x, run = torch.randn(6, 2, 4), session(net, tmp_path)
+    compare(run.run(None, {"input": x.numpy(), **initial_states(run, 2)}), net(x))
 
 
 # ---- ops -------------------------------------------------------------------------------------------------------------

@@ -75,6 +75,13 @@ def test_a_bidirectional_layer_takes_no_state(tmp_path: Path) -> None:
         export(classifier(), tmp_path / "model.onnx", states=True)
 
 
+def test_a_folder_in_the_way_leaves_no_half_of_an_export(tmp_path: Path) -> None:
+    (tmp_path / "model.h").mkdir()
+    with pytest.raises(ExportError, match=r"model\.h is a folder"):
+        export(make_layer("F"), tmp_path / "model.c")
+    assert not (tmp_path / "model.c").exists()
+
+
 def test_wide_programs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = make_layer("F")
     monkeypatch.setitem(net._all_layers()[0].programs[0].__dict__, "wide", True)

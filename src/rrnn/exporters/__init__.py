@@ -71,6 +71,9 @@ def export(
         if name is not None:
             raise ExportError("name is an option of C files: an ONNX file has no prefix. Leave it out")
         files = {path: _onnx_bytes(module, lengths, states, words, labels)}
+    for place in files:
+        if place.is_dir():
+            raise ExportError(f"{place} is a folder, so no file can be written there: choose another name")
     for place, data in files.items():  # last, so that a failure leaves no file behind
         write_atomic(place, data)
     return list(files)

@@ -72,20 +72,23 @@ static void add_linear(int inputs, int outputs, const float *restrict w, const f
 LARGEST = 2**31 - 1
 
 
-def number(value: float) -> str:
-    """Return a float as C text that gives the same float again."""
+def _literal(value: float) -> str:
+    """Return a float32 as C text; nine digits give the same float again."""
     if math.isinf(value):
-        return "(-INFINITY)" if value < 0 else "INFINITY"
-    text = repr(float(np.float32(value))) if value == 0 else str(np.float32(value))
-    text = text if "." in text or "e" in text else text + ".0"
-    return f"(-{text[1:]}f)" if text.startswith("-") else f"{text}f"
+        return "INFINITY" if value > 0 else "-INFINITY"
+    text = f"{value:.9g}"
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def number(value: float) -> str:
+    """Return a number as C text that can stand in any expression."""
+    text = _literal(float(np.float32(value)))
+    return f"({text})" if text.startswith("-") else text
 
 
 def numbers(array: np.ndarray) -> str:
     """Return the elements of a C array, a few per line."""
-    texts = [number(value) for value in np.asarray(array, np.float32).ravel().tolist()]
-    # Braces need no parentheses around negative numbers.
-    texts = [text.strip("()") if text.startswith("(-") else text for text in texts]
+    texts = [_literal(value) for value in np.asarray(array, np.float32).ravel().tolist()]
     lines = (", ".join(texts[start : start + 10]) for start in range(0, len(texts), 10))
     return ",\n    ".join(lines)
 
