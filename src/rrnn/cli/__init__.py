@@ -7,6 +7,7 @@ success. Its module is imported only when the command runs, so that `rrnn --help
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import os
@@ -129,7 +130,8 @@ def _spin_briefly() -> None:
 def _sink_output() -> None:
     """Redirect stdout to nowhere, since Python flushes it once more at exit and would fail again."""
     if sys.stdout is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with contextlib.suppress(OSError, ValueError):  # a notebook's output has no file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: list[str]) -> int:

@@ -184,6 +184,13 @@ def test_bytes_come_apart_anywhere(model: TrainedClassifier, monkeypatch: pytest
         assert list(_lines(_decoded(stream, "x", encoding), "x")) == ["gööd 🎬", "", "\x85 €", "end"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs a file that cannot be read")
+def test_a_file_that_cannot_be_read(model: TrainedClassifier) -> None:
+    with pytest.raises(OSError) as caught:
+        predict_file(model, Path("/proc/self/mem"), io.StringIO())
+    assert caught.value.filename == "/proc/self/mem"
+
+
 def test_a_line_without_an_end(model: TrainedClassifier, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rrnn.tasks.classify.predict.MAX_LINE", 2**21)
     with pytest.raises(FormatError, match=r"/dev/zero:1: a text has at most 2,097,152 characters"):

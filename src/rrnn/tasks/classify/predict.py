@@ -70,7 +70,8 @@ def _opened(source: Path) -> Iterator[IO[bytes]]:
     if str(source) != "-" and not source.exists():
         raise DataError(f"{source}: there is no such file")
     with nullcontext(sys.stdin.buffer) if str(source) == "-" else source.open("rb") as file:
-        packed = isinstance(file, io.BufferedReader) and file.peek(2)[:2] == b"\x1f\x8b"
+        with named_errors(str(source)):
+            packed = isinstance(file, io.BufferedReader) and file.peek(2)[:2] == b"\x1f\x8b"
         try:
             with gzip.open(file) if packed else nullcontext(file) as stream:
                 yield stream  # pyright: ignore[reportReturnType]
