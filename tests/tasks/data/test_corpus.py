@@ -122,7 +122,9 @@ def test_the_embedded_corpus() -> None:
     assert corpus.train.count("</s>") == len(python_reference()["train"])
     vocabulary = corpus.vocabulary()
     assert sum(word not in vocabulary for word in corpus.test) < 0.1 * sizes[2]
-    text = " ".join([*corpus.train, *corpus.valid, *corpus.test])  # which split has what depends on the version
+    text = " ".join(
+        [*corpus.train, *corpus.valid, *corpus.test]
+    )  # which split has what depends on the version
     assert "The expression" in text and "*****" not in text
 
 
