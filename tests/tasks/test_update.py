@@ -128,6 +128,7 @@ def test_blocks_are_dealt_out_once(
     sizes: tuple[int, ...], programs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gradients of two dtypes, fewer and more programs than blocks: the norm and every weight are torch's."""
+    pytest.importorskip("triton")
     monkeypatch.setattr(module, "PARTIALS", programs)
     monkeypatch.setattr(module, "PROGRAMS", programs)
     grads = [torch.randn(n).to(torch.bfloat16 if i % 2 else torch.float32) for i, n in enumerate(sizes)]
@@ -151,6 +152,8 @@ def test_blocks_are_dealt_out_once(
 @pytest.mark.parametrize("kernels", [False, True], ids=["torch", "kernels"])
 def test_averages_follow_their_rule(kernels: bool, every: int) -> None:
     """Against the weights of each step that they look at, kept."""
+    if kernels:
+        pytest.importorskip("triton")
     model, seen = Small(), []
     averages = Averages((0.6,), True, CPU, every)
     weights = FlatWeights(model, averages=2)
