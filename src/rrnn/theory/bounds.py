@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from rrnn import zoo
+from rrnn.automata import unroll
 from rrnn.errors import AutomatonError, RRNNError, SemiringError, ShapeError
 from rrnn.ir import lower
 from rrnn.nn import RationalRNN
@@ -271,7 +272,7 @@ def _structural(model: nn.Module, unit: int, machine: WFSA) -> int:
     layer = model.layers[0]
     assert isinstance(layer, RationalLayer)
     cell = layer.cell_types[layer.locate(unit)[0]]
-    return own if reach(cell) else min(own, len(lower(cell).program.states) + 1)
+    return own if reach(cell) else min(own, len(lower(unroll(cell)).program.states) + 1)
 
 
 # ---- machines and functions ------------------------------------------------------------------------------------------

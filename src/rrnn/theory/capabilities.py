@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rrnn.arithmetic import RANGES, Range
-from rrnn.automata import Cell, epsilon_cycles, expr_text, reachable, weight_range
+from rrnn.automata import Cell, epsilon_cycles, expr_text, reachable, unroll, weight_range
 from rrnn.automata import expressions as ex
 from rrnn.automata.expression_rules import is_zero
 from rrnn.ir import lower
@@ -113,7 +113,8 @@ class Power:
 
 def power(cell: Cell) -> Power:
     """Return what one layer of a cell can compute, cannot compute, and what is unknown."""
-    structure = _Structure(cell.check())
+    cell = unroll(cell.check())
+    structure = _Structure(cell)
     witnesses: list[Witness] = []
     statements: list[Statement] = []
     for task in _tasks(structure):

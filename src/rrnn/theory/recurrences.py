@@ -13,9 +13,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from rrnn.arithmetic import FLOATS, Arithmetic, Op
+from rrnn.automata.unroll import is_wide, unroll
 from rrnn.errors import AutomatonError, ShapeError
 from rrnn.ir.interpreter import interpret
-from rrnn.ir.lower import bias_name
+from rrnn.ir.lower import bias_name, lower
 from rrnn.nn import RationalRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.semirings import Semiring, get_semiring
@@ -94,19 +95,23 @@ class CellUnit(Recurrence):
         layer = model.layers[0]
         assert isinstance(layer, RationalLayer)
         cell, column = layer.locate(unit)
-        self.semiring = layer.cell_types[cell].semiring
-        self.program = layer.programs[cell].flat
+        kind = layer.cell_types[cell]
+        self.semiring = kind.semiring
+        # Families are written out: the numbers of one unit are few.
+        self.program = lower(unroll(kind)).program.flat if is_wide(kind) else layer.programs[cell].flat
         symbols = {a: self.numbers(v) for a, v in vectors.items()}
         self.adds: list[
             list[dict[Any, Any]]
         ] = []  # projection → lag → symbol → what the input of that step adds
-        learned = {name: value[column].item() for name, value in layer.parameters_of(cell).items()}
+        places, values = layer.numbers_of(cell, column)
+        learned = {name: value.item() for name, value in values.items()}
         for name in self.program.projections:
-            p = layer.projection(cell, name)
-            rows = [self.numbers(p.weight(k)[column]) for k in range(p.window)]
+            projection, place = places[name]
+            p = layer.projection(cell, projection)
+            rows = [self.numbers(p.weight(k)[place]) for k in range(p.window)]
             self.adds.append([{a: self.dot(row, v) for a, v in symbols.items()} for row in rows])
             if p.bias is not None:
-                learned[bias_name(name)] = p.bias[column].item()
+                learned[bias_name(name)] = p.bias.flatten()[place].item()
         self.parameters = [number(learned[name]) for name in self.program.parameters]
         self.input: dict[Any, Any] = {}
         if self.program.uses_input:
