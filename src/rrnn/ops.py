@@ -27,6 +27,7 @@ from rrnn.backends.extents import join_states
 from rrnn.backends.interface import captured, cast, compute_dtype, first_state
 from rrnn.backends.layer_call import LayerCall, LayerCells, run_backward, run_forward
 from rrnn.backends.reference import per_unit_values
+from rrnn.backends.registered_ops import wants_gradients
 from rrnn.backends.registry import chosen, resolve
 from rrnn.backends.triton.plan import save_every as gpu_interval
 from rrnn.errors import BackendError
@@ -71,7 +72,7 @@ def rational(
     tell the number of units: `widths` are those of all cells."""
     rows = [[p] if isinstance(p, Tensor) else p for p in params]
     widths = [r[0].shape[-1] for r in rows] if widths is None else list(widths)
-    grad = _wants_gradients(x, weight, inp, *chain(*rows), *(states or ()))
+    grad = wants_gradients(x, weight, inp, *chain(*rows), *(states or ()))
     name = chosen()
     if not torch.compiler.is_compiling() and captured():
         return _traced(x, rows, states, programs, widths, mask, inp, _interval(x, programs, save_every), name)
@@ -107,11 +108,6 @@ def rational(
     layer = cells, [len(r) for r in rows]
     out, *final = _RationalFunction.apply(layer, mask, x, weight, inp, *chain(*rows), *first)
     return Result(out, final)
-
-
-def _wants_gradients(*tensors: Tensor | None) -> bool:
-    """Return whether autograd will ask for gradients of any of these tensors."""
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
 
 def _interval(x: Tensor, programs: Sequence[Program], save_every: int | None) -> int:
@@ -248,125 +244,6 @@ class _RationalFunction(torch.autograd.Function):
         return None, None, *grads  # pyright: ignore[reportGeneralTypeIssues]
 
 
-# ---- registered ops, for torch.compile, torch.export and torch.jit.trace -------------------------------------------
-
-
-class _OpCells(NamedTuple):
-    """The last arguments of both ops: `LayerCells` in types that torch's schemas have."""
-
-    programs: list[str]
-    widths: list[int]
-    every: int
-    backend: str
-
-    def resolved(self, x: Tensor) -> LayerCells:
-        """Parse the programs, and find the backend that runs them on x's device."""
-        programs = [Program.parse(text) for text in self.programs]
-        backend = resolve(self.backend, x.device, x.dtype, programs)
-        return LayerCells(programs, self.widths, self.every, backend)
-
-
-_LIB = torch.library.Library("rrnn", "DEF")
-_CELLS = "str[] programs, SymInt[] widths, int every, str backend"
-_LIB.define(
-    f"forward(Tensor x, Tensor[] params, Tensor[] states, Tensor? mask, Tensor? inp, {_CELLS})"
-    " -> (Tensor, Tensor[], Tensor[])",
-    tags=(torch.Tag.needs_fixed_stride_order,) if hasattr(torch.Tag, "needs_fixed_stride_order") else (),
-)
-_LIB.define(
-    "backward(Tensor x, Tensor[] params, Tensor? mask, Tensor? inp, Tensor[] saved, Tensor grad_out,"
-    f" Tensor[] grad_finals, {_CELLS}) -> (Tensor, Tensor[], Tensor[], Tensor)"
-)
-
-
-def _op_forward(
-    x: Tensor,
-    params: list[Tensor],
-    states: list[Tensor],
-    mask: Tensor | None,
-    inp: Tensor | None,
-    *cells: Any,
-) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    call = LayerCall(x, params, mask, inp, _OpCells(*cells).resolved(x))
-    first = [cast(s, compute_dtype(x.dtype)) for s in states]
-    with torch.no_grad():
-        out, finals, saved = run_forward(call, first)
-    # Flat: as a dimension, ⌈T / every⌉ is 1 for short sequences, and a graph traced on one would refuse longer ones.
-    return out, finals, [kept.reshape(-1) for kept in saved]
-
-
-def _op_backward(
-    x: Tensor,
-    params: list[Tensor],
-    mask: Tensor | None,
-    inp: Tensor | None,
-    saved: list[Tensor],
-    grad_out: Tensor,
-    grad_finals: list[Tensor],
-    *cells: Any,
-) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
-    call = LayerCall(x, params, mask, inp, _OpCells(*cells).resolved(x))
-    shapes = [(-(-x.shape[0] // call.cells.every), *g.shape) for g in grad_finals]
-    saved = [kept.view(shape) for kept, shape in zip(saved, shapes, strict=True)]
-    with torch.no_grad():
-        gx, gp, gs, gi = run_backward(call, saved, grad_out, grad_finals, [True] * len(saved))
-    return gx, gp, [g for g in gs if g is not None], x.new_empty(0) if gi is None else gi
-
-
-_LIB.impl("forward", _op_forward, "CompositeExplicitAutograd")
-_LIB.impl("backward", _op_backward, "CompositeExplicitAutograd")
-
-
-@torch.library.register_fake("rrnn::forward", lib=_LIB)
-def _fake_forward(x: Tensor, *rest: Any) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    programs, widths, every, _ = _OpCells(*rest[4:])
-    dtype, steps, batch = compute_dtype(x.dtype), x.shape[0], x.shape[1]
-    parsed = [Program.parse(text) for text in programs]
-    counts = [p.flat.state_count for p in parsed]
-    finals = [x.new_empty(n, batch, w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
-    kept = (steps + every - 1) // every if every else 0
-    saved = [x.new_empty(kept * n * batch * w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
-    columns = sum(w * p.output_count for p, w in zip(parsed, widths, strict=True))
-    return x.new_empty(steps, batch, columns), finals, saved if every else []
-
-
-@torch.library.register_fake("rrnn::backward", lib=_LIB)
-def _fake_backward(
-    x: Tensor, params: list[Tensor], mask: Tensor | None, inp: Tensor | None, *rest: Any
-) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
-    _, _, grad_finals, *_ = rest
-    states = [
-        torch.empty_like(g, dtype=compute_dtype(x.dtype), memory_format=torch.contiguous_format)
-        for g in grad_finals
-    ]
-    gi = x.new_empty(0) if inp is None else inp.new_empty(inp.shape)
-    return x.new_empty(x.shape), [p.new_empty(p.shape) for p in params], states, gi
-
-
-def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
-    x, params, states, mask, inp, *cells = inputs
-    ctx.save_for_backward(x, inp, mask, *params, *output[2])
-    ctx.cells, ctx.dtypes = _OpCells(*cells), [s.dtype for s in states]
-
-
-def _op_grad(ctx: Any, grad_out: Tensor, grad_finals: list[Tensor], _: Any) -> tuple[Any, ...]:
-    cells, count = ctx.cells, len(ctx.dtypes)
-    if not cells.every:
-        raise BackendError(
-            "this graph kept no states for a backward pass, since it was traced for inference (torch.no_grad). "
-            "Compile or export it with gradients enabled to train it."
-        )
-    x, inp, mask, *rest = ctx.saved_tensors
-    params, saved = rest[:count], rest[count:]
-    grads = grad_out, list(grad_finals)
-    gx, gp, gs, gi = torch.ops.rrnn.backward(x, params, mask, inp, saved, *grads, *cells)
-    gs = [g.to(d) for g, d in zip(gs, ctx.dtypes, strict=True)]
-    return gx, gp, gs, None, None if inp is None else gi, *(None for _ in cells)
-
-
-torch.library.register_autograd("rrnn::forward", _op_grad, setup_context=_setup, lib=_LIB)
-
-
 # ---- torch.jit.trace -------------------------------------------------------------------------------------------------
 
 
@@ -386,26 +263,3 @@ def _traced(
     tables, texts = [_table(r) for r in rows], json.dumps([p.text for p in programs])
     first = list(initial_states(programs, tables, x.shape[1], widths) if states is None else states)
     return Result(*torch.ops.rrnn.traced(x, tables, first, mask, inp, texts, every, backend))
-
-
-def _op_traced(
-    x: Tensor,
-    params: list[Tensor],
-    states: list[Tensor],
-    mask: Tensor | None,
-    inp: Tensor | None,
-    programs: str,
-    every: int,
-    backend: str,
-) -> tuple[Tensor, list[Tensor]]:
-    grad = _wants_gradients(x, inp, *params, *states)
-    cells = json.loads(programs), [s.shape[-1] for s in states], every if grad else 0, backend
-    out, finals, _ = torch.ops.rrnn.forward(x, params, states, mask, inp, *cells)
-    return out, finals
-
-
-_LIB.define(
-    "traced(Tensor x, Tensor[] params, Tensor[] states, Tensor? mask, Tensor? inp, str programs, int every,"
-    " str backend) -> (Tensor, Tensor[])"
-)
-_LIB.impl("traced", _op_traced, "CompositeImplicitAutograd")

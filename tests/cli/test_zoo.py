@@ -119,7 +119,7 @@ def test_mistakes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "SRUU")
     assert (code, out) == (2, "") and "no model is called 'SRUU'" in err and "Did you mean 'SRU'?" in err
     code, _, err = run(capsys, "F:h=tanh")
-    assert code == 2 and "F has the options gate, g, b_u; got 'h'" in err
+    assert code == 2 and "F has the options gate, g, b_u, signed; got 'h'" in err
 
 
 def test_every_paper_of_the_table_is_named_once() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from rrnn.automata import Cell, construct, linear
 from rrnn.automata.expressions import Linear, walk
+from rrnn.automata.unroll import is_wide
 from rrnn.explorer.machines import EXAMPLE, MAX_STRING, TEMPLATES, cell_template, machine_of
 from rrnn.semirings import SEMIRINGS
 from rrnn.wfsa.io import to_json
@@ -233,6 +234,7 @@ NARROW = [
     name
     for name in CELLS
     if not any(isinstance(e, Linear) and e.window > 1 for _, w in get_cell(name).weights() for e in walk(w))
+    and not (is_wide(get_cell(name)) or get_cell(name).semiring.components)
 ]
 
 
@@ -262,6 +264,7 @@ def test_the_paper_s_automata_have_the_notation_of_their_cells(client: Any) -> N
     ("cell", "words"),
     [
         (get_cell("QRNN2"), "2 symbols at a time"),
+        (get_cell("Mamba"), "families of states"),
         (
             Cell("pole", "complex").initial("q").loop("q", construct("polar", 0.5, linear("a"))).final("q"),
             "weights of one number",

@@ -28,7 +28,7 @@ B = cell("B")
         (lambda: RationalRNN("F", 4), "hidden_size is missing: how many units of F"),
         (
             lambda: RationalRNN("QRNN2:poling=f", 4, 3),
-            "QRNN2 has the options window, pooling; got 'poling'. Did",
+            "QRNN2 has the options window, pooling, signed; got 'poling'. Did",
         ),
         (lambda: RationalRNN([("B", 3), ("LSTM", 2)], 3), "Build the layer with rrnn.zoo.layer('LSTM', …)"),
         (lambda: RationalRNN(4, 3), "a list of pairs [(cell, units), …]; got int"),

@@ -51,7 +51,7 @@ def verify(options: Verify) -> int:
 
 
 def _table(verdicts: list[Verdict]) -> str:
-    notes = list(dict.fromkeys(v.note for v in verdicts if v.note))
+    notes = list(dict.fromkeys(_note(v) for v in verdicts if v.note))
     rows = [
         (
             v.model,
@@ -59,7 +59,7 @@ def _table(verdicts: list[Verdict]) -> str:
             v.automaton,
             "" if v.states is None else str(v.states),
             "" if v.max_error is None else f"{v.max_error:.1e}",
-            (v.verdict if v.holds else "DIFFERENT") + (f" [{notes.index(v.note) + 1}]" if v.note else ""),
+            _word(v) + (f" [{notes.index(_note(v)) + 1}]" if v.note else ""),
         )
         for v in verdicts
     ]
@@ -68,11 +68,28 @@ def _table(verdicts: list[Verdict]) -> str:
     return "\n".join([*lines, "", paragraph(_summary(verdicts))])
 
 
+def _word(verdict: Verdict) -> str:
+    """Return the verdict in a word or two; the note says the rest."""
+    if not verdict.holds:
+        return "DIFFERENT"
+    return "not rational" if _is_proved(verdict) else verdict.verdict
+
+
+def _note(verdict: Verdict) -> str:
+    """Return what is known about a recurrence without an automaton: what is proved, then the paper's words."""
+    return f"N{verdict.verdict[1:]}. {verdict.note}" if _is_proved(verdict) else verdict.note
+
+
+def _is_proved(verdict: Verdict) -> bool:
+    return verdict.verdict.startswith("not rational")
+
+
 def _summary(verdicts: list[Verdict]) -> str:
     """Say in a sentence what was compared and what came out."""
     compared = [v for v in verdicts if v.max_error is not None]
     different = [v.model for v in compared if not v.holds]
-    open_ = [v for v in verdicts if v.max_error is None]
+    proved = [v for v in verdicts if _is_proved(v)]
+    open_ = [v for v in verdicts if v.max_error is None and not _is_proved(v)]
     parts = []
     if different:
         parts.append(
@@ -82,6 +99,8 @@ def _summary(verdicts: list[Verdict]) -> str:
         agree = "agrees with its automaton" if len(compared) == 1 else "agree with their automata"
         scores, largest = sum(v.compared for v in compared), max(v.max_error or 0.0 for v in compared)
         parts.append(f"{_models(compared)} {agree}: the largest error in {scores:,} scores is {largest:.1e}.")
+    if proved:
+        parts.append(f"{_models(proved)} {'is' if len(proved) == 1 else 'are'} proved not to be rational.")
     if open_:
         parts.append(f"For {_models(open_)}, it is open whether the recurrence is rational.")
     return " ".join(parts)

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from rrnn.automata import Cell
-from rrnn.backends.native.render import render_backward, render_forward
+from rrnn.backends.native import families, render
+from rrnn.backends.triton.family_kernels import render as render_families
 from rrnn.backends.triton.module import render as render_triton
 from rrnn.errors import RRNNError
 from rrnn.explorer.machines import cell_template, read_cell, shown_template
@@ -20,6 +21,7 @@ from rrnn.ir.equations import equations, latex, scan_text, state_symbols
 MAX_CODE = 400_000
 """The number of characters of generated code that are shown."""
 FLOAT = 4  # bytes of float32
+UNITS = 256  # that share what a head shares
 
 
 def design(text: str) -> dict[str, Any]:
@@ -61,16 +63,17 @@ def facts(cell: Cell, lowered: Lowered) -> dict[str, Any]:
     """
     program = lowered.program
     trains = program.semiring.has_gradient
-    read = len(program.projections) + program.uses_input
+    read = program.columns(UNITS) / UNITS + program.uses_input
+    in_chunks = program.wide is None
     return {
-        "states": len(cell.states),
+        "states": cell.state_count,
         "arcs": len(cell.arcs),
         "epsilon": sum(arc.epsilon for arc in cell.arcs),
         "stored": [[q, symbol] for q, symbol in state_symbols(cell).items()],
-        "carried": len(scan_form(program).carried) * program.semiring.size,
-        "carried_back": _carried_back(program) if trains else None,
-        "bytes": (read + program.output_count) * FLOAT,
-        "bytes_training": (3 * read + 2 * program.output_count) * FLOAT if trains else None,
+        "carried": len(scan_form(program).carried) * program.semiring.size if in_chunks else None,
+        "carried_back": _carried_back(program) if trains and in_chunks else None,
+        "bytes": round((read + program.output_count) * FLOAT),
+        "bytes_training": round((3 * read + 2 * program.output_count) * FLOAT) if trains else None,
         "projections": len(program.projections),
         "parameters": len(program.parameters),
     }
@@ -86,15 +89,19 @@ def _carried_back(program: Program) -> int:
 
 def c_code(program: Program) -> str:
     """Render the CPU kernels, forward and, over semirings with a gradient, backward, for float32."""
-    parts = [render_forward(program, torch.float32)]
+    module = render if program.wide is None else families
+    parts = [module.render_forward(program, torch.float32)]
     if program.semiring.has_gradient:
-        parts.append(render_backward(program, torch.float32))
+        parts.append(module.render_backward(program, torch.float32))
     return "\n".join(parts)
 
 
 def triton_code(program: Program) -> str:
     """Render the GPU kernels, unrolled by two steps, where real ones unroll more."""
-    return render_triton(program, unroll=2, every=2 if program.semiring.has_gradient else 0)
+    every = 2 if program.semiring.has_gradient else 0
+    if program.wide is not None:
+        return render_families(program, every)
+    return render_triton(program, unroll=2, every=every)
 
 
 def _shown(text: str) -> str:

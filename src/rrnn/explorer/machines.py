@@ -10,6 +10,7 @@ from typing import Any
 
 from rrnn.automata import Cell, definitions, evaluate, expr_text
 from rrnn.automata import expressions as ex
+from rrnn.automata.unroll import is_wide
 from rrnn.draw.richtext import name_text, plain
 from rrnn.errors import AutomatonError, FormatError
 from rrnn.semirings import get_semiring
@@ -113,6 +114,10 @@ def cell_template(cell: Cell) -> Template:
     """Return the template of any cell. Its numbers are those of a unit with random weights; the output is left out."""
     weights = [weight for _, weight in cell.weights() if not isinstance(weight, _FIXED)]
     leaves = [node for weight in weights for node in ex.walk(weight) if not node.children]
+    if is_wide(cell):
+        raise AutomatonError(
+            "the tab Score takes automata of single states; this one has families of states, or units share weights"
+        )
     if cell.semiring.components:
         raise AutomatonError(
             f"the tab Score takes weights of one number; those of the {cell.semiring_name} semiring have "

@@ -9,6 +9,7 @@ from typing import Any
 
 from rrnn.automata import Cell, definitions, expr_text
 from rrnn.automata import expressions as ex
+from rrnn.automata.cell_text import WIDE_HEADER
 
 INPUT_SIZE, HIDDEN_SIZE = 300, 256
 """The sizes of the layer with which the code ends."""
@@ -24,8 +25,9 @@ def to_python(cell: Cell) -> str:
     for expr, name in names.items():
         variables[expr] = _free(name, taken)
     own = _free(cell.name, taken)
-    if _mentioned(cell) != cell.states:  # the builder orders states by their first mention
-        text = cell.to_text().rstrip()
+    text = cell.to_text().rstrip()
+    # The builder orders states by their first mention; families and first values are easier to read as text.
+    if _mentioned(cell) != cell.states or text.startswith(WIDE_HEADER):
         return f'from rrnn import Cell, RationalRNN\n\n{own} = Cell.from_text("""\\\n{text}\n""")\n\n{_layer(own)}\n'
     written = _special(cell, variables)
     found = definitions(_unnamed(cell))

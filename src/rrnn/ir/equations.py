@@ -89,6 +89,8 @@ _MANY = 40  # with more entries than this, compositions are not written out
 def scan_text(cell: Cell) -> str:
     """Return the numbers that a chunk carries, forwards over the semiring and backwards over the reals, as text."""
     lowered = lower(cell)
+    if lowered.program.wide is not None:
+        return "Cells with families of states run one step after another; they have no form in chunks yet.\n"
     parts = [_forward(lowered)]
     if lowered.program.semiring.has_gradient:
         parts.append(_backward(lowered))

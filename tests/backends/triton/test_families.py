@@ -8,7 +8,7 @@ from zoo.test_wide import build, close, gradients
 
 import rrnn
 from rrnn import zoo
-from rrnn.backends.triton.families import render
+from rrnn.backends.triton.family_kernels import render
 from rrnn.ir import lower
 
 pytestmark = pytest.mark.slow

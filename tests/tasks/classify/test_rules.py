@@ -146,7 +146,7 @@ def test_words_of_rules_get_vectors(tmp_path: Path) -> None:
     assert {"good", "bad", "superb", "unheard-of"} <= set(data.vocabulary.words)
     assert "film" not in data.vocabulary
     own = data.vectors[data.vocabulary.encode(["unheard-of"])[0]]
-    assert own.norm().item() == pytest.approx(1.0)
+    assert own.norm().item() == pytest.approx(config.vector_length)
     assert any("not in the training texts: superb, unheard-of" in line for line in data.about)
 
 

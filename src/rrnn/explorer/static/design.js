@@ -172,7 +172,7 @@ function showFacts(facts) {
   const backwards = facts.carried_back === null ? "no gradient in this semiring" : `${facts.carried_back} in the backward pass`;
   const tiles = [
     ["Stored states", facts.stored.length, names || "no memory needed"],
-    ["Numbers per chunk", facts.carried, backwards],
+    ["Numbers per chunk", facts.carried ?? "–", facts.carried === null ? "runs one step after another" : backwards],
     ["Bytes per step and unit", facts.bytes, `${training}, float32`],
     ["Rows of W per unit", facts.projections, `and ${count(facts.parameters, "parameter")}`],
   ];
