@@ -124,15 +124,16 @@ def verify(models: tuple[str, ...]) -> None:
         if v.model in SHOWN:
             error = "" if v.max_error is None else f"{v.max_error:.0e}"
             states = "" if v.states is None else str(v.states)
-            table.add_row(v.model, v.automaton, v.semiring, states, error, v.verdict)
+            verdict = v.verdict.partition(" over ")[0]  # the semirings are in `rrnn verify`'s notes
+            table.add_row(v.model, v.automaton, v.semiring, states, error, verdict)
     console.print(table)
     known = [v for v in verdicts if v.max_error is not None]
     worst = max(v.max_error for v in known if v.max_error is not None)
     assert all(v.holds for v in verdicts)
     console.print(
         f"The scores are those of Forward and those of the sum over all paths: {len(known)} of {len(known)} models of "
-        f"the zoo agree (to {worst:.0e}); for {len(verdicts) - len(known)} no automaton is known. `rrnn verify` prints "
-        "them all."
+        f"the zoo agree (to {worst:.0e}); the other {len(verdicts) - len(known)} are proved not to be rational. "
+        "`rrnn verify` prints them all."
     )
 
 

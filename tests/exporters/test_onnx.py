@@ -28,9 +28,13 @@ from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.model import LanguageModel
 from rrnn.tasks.lm.trained import TrainedLanguageModel
 from rrnn.tasks.vocabulary import Vocabulary
-from rrnn.zoo import MODELS, layer
+from rrnn.zoo import CELLS, MODELS, get_cell, layer
 
-RATIONAL = [name for name, model in MODELS.items() if model.rational]
+RATIONAL = [
+    name
+    for name, model in MODELS.items()
+    if model.rational and not (name in CELLS and get_cell(name).families)
+]
 
 
 def session(model: Any, folder: Path, **options: Any) -> onnxruntime.InferenceSession:
