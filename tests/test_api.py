@@ -63,6 +63,7 @@ def test_type_checkers_see_the_same_names() -> None:
     assert seen == packages | {name: f"rrnn.{module}.{name}" for name, module in rrnn._EXPORTS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", rrnn._PACKAGES)
 def test_packages_need_no_import(name: str) -> None:
     code = f"import rrnn; print(rrnn.{name}.__name__, '{name}' in dir(rrnn))"

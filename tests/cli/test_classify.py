@@ -13,6 +13,8 @@ from rrnn.automata import Cell
 from rrnn.cli import main
 from rrnn.zoo import get_cell
 
+pytestmark = pytest.mark.slow
+
 SMALL = ["--hidden-size", "6", "--embedding-size", "5", "--layers", "1", "--epochs", "2", "--device", "cpu"]
 
 

@@ -22,6 +22,8 @@ from starlette.routing import Route
 
 from rrnn.explorer import connections
 
+pytestmark = pytest.mark.slow
+
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 LARGE = 40_000_000  # more than the buffers of both ends
 

@@ -238,7 +238,10 @@ NARROW = [
 ]
 
 
-@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow) if name.startswith("SoPa") else name for name in NARROW],
+)
 def test_any_cell_is_scored_with_numbers_for_its_weights(client: Any, name: str) -> None:
     cell = get_cell(name)
     found = score(client, of_cell(cell), "film is not so good")

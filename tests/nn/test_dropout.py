@@ -19,7 +19,7 @@ from rrnn.nn import RationalRNN, dropout
 from rrnn.nn.dropout import Drops
 from rrnn.tasks.lm.model import Dropouts, LanguageModel, TorchRNN
 
-pytestmark = needs_interpreter
+pytestmark = [pytest.mark.slow, needs_interpreter]
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,8 @@ from rrnn.tasks import update as layout
 from rrnn.tasks import update as module
 from rrnn.tasks.update import Averages, FlatWeights, Updater
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 
 

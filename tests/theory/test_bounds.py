@@ -22,6 +22,8 @@ from rrnn.theory.intervals import Intervals, PrecisionError
 from rrnn.theory.series import MachineUnit, scored
 from rrnn.wfsa.minimise.exact_algebra import exact_rank
 
+pytestmark = pytest.mark.slow
+
 NUMBERS = [name for name in zoo.MODELS if name not in zoo.CELLS or not zoo.get_cell(name).semiring.components]
 QUICK = ["B", "B-max-plus", "C", "F", "T-LSTM", "QRNN2", "CNN3", "ISAN", "linear-Elman", "GRU"]
 

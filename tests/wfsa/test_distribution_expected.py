@@ -13,6 +13,8 @@ from rrnn.errors import AutomatonError, SemiringError
 from rrnn.wfsa import EPSILON, WFSA, Arc
 from rrnn.wfsa.paths import Path, paths
 
+pytestmark = pytest.mark.slow
+
 RINGS = ["real", "log", "counting"]
 
 

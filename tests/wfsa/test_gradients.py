@@ -10,6 +10,8 @@ from wfsa_strategies import DIFFERENTIABLE
 
 from rrnn.wfsa import EPSILON, WFSA, transitions
 
+pytestmark = pytest.mark.slow
+
 STRINGS: list[object] = ["", "a", "ab", "bbab", "aabba"]
 
 

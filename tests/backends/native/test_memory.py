@@ -18,6 +18,8 @@ import rrnn.ops
 from rrnn.backends import use_backend
 from rrnn.ops import rational
 
+pytestmark = pytest.mark.slow
+
 STEPS, BATCH, UNITS = 64, 4, 50
 
 

@@ -31,7 +31,11 @@ from rrnn.nn import RationalRNN
 from rrnn.ops import rational
 from rrnn.zoo import get_cell
 
-pytestmark = [needs_interpreter, pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")]
+pytestmark = [
+    pytest.mark.slow,
+    needs_interpreter,
+    pytest.mark.filterwarnings("ignore::RuntimeWarning:triton"),
+]
 
 CPU = torch.device("cpu")
 

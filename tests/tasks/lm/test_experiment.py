@@ -22,6 +22,8 @@ from rrnn.tasks.lm.trained import TrainedLanguageModel
 from rrnn.tasks.runs import LOADERS, Run
 from rrnn.tasks.training import Progress
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
