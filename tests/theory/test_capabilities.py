@@ -223,8 +223,9 @@ def test_loops_above_one_are_not_covered_by_proposition_6() -> None:
 
 
 def machine_of(cell: Cell, rng: random.Random) -> Any:
-    linears = {"f1", "f2", "u1", "u2"} if cell.name in "CF" else {"f", "u"}
-    parameters = {"r", "p1", "p2"} if cell.name == "F" else set()
+    # In a fixed order, so that weights are the same in every process.
+    linears = ["f1", "f2", "u1", "u2"] if cell.name in "CF" else ["f", "u"]
+    parameters = ["r", "p1", "p2"] if cell.name == "F" else []
     return instantiate(
         cell,
         {s: {name: rng.gauss(0, 2) for name in linears} for s in "ab"},
@@ -239,8 +240,9 @@ def test_signs_are_constant_in_the_end(name: str) -> None:
     for _ in range(5):
         machine = machine_of(get_cell(name), rng)
         tail = machine.score(["ab" + "aab" * n + "b" for n in range(20, 40)]).tolist()
-        changes = sum((x > tail[0]) != (y > tail[0]) for x, y in itertools.pairwise(tail[1:]))
-        assert changes == 0
+        # What differs by rounding alone has no sign.
+        apart = [x for x in tail[1:] if not math.isclose(x, tail[0], rel_tol=1e-9, abs_tol=1e-12)]
+        assert len({x > tail[0] for x in apart}) <= 1
 
 
 @pytest.mark.parametrize("name", ["B", "C", "F"])
