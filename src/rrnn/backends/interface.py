@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -64,8 +65,14 @@ class Backend(ABC):
     """One way to run programs."""
 
     name: str
-    gives_parameter_gradients = False
-    """Whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""
+
+    def gives_parameter_gradients(self, program: Program) -> bool:
+        """Return whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""
+        return False
+
+    def pays(self, device: torch.device, dtype: torch.dtype, program: Program) -> bool:
+        """Return whether `auto` should prefer this backend, where it can run, to those after it."""
+        return True
 
     @abstractmethod
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
@@ -73,6 +80,10 @@ class Backend(ABC):
 
     def passed_over(self, device: torch.device, dtype: torch.dtype) -> None:  # noqa: B027  (most have nothing to say)
         """Warn a user, once, who could have this backend, when `auto` has to do without it."""
+
+    def interval(self, x: Tensor, programs: Sequence[Program], widths: Sequence[int]) -> int | None:
+        """Return the interval at which this backend would save states for a backward pass; None: any will do."""
+        return None
 
     @abstractmethod
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:

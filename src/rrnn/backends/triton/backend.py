@@ -61,7 +61,6 @@ class Triton(Backend):
     """The backend that runs generated Triton kernels on CUDA devices."""
 
     name = "triton"
-    gives_parameter_gradients = True
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
         if not installed():
@@ -71,6 +70,9 @@ class Triton(Backend):
         if dtype not in DTYPES:
             return f"it computes with float32, bfloat16 and float16, not {dtype}"
         return None
+
+    def gives_parameter_gradients(self, program: Program) -> bool:
+        return program.wide is None
 
     def forward(
         self, call: CellCall, state: Tensor | None, out: Tensor, schedule: Plan | None = None
