@@ -48,7 +48,7 @@ def work(folder: Path, parts: Sequence[str], seconds: float, copy_to: Path | Non
         began = time.monotonic()
         print(f"{training.place}: begun, {end - began:.0f} s are left", flush=True)
         try:
-            config = config_of(ROWS[training.row], training.seed, dict(training.settings))
+            config = config_of(ROWS[training.row], training.seed, training.settings)
             place = folder / training.place
             place.parent.mkdir(parents=True, exist_ok=True)
             print(training.place, run_row(place, config, training.test), flush=True)
