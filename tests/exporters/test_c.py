@@ -89,6 +89,7 @@ def test_every_kind_of_cell(name: str, tmp_path: Path) -> None:
     [
         {"num_layers": 2, "skip": "highway", "norm": "layer"},
         {"num_layers": 2, "skip": "residual", "bias": False},
+        {"low_rank": {"r": 2, "f": 1}},
     ],
 )
 def test_options_of_layers(options: dict[str, Any], tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ class Stack:
 
 def _layer_function(source: Source, layer: RationalLayer, k: int) -> str:
     """Return the C function that runs one step of a layer."""
-    rows, inputs, outputs = layer.weight.shape[0], layer.input_size, layer.output_size
+    rows, inputs, outputs = layer.matrix().shape[0], layer.input_size, layer.output_size
     lines: list[str] = []
     if rows:
         y = source.field("projected", rows, "W x of the layer that is running")

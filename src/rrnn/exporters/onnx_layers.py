@@ -124,7 +124,7 @@ def _project(
     g: Emitter, layer: RationalLayer, x: ir.Value, history: ir.Value | None, given: Padding | None
 ) -> tuple[ir.Value, ir.Value | None]:
     """Return (pre-activations (T, B, rows) without biases, the next history)."""
-    y = linear(g, x, layer.weight)
+    y = linear(g, x, layer.matrix())
     if layer.window == 1:
         return y, None
     assert history is not None

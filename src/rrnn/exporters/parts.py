@@ -61,8 +61,8 @@ def lag_matrix(layer: RationalLayer, lag: int) -> Tensor:
     """Return the weights of the input `lag` steps earlier, with all rows of `weight`: a projection whose window does
     not reach so far back has zeros."""
     if lag == 0:
-        return layer.weight.detach()
-    matrix = torch.zeros_like(layer.weight)
+        return layer.matrix().detach()
+    matrix = torch.zeros_like(layer.matrix())
     for r in layer.lag_rows[lag]:
         matrix[r.start : r.stop] = layer.lagged[str(lag)][r.of_lag(lag)].detach()
     return matrix.detach()
