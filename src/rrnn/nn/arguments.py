@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import evaluate
-from rrnn.errors import CellError, ShapeError
+from rrnn.errors import CellError, ShapeError, nearest
 from rrnn.nn.layer_weights import SATURATED, is_forget_gate
 from rrnn.nn.sequences import LayerState, State
 
@@ -87,6 +87,32 @@ def check_heads(cells: Sequence[tuple[Cell, int]], heads: Any, groups: Any) -> N
             )
     if heads % groups:
         raise ShapeError(f"groups are equal parts of the heads: {groups} groups do not divide {heads} heads.")
+
+
+def check_low_rank(cells: Sequence[tuple[Cell, int]], low_rank: Any) -> None:
+    """Raise a `CellError` unless `low_rank` maps projections of the cells, without windows, to ranks."""
+    if low_rank is not None and not isinstance(low_rank, Mapping):
+        raise CellError(f'low_rank is a table of projections and ranks, {{"f": 16}}; got {low_rank!r}')
+    names = ", ".join(cell.name for cell, _ in cells)
+    windows = {
+        node.name: node.window
+        for cell, _ in cells
+        for expression in cell.expressions()
+        for node in ex.walk(expression)
+        if isinstance(node, ex.Linear)
+    }
+    for name, rank in (low_rank or {}).items():
+        if name not in windows:
+            raise CellError(
+                f"low_rank names projections, and those of {names} are {', '.join(windows) or 'none'}; got {name!r}."
+                f"{nearest(str(name), windows)}"
+            )
+        positive(rank, f"the rank of {name}")
+        if windows[name] > 1:
+            raise CellError(
+                f"a projection of low rank sees one input, and {name} of {names} has a window of {windows[name]}. "
+                f"Leave it out of low_rank."
+            )
 
 
 def _named(name: str) -> Cell:

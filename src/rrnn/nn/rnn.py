@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, overload
 
@@ -18,6 +18,7 @@ from rrnn.nn.arguments import (
     check_heads,
     check_input,
     check_layers,
+    check_low_rank,
     check_options,
     check_state,
 )
@@ -56,6 +57,7 @@ class RationalRNN(nn.Module):
     - `forget_bias`: the first value of the biases of forget gates (projections called f, f1, … or forget…).
     - `heads`, `groups`: for cells whose units share projections or parameters (`per="head"`): the units of each layer
       are split into this many heads, and the heads into groups.
+    - `low_rank`: projections whose matrix is a product of two, with their ranks: {"f": 16}.
     - `output_bias`: the same of output gates (o, o1, … or output…).
     - `zoneout`: in training a forget gate is 1 with this probability, at each step and unit by itself, as in QRNN; a
       unit whose new input is weighted 1 − f then keeps its state.
@@ -67,7 +69,8 @@ class RationalRNN(nn.Module):
     further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.layer_weights`.
 
     State dict: `layers.I` holds layer I, `reverse_layers.I` its backward direction; in each `weight` (rows: see
-    `rrnn.nn.layer`), `lagged.K` for windows, `cells.C.bias.F` and `cells.C.parameter.R` by the cell's own names.
+    `rrnn.nn.layer_weights`), `lagged.K` for windows, `cells.C.bias.F`, `cells.C.parameter.R`, `cells.C.low_rank.F` by
+    the cell's own names.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class RationalRNN(nn.Module):
         zoneout: float = 0.0,
         heads: int = 1,
         groups: int = 1,
+        low_rank: Mapping[str, int] | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -105,6 +109,7 @@ class RationalRNN(nn.Module):
         cells = stack[0]
         for each in stack:
             check_heads(each, heads, groups)
+        check_low_rank(cells, low_rank)
         self.hidden_sizes = tuple(sum(width for _, width in each) for each in stack)
         """The number of units of every layer."""
         self.input_size, self.hidden_size = input_size, self.hidden_sizes[0]
@@ -112,7 +117,7 @@ class RationalRNN(nn.Module):
         self.dropout, self.input_dropout = float(dropout), float(input_dropout)
         self.recurrent_dropout = float(recurrent_dropout)
         self.bidirectional, self.skip, self.zoneout = bool(bidirectional), skip, float(zoneout)
-        self.heads, self.groups = heads, groups
+        self.heads, self.groups, self.low_rank = heads, groups, dict(low_rank or {})
         if dropout and num_layers == 1:
             warnings.warn(
                 "dropout acts between layers, so with one layer it does nothing. "
@@ -135,6 +140,7 @@ class RationalRNN(nn.Module):
                     zoneout=self.zoneout,
                     heads=heads,
                     groups=groups,
+                    low_rank=low_rank,
                     device=device,
                     dtype=dtype,
                 )
@@ -305,7 +311,7 @@ class RationalRNN(nn.Module):
             "dropout": 0.0,
             "bidirectional": False,
         }
-        defaults |= {"heads": 1, "groups": 1}
+        defaults |= {"heads": 1, "groups": 1, "low_rank": {}}
         defaults |= {"input_dropout": 0.0, "recurrent_dropout": 0.0, "skip": None, "zoneout": 0.0}
         parts += [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
         first = self._all_layers()[0]
