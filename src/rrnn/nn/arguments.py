@@ -44,6 +44,18 @@ def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
     return pairs
 
 
+def check_layers(cell: Any, hidden_size: Any, num_layers: int) -> list[list[tuple[Cell, int]]]:
+    """Return the (cell, units) pairs of each layer, of one hidden size for all layers or of one for each."""
+    if not isinstance(hidden_size, (list, tuple)):
+        return [check_cells(cell, hidden_size)] * num_layers
+    if len(hidden_size) != num_layers:
+        raise ShapeError(
+            f"hidden_size is one number for all layers, or one for each: there are {num_layers} layers (num_layers), "
+            f"and {len(hidden_size)} numbers were given"
+        )
+    return [check_cells(cell, size) for size in hidden_size]
+
+
 def check_heads(cells: Sequence[tuple[Cell, int]], heads: Any, groups: Any) -> None:
     """Raise a `ShapeError` unless heads divide the units of every cell, groups divide the heads, and somebody asks for
     them."""

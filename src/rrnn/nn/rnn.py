@@ -14,10 +14,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from rrnn.automata import Cell
 from rrnn.errors import BackendError, ShapeError
 from rrnn.nn.arguments import (
-    check_cells,
     check_forget_gates,
     check_heads,
     check_input,
+    check_layers,
     check_low_rank,
     check_options,
     check_state,
@@ -41,7 +41,8 @@ class RationalRNN(nn.Module):
     `RationalRNN(cell, 300, 256)` has 256 copies of the cell, each with weights of its own; a list of pairs,
     `RationalRNN([(B, 96), (C, 64)], 300)`, puts cells of several kinds side by side in every layer. A cell may be given
     by its name in the zoo, `RationalRNN("F", 300, 256)`, which takes the cell's default options unless the name holds
-    others ("QRNN2:pooling=ifo"), or by its file. The arguments up to `bidirectional` are those of `nn.LSTM`.
+    others ("QRNN2:pooling=ifo"), or by its file. The arguments up to `bidirectional` are those of `nn.LSTM`; but
+    `hidden_size` may also be a list with a size for each layer.
 
     - `bias`: without, the biases of projections are fixed at zero; the cell's own parameters are always learned.
     - `dropout`: on the outputs of every layer but the last, a new mask at every step, as in `nn.LSTM`.
@@ -76,7 +77,7 @@ class RationalRNN(nn.Module):
         self,
         cell: Cell | str | Sequence[tuple[Cell | str, int]],
         input_size: int,
-        hidden_size: int | None = None,
+        hidden_size: int | Sequence[int] | None = None,
         num_layers: int = 1,
         bias: bool = True,
         batch_first: bool = False,
@@ -97,7 +98,6 @@ class RationalRNN(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        cells = check_cells(cell, hidden_size)
         rates = {
             "dropout": dropout,
             "input_dropout": input_dropout,
@@ -105,9 +105,14 @@ class RationalRNN(nn.Module):
             "zoneout": zoneout,
         }
         check_options(input_size, num_layers, rates, skip, norm)
-        check_heads(cells, heads, groups)
+        stack = check_layers(cell, hidden_size, num_layers)
+        cells = stack[0]
+        for each in stack:
+            check_heads(each, heads, groups)
         check_low_rank(cells, low_rank)
-        self.input_size, self.hidden_size = input_size, sum(width for _, width in cells)
+        self.hidden_sizes = tuple(sum(width for _, width in each) for each in stack)
+        """The number of units of every layer."""
+        self.input_size, self.hidden_size = input_size, self.hidden_sizes[0]
         self.num_layers, self.bias, self.batch_first = num_layers, bool(bias), bool(batch_first)
         self.dropout, self.input_dropout = float(dropout), float(input_dropout)
         self.recurrent_dropout = float(recurrent_dropout)
@@ -119,14 +124,13 @@ class RationalRNN(nn.Module):
                 "input_dropout acts on the input, recurrent_dropout on the inputs of every layer.",
                 stacklevel=2,
             )
-        outputs = sum(len(kind.output_exprs) * width for kind, width in cells)
-        self.output_size = outputs * self.num_directions
-        sizes = [input_size] + [self.output_size] * (num_layers - 1)
+        outputs = [sum(len(kind.output_exprs) * width for kind, width in each) for each in stack]
+        *inner, self.output_size = (size * self.num_directions for size in outputs)
 
         def layers() -> nn.ModuleList:
             return nn.ModuleList(
                 RationalLayer(
-                    cells,
+                    each,
                     size,
                     bias=self.bias,
                     skip=skip,
@@ -140,7 +144,7 @@ class RationalRNN(nn.Module):
                     device=device,
                     dtype=dtype,
                 )
-                for size in sizes
+                for each, size in zip(stack, [input_size, *inner], strict=True)
             )
 
         self.layers = layers()
@@ -155,7 +159,7 @@ class RationalRNN(nn.Module):
 
     @property
     def cells(self) -> tuple[tuple[Cell, int], ...]:
-        """The kinds of cells in every layer, and how many units each has."""
+        """The kinds of cells in every layer, and how many units each has in the first layer."""
         first = self._all_layers()[0]
         return tuple(zip(first.cell_types, first.widths, strict=True))
 
@@ -298,7 +302,8 @@ class RationalRNN(nn.Module):
         return given.state_in(check_state(state, [layer.state_shapes(given.batch) for layer in layers]))
 
     def extra_repr(self) -> str:
-        parts = [f"{self.input_size}, {self.hidden_size}"]
+        same = len(set(self.hidden_sizes)) == 1
+        parts = [f"{self.input_size}, {self.hidden_size if same else self.hidden_sizes}"]
         defaults = {
             "num_layers": 1,
             "bias": True,
@@ -319,6 +324,6 @@ class RationalRNN(nn.Module):
                 f"{len(cell.arcs)} arcs, {ring.name} semiring{elements}"
                 + (f", {outputs} outputs a unit" if outputs > 1 else "")
             )
-        if self.output_size != self.hidden_size * self.num_directions:
+        if self.output_size != self.hidden_sizes[-1] * self.num_directions:
             lines.append(f"output_size: {self.output_size}")
         return "\n".join(lines)
