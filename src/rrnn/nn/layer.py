@@ -48,7 +48,8 @@ def _by_index(program: Program, table: str, place: int, flat: Tensor, units: int
 
 
 class RationalLayer(nn.Module):
-    """One direction of one layer of a `RationalRNN`, time first. It trusts its arguments."""
+    """One direction of one layer of a `RationalRNN`, time first. It trusts its arguments. `project_input`: whether a
+    projection stands in for input() where sizes are equal, too."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class RationalLayer(nn.Module):
         heads: int = 1,
         groups: int = 1,
         low_rank: Mapping[str, int] | None = None,
+        project_input: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -80,7 +82,10 @@ class RationalLayer(nn.Module):
         pairs = zip(self.programs, self.widths, strict=True)
         self.output_size = sum(program.output_count * width for program, width in pairs)
 
-        inputs_differ, outputs_differ = input_size != self.hidden_size, input_size != self.output_size
+        inputs_differ, outputs_differ = (
+            project_input or input_size != self.hidden_size,
+            input_size != self.output_size,
+        )
         extra = {
             "input": self.hidden_size if self.uses_input and inputs_differ else 0,
             "skip": self.output_size if skip and outputs_differ else 0,
@@ -153,9 +158,9 @@ class RationalLayer(nn.Module):
     def initial(self, batch: int) -> LayerState:
         """Return the first state: λ of every cell, and a history of zeros."""
         states = initial_states(self.programs, self.parameter_rows(self.weight), batch, self.widths)
-        return LayerState(states, self._no_history(batch))
+        return LayerState(states, self.no_history(batch))
 
-    def _no_history(self, batch: int) -> Tensor | None:
+    def no_history(self, batch: int) -> Tensor | None:
         """Return a history of zeros, or None for a layer without windows."""
         return self.weight.new_zeros(self.window - 1, batch, self.input_size) if self.window > 1 else None
 
@@ -245,7 +250,7 @@ class RationalLayer(nn.Module):
 
         `history` (K − 1, B, I) is what windows see before x, zeros if it is None. Products are the layer's; then values
         are taken to `dtype` and `device`, and biases are added there."""
-        y, _ = self.project(x, self._no_history(x.shape[1]) if history is None else history, None, True, None)
+        y, _ = self.project(x, self.no_history(x.shape[1]) if history is None else history, None, True, None)
 
         def taken(value: Tensor) -> Tensor:
             return value.to(device=device, dtype=dtype)
@@ -319,7 +324,7 @@ class RationalLayer(nn.Module):
         """Run the cells alone; return (their output, the next state, pre-activations of the layer's own rows).
         `programs` stand in for the cells' own, to read other values than their output."""
         weight, zoneout, inside = self.weight, self.zoneout if self.training else 0.0, None
-        states, history = (None, self._no_history(x.shape[1])) if state is None else state
+        states, history = (None, self.no_history(x.shape[1])) if state is None else state
         plain = self.window == 1 and not (self.own_rows or self.low_rank_rows or zoneout)
         if plain and in_one_node(x, weight):
             y, inside = x if drop is None else drop(x), weight

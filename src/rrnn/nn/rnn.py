@@ -69,8 +69,8 @@ class RationalRNN(nn.Module):
     further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.layer_weights`.
 
     State dict: `layers.I` holds layer I, `reverse_layers.I` its backward direction; in each `weight` (rows: see
-    `rrnn.nn.layer_weights`), `lagged.K` for windows, `cells.C.bias.F`, `cells.C.parameter.R`, `cells.C.low_rank.F` by
-    the cell's own names.
+    `rrnn.nn.layer_weights`), `lagged.K` for windows, `cells.C.bias.F`, `cells.C.parameter.R` and
+    `cells.C.low_rank.F` by the cell's own names.
     """
 
     def __init__(
