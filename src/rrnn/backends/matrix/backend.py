@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rrnn.backends.interface import Backend, CellCall, Gradients, first_state
+from rrnn.backends.interface import Backend, CellCall, Gradients, compute_dtype, first_state
 from rrnn.backends.matrix import schedule
 from rrnn.backends.matrix.factors import Tiles
 from rrnn.backends.matrix.plan import pays, tiles_of
@@ -50,27 +50,29 @@ class Matrix(Backend):
         return max(chunks)
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
-        steps, batch = call.x.shape[:2]
-        if state is None and any(call.program.flat.first_states):
-            dtype = torch.float64 if call.x.dtype == torch.float64 else torch.float32
-            state = first_state(call.program, batch, call.units, call.params, dtype)
+        program, dtype = call.program.flat, compute_dtype(call.x.dtype)
+        empty = not (call.x.shape[0] and call.batch and call.units)
+        if state is None and (any(program.first_states) or empty or call.sequences is not None):
+            state = first_state(program, call.batch, call.units, call.params, dtype)
         state = None if state is None else state.contiguous()
-        if not (steps and batch and call.units):
-            rows = call.params.new_zeros((call.program.flat.state_count, batch, call.units)) if state is None else state
-            return rows.clone(), rows.new_zeros((0, *rows.shape)) if call.every else None
-        device, dtype = call.x.device, call.x.dtype
-        with on_device(device), torch.no_grad():
-            return schedule.forward(call, state, out, self._tiles(call.program, call.x, call.units), has_kernels(device, dtype))
+        if state is not None and empty:
+            return state.clone(), state.new_zeros(call.saved_shape(state.shape[0])) if call.every else None
+        if state is not None and call.sequences is not None:
+            return self.forward_one_by_one(call, state, out)
+        with on_device(call.x.device), torch.no_grad():
+            tiles = self._tiles(call.program, call.x, call.units)
+            return schedule.forward(call, state, out, tiles, has_kernels(call.x.device, call.x.dtype))
 
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
-        device, dtype = call.x.device, call.x.dtype
-        steps, batch = call.x.shape[:2]
-        if not (steps and batch and call.units):
+        if not (call.x.shape[0] and call.batch and call.units):
             grads.x.zero_()
-            first = saved.new_zeros(saved.shape[1:]) if grads.state is None else grads.state
+            first = saved.new_zeros(saved.shape[1], call.batch, call.units) if grads.state is None else grads.state
             return torch.zeros_like(call.params), first if grads.wants_first else None
-        with on_device(device), torch.no_grad():
-            return schedule.backward(call, saved, grads, self._tiles(call.program, call.x, call.units), has_kernels(device, dtype))
+        if call.sequences is not None:
+            return self.backward_one_by_one(call, saved, grads, torch.zeros_like(call.params, dtype=saved.dtype))
+        with on_device(call.x.device), torch.no_grad():
+            tiles = self._tiles(call.program, call.x, call.units)
+            return schedule.backward(call, saved, grads, tiles, has_kernels(call.x.device, call.x.dtype))
 
     def _tiles(self, program: Program, x: Tensor, units: int) -> Tiles:
         parts, wide = schedule.parts_of(program), program.wide
