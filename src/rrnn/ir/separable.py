@@ -4,11 +4,11 @@ A family of N states per unit, together a matrix (N × units), is *separable* ov
 
     new state = decay ⊙ state + key · valueᵀ,    score = queryᵀ · new state,
 
-where keys, queries and decays depend on the state's index or the head but not on the unit, and values on the unit but not
-on the index. That is read off the expressions: each is taken apart into factors, and the axes of a factor's leaves decide.
+where keys, queries and decays depend on the state's index or the head but not on the unit, and values on the unit but
+not on the index. Expressions are taken apart into factors, and the axes of each factor's leaves decide.
 
 Decays are kept as logarithms, derived from the gate's expression: exp(e) gives e, σ(e) gives log σ(e), a product a sum.
-Two families of states that turn into each other, (a, b) → r (a cos θ − b sin θ, a sin θ + b cos θ), as complex states do,
+Two families of states that turn into each other, (a, b) → r (a cos θ − b sin θ, a sin θ + b cos θ), as complex ones do,
 are separable too: keys and queries that are turned back by the sum of all angles so far leave the decay r alone.
 """
 
@@ -83,7 +83,9 @@ class _Analysis:
         if wide is None or not wide.sizes:
             raise NotSeparable("the cell has no family of states")
         if program.semiring_name not in ("real", "complex"):
-            raise NotSeparable(f"products of matrices add and multiply, and the semiring is {program.semiring_name}")
+            raise NotSeparable(
+                f"products of matrices add and multiply, and the semiring is {program.semiring_name}"
+            )
         if any(extent.over != wide.states[0].over for extent in wide.states) or len(wide.states[0].over) != 1:
             raise NotSeparable("some stored state does not belong to the one family")
         if len(wide.states) != (2 if program.semiring_name == "complex" else 1):
@@ -148,7 +150,9 @@ class _Analysis:
                 first[s] = b.emit(Op.ADD, first[s], c) if s in first else c
             return first, [*terms, *more]
         inside = [a for a in args if self._reaches(a, frozenset(leaves))]
-        if op is Op.NEG or (op in (Op.MUL, Op.DIV) and len(inside) == 1 and not (op is Op.DIV and inside[0] != args[0])):
+        if op is Op.NEG or (
+            op in (Op.MUL, Op.DIV) and len(inside) == 1 and not (op is Op.DIV and inside[0] != args[0])
+        ):
             form, terms = self.linear(inside[0], leaves)
 
             def times(c: int) -> int:
@@ -224,7 +228,9 @@ class _Analysis:
                 number, factors = self.product(term)
                 own = Counter({f: c for f, c in factors.items() if self.unit(f) or not self.b.over[f]})
                 if any(self.b.over[f] for f in own):
-                    raise NotSeparable("what enters a state is no product of a factor of the state and one of the unit")
+                    raise NotSeparable(
+                        "what enters a state is no product of a factor of the state and one of the unit"
+                    )
                 parts.append((number, factors - own, own))
             if not parts:
                 keys[KEYS + s] = self.b.const(0.0)
@@ -243,7 +249,9 @@ class _Analysis:
             keys[KEYS + s] = key
             values.append(common)
         if not values or any(own != values[0] for own in values):
-            raise NotSeparable("two states have values of their own" if values else "nothing enters the family")
+            raise NotSeparable(
+                "two states have values of their own" if values else "nothing enters the family"
+            )
         return keys | {VALUE: self.multiply(1.0, values[0])}
 
     def _decay(self, forms: list[dict[int, int]]) -> dict[int, int]:
@@ -312,7 +320,9 @@ class _Analysis:
                 return b.emit(Op.SUB, *(self._log(a, signs) for a in args))
         if n < len(self.ranges) and self.ranges[n].low < 0:
             if not self.fixed(n):
-                raise NotSeparable("a decay that changes with the symbol may be negative, and has no logarithm then")
+                raise NotSeparable(
+                    "a decay that changes with the symbol may be negative, and has no logarithm then"
+                )
             signs.append(n)
             n = b.emit(Op.MAX, n, b.emit(Op.NEG, n))
         return b.emit(Op.LOG, b.emit(Op.MAX, n, b.const(LEAST)))
@@ -358,39 +368,32 @@ class _Analysis:
         parts, _ = b.finish(f"{program.name}.factors", **shape, states=(), initial=(), outputs=outputs)
         r = Builder(get_semiring("real"), replaced._replace(states=(Extent(),)))
         known = {score: r.leaf(Op.STATE, 0)}
-
-        def copy(n: int) -> int:
-            if n not in known:
-                op, args, attr = b.instructions[n]
-                if op is Op.CONST:
-                    known[n] = r.const(float(attr or 0.0))
-                elif op.leaf:
-                    known[n] = r.leaf(op, None if attr is None else int(attr))
-                elif op in ALONG_FAMILY:
-                    known[n] = r.along(op, int(attr or 0), *map(copy, args))
-                else:
-                    known[n] = r.emit(op, *map(copy, args))
-            return known[n]
-
-        found = [copy(self.number[n]) for n in program.of_kind("output").values()]
-        state = known[score]
-        scale = self._scale(r, found, state)
-        readout, _ = r.finish(
-            f"{program.name}.readout",
-            **shape,
-            states=("score",),
-            initial=[r.const(0.0)],
-            outputs=[("state", 0, state), ("score", 0, state), *(("output", j, n) for j, n in enumerate(found))],
+        outside = needed(
+            b.instructions, [self.number[n] for n in program.of_kind("output").values()], {score}
         )
-        return Separable(parts, readout, scale, self.family, wide.sizes[self.family][1])
+        for n in sorted(outside - {score}):
+            op, args, attr = b.instructions[n]
+            if op is Op.CONST:
+                known[n] = r.const(float(attr or 0.0))
+            elif op.leaf:
+                known[n] = r.leaf(op, None if attr is None else int(attr))
+            elif op in ALONG_FAMILY:
+                known[n] = r.along(op, int(attr or 0), *(known[a] for a in args))
+            else:
+                known[n] = r.emit(op, *(known[a] for a in args))
+        found, state = [known[self.number[n]] for n in program.of_kind("output").values()], known[score]
+        outputs = [("state", 0, state), ("score", 0, state), *(("output", j, n) for j, n in enumerate(found))]
+        readout, _ = r.finish(
+            f"{program.name}.readout", **shape, states=("score",), initial=[r.const(0.0)], outputs=outputs
+        )
+        return Separable(parts, readout, _scale(r, found, state), self.family, wide.sizes[self.family][1])
 
-    @staticmethod
-    def _scale(r: Builder, outputs: list[int], score: int) -> float | None:
-        if len(outputs) != 1:
-            return None
-        if outputs[0] == score:
-            return 1.0
-        op, args, _ = r.instructions[outputs[0]]
-        if op is Op.MUL and args[1] == score:
-            return r.value(args[0])
-        return r.value(args[1]) if op is Op.MUL and args[0] == score else None
+
+def _scale(r: Builder, outputs: list[int], score: int) -> float | None:
+    """Return the number by which the only output is the score, if it is nothing else."""
+    if outputs == [score]:
+        return 1.0
+    op, args, _ = r.instructions[outputs[0]]
+    if len(outputs) != 1 or op is not Op.MUL or score not in args:
+        return None
+    return r.value(args[0] if args[1] == score else args[1])

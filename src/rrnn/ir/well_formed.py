@@ -135,7 +135,9 @@ def _verify_families(program: Program) -> None:
     }  # fmt: skip
     wanted = [Output("initial", s, n) for s, n in enumerate(program.initial)]
     for kind, index, n in (*program.outputs, *wanted):
-        if kind not in ("grad_unit", "factor") and program.over[n] - set(given[kind][index].over if kind in given else ()):
+        if kind not in ("grad_unit", "factor") and program.over[n] - set(
+            given[kind][index].over if kind in given else ()
+        ):
             raise ProgramError(
                 f"{kind} {index} depends on the index of a family that its place does not have"
             )

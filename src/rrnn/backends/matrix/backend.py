@@ -11,7 +11,7 @@ from torch import Tensor
 from rrnn.backends.interface import Backend, CellCall, Gradients, compute_dtype, first_state
 from rrnn.backends.matrix import schedule
 from rrnn.backends.matrix.factors import Tiles
-from rrnn.backends.matrix.plan import pays, tiles_of
+from rrnn.backends.matrix.plan import SMALL, pays, tiles_of
 from rrnn.backends.registry import chosen
 from rrnn.backends.triton.backend import gpu_of, installed, on_device
 from rrnn.ir import Program
@@ -35,6 +35,8 @@ class Matrix(Backend):
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
         if dtype not in DTYPES:
             return f"it computes with floating-point numbers, not {dtype}"
+        if has_kernels(device, dtype) and gpu_of(device).shared_per_block < SMALL:
+            return f"its tiles need {SMALL >> 10} KB of shared memory, and this GPU has less"
         found = None if program is None else separable(program)
         return f"the family is not separable: {found}" if isinstance(found, str) else None
 
@@ -66,10 +68,16 @@ class Matrix(Backend):
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
         if not (call.x.shape[0] and call.batch and call.units):
             grads.x.zero_()
-            first = saved.new_zeros(saved.shape[1], call.batch, call.units) if grads.state is None else grads.state
+            first = (
+                saved.new_zeros(saved.shape[1], call.batch, call.units)
+                if grads.state is None
+                else grads.state
+            )
             return torch.zeros_like(call.params), first if grads.wants_first else None
         if call.sequences is not None:
-            return self.backward_one_by_one(call, saved, grads, torch.zeros_like(call.params, dtype=saved.dtype))
+            return self.backward_one_by_one(
+                call, saved, grads, torch.zeros_like(call.params, dtype=saved.dtype)
+            )
         with on_device(call.x.device), torch.no_grad():
             tiles = self._tiles(call.program, call.x, call.units)
             return schedule.backward(call, saved, grads, tiles, has_kernels(call.x.device, call.x.dtype))

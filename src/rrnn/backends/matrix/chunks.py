@@ -105,7 +105,7 @@ class _Chunks:
         return torch.where(self.lower | (self.apart == 0), gap, -torch.inf).exp()
 
     def run(self, local: Tensor, first: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
-        """Return the states before each chunk (reverse: gradients after each) and the last one, from what chunks enter."""
+        """Return the states before each chunk (reverse: gradients after each) and the last one."""
         z = torch.zeros_like(local[0]) if first is None else first.to(self.dtype)
         decay = None if self.end is None else self.end.exp().mT
         order, states = range(local.shape[0]), torch.empty_like(local)
@@ -138,7 +138,13 @@ def forward(f: Factors, first: Tensor | None, o: Tensor, chunk: int, scale: floa
 
 
 def backward(
-    f: Factors, saved: Tensor, go: Tensor, gend: Tensor | None, into: FactorGradients, chunk: int, scale: float
+    f: Factors,
+    saved: Tensor,
+    go: Tensor,
+    gend: Tensor | None,
+    into: FactorGradients,
+    chunk: int,
+    scale: float,
 ) -> Tensor:
     """Write the gradients of the factors into `into`; return that of the first state."""
     c = _Chunks(f, chunk)

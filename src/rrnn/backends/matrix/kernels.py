@@ -8,12 +8,17 @@ G is the running sum of g from the start of a chunk. Forwards, `chunk_states` ad
 runs the state from chunk to chunk, `outputs` computes all outputs; backwards the first two run on queries and gradients
 of outputs, and `gradients` computes the rest. A decay is one number per state (VECTOR), one per head (SCALAR) or none.
 
-With a decay per state, exp(G_t − G_s) is no product of a factor of t and one of s that could not overflow. Steps s < t of
-a chunk are first apart at one level of a binary tree: at block length L they lie in the two halves of a block of 2 L
-steps. The boundary between the halves is a reference: G_t − G_ref and G_ref − G_s are both at most 0. So a level is one
-product of a tile with its own transpose, of queries in right halves and keys in left ones, and log₂ C of them give
-all pairs. No order depends on timing, so two runs give the same bits.
+With a decay per state, pairs of steps s ≤ t need Σ_n q_t k_s exp(G_t − G_s). Where G stays small (MILD), that is one
+product of q exp(G − G_middle) and k exp(G_middle − G). Elsewhere those could overflow, and a binary tree takes their
+place: at exactly one level, s and t lie in the two halves of a block of 2^(level + 1) steps. With the boundary between
+the halves as reference, G_t − G_ref and G_ref − G_s are both at most 0. So a level is one product of a tile with
+its own transpose, queries in right halves and keys in left ones. No order depends on timing: two runs give the same
+bits.
 """
+
+# Type checkers do not know Triton's language.
+# pyright: reportPossiblyUnboundVariable=false, reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false, reportCallIssue=false
 
 import triton
 import triton.language as tl
@@ -77,8 +82,8 @@ def chunk_states(
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, MASKED: tl.constexpr,
     REVERSE: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Write Σ_s (k_s exp(G_end − G_s)) v_sᵀ of each chunk; REVERSE: Σ_t (k_t exp(G_t)) v_tᵀ, with queries in place of keys
-    and gradients of outputs in place of values."""
+    """Write Σ_s (k_s exp(G_end − G_s)) v_sᵀ of each chunk; REVERSE: Σ_t (k_t exp(G_t)) v_tᵀ, with queries in place of
+    keys and gradients of outputs in place of values."""
     c, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
     blocks = tl.cdiv(U, BU)
     n = tl.program_id(2) // blocks * BN + tl.arange(0, BN)
@@ -118,7 +123,7 @@ def join(
     inside = (n < N)[:, None] & (u < U)[None, :]
     stride = tl.cast(B, tl.int64) * H * U
     at = (b * H + h) * U + n.to(tl.int64)[:, None] * stride + u[None, :]
-    if first is None:
+    if first is None:  # noqa: SIM108  (Triton compiles one of the two)
         z = tl.zeros([BN, BU], tl.float32)
     else:
         z = tl.load(first + at, mask=inside, other=0.0)
@@ -203,7 +208,7 @@ def outputs(
         for block in range(NN):
             n = block * BN + tl.arange(0, BN)
             qs = _tile(qp, t, ok, qt, n, N).to(tl.float32)
-            if DECAY == 2:
+            if DECAY == 2:  # noqa: SIM108
                 qs = qs * tl.exp(_tile(Gp, t, t < T, gt, n, N))
             else:
                 qs = qs * decay
@@ -328,7 +333,9 @@ def gradients(
             ks = _tile(kp, t, ok, kt, n, N).to(tl.float32)
             if DECAY == 2:
                 end = tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
-                ks = ks * tl.exp(tl.where((t < T)[:, None], end[None, :] - _tile(Gp, t, t < T, gt, n, N), 0.0))
+                ks = ks * tl.exp(
+                    tl.where((t < T)[:, None], end[None, :] - _tile(Gp, t, t < T, gt, n, N), 0.0)
+                )
             if DECAY == 1:
                 ks = ks * to_end
             gz = _state(gS + at, n, u, N, U, stride)

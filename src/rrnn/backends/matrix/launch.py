@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.backends.matrix import kernels
+from rrnn.backends.matrix import kernels as _kernels
 from rrnn.backends.matrix.factors import FactorGradients, Factors, Tiles, padded
+
+kernels: Any = _kernels  # (type checkers do not know how Triton's kernels are launched)
 
 
 def precision(dtype: torch.dtype) -> tuple[Any, str]:
@@ -29,11 +31,11 @@ def _strides(t: Tensor | None) -> tuple[int, ...]:
 
 def _sizes(f: Factors) -> tuple[int, int, int, int, int, int]:
     """Return T, B, H, N, U and how many heads share keys and queries."""
-    heads = f.v.shape[2]
-    return *f.v.shape[:3], f.k.shape[3], f.v.shape[3], heads // f.k.shape[2]
+    steps, batch, heads, units = f.v.shape
+    return steps, batch, heads, f.k.shape[3], units, heads // f.k.shape[2]
 
 
-def _masked(f: Factors) -> tuple[Tensor, tuple[int, int]]:
+def _masked(f: Factors) -> tuple[Tensor, tuple[int, ...]]:
     return (f.v, (0, 0)) if f.mask is None else (f.mask.view(torch.uint8), f.mask.stride()[:2])
 
 
@@ -68,7 +70,9 @@ def _join(f: Factors, S: Tensor, first: Tensor | None, tiles: Tiles, reverse: bo
     return end
 
 
-def forward(f: Factors, first: Tensor | None, o: Tensor, tiles: Tiles, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+def forward(
+    f: Factors, first: Tensor | None, o: Tensor, tiles: Tiles, scale: float = 1.0
+) -> tuple[Tensor, Tensor]:
     """Write the outputs into o (T, B, H, U); return the final state (N, B, H·U) and the states before each chunk."""
     T, B, H, N, U, shared = _sizes(f)
     S = _enter(f, f.k, f.v, tiles, False)
@@ -86,7 +90,13 @@ def forward(f: Factors, first: Tensor | None, o: Tensor, tiles: Tiles, scale: fl
 
 
 def backward(
-    f: Factors, S: Tensor, go: Tensor, gend: Tensor | None, tiles: Tiles, into: FactorGradients, scale: float = 1.0
+    f: Factors,
+    S: Tensor,
+    go: Tensor,
+    gend: Tensor | None,
+    tiles: Tiles,
+    into: FactorGradients,
+    scale: float = 1.0,
 ) -> Tensor:
     """Write the gradients of the factors into `into`; return that of the first state."""
     T, B, H, N, U, shared = _sizes(f)

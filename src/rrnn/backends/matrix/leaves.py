@@ -59,9 +59,7 @@ def read(call: CellCall, leaves: Iterable[Leaf]) -> dict[Leaf, Tensor]:
             assert call.inp is not None
             found[op, index] = by_heads(wide, Extent(), call.inp, call.units)
             continue
-        extents, flat = (
-            (wide.projections, call.x) if op is Op.PREACT else (wide.parameters, call.params[0])
-        )
+        extents, flat = (wide.projections, call.x) if op is Op.PREACT else (wide.parameters, call.params[0])
         part = flat[..., columns(wide, extents, call.units)[index]]
         found[op, index] = by_heads(wide, extents[index], part, call.units)
     return found

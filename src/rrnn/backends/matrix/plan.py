@@ -11,6 +11,8 @@ LEAST_STATES = 16
 """Fewer states do not fill a tile of the tensor cores."""
 CPU_STATES = 16
 """From so many states on, torch's products are faster than compiled loops on a CPU."""
+LARGE, SMALL = 64 << 10, 24 << 10
+"""Bytes of shared memory that tiles of 64 × 64 and of 32 × 32 numbers are sure to fit."""
 
 
 def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
@@ -22,6 +24,5 @@ def tiles_of(states: int, units: int, decay: str, dtype: torch.dtype, shared: in
     """Return the tile sizes for so many states and units of a head, and bytes of shared memory a program may use."""
     if dtype == torch.float64 or not shared:
         return Tiles(64, 64, 64)
-    narrow = dtype == torch.bfloat16
-    chunk, tile = (64, 64) if narrow else (32, 32)
+    chunk = tile = 64 if dtype == torch.bfloat16 and shared >= LARGE else 32
     return Tiles(chunk, min(tile, padded(states)), min(tile, padded(units)))

@@ -1,7 +1,7 @@
 """One call of the matrix schedule: factors from a step's expressions, chunks as matrix products, outputs from scores.
 
-Keys, queries and values that are projections as they stand are read where they lie; the others are computed first. Their
-gradients go the same way back.
+Keys, queries and values that are projections as they stand are read where they lie; the others are computed first.
+Their gradients go the same way back.
 """
 
 from __future__ import annotations
@@ -41,7 +41,12 @@ def plain(program: Program) -> dict[int, Leaf]:
         op, _, attr = parts.factors.instructions[n]
         others = leaves_of(parts.factors, [m for i, m in outputs.items() if i != factor])
         leaf = op, int(attr or 0)
-        if op in (Op.PREACT, Op.INPUT) and leaf not in others and leaf not in elsewhere and factor != LOG_DECAY:
+        if (
+            op in (Op.PREACT, Op.INPUT)
+            and leaf not in others
+            and leaf not in elsewhere
+            and factor != LOG_DECAY
+        ):
             found[factor] = leaf
     return found
 
@@ -76,7 +81,9 @@ class Call:
             self.leaves[leaf] = value.detach().requires_grad_(torch.is_grad_enabled())
         return self.leaves[leaf]
 
-    def _evaluate(self, program: Program, wanted: list[int], known: dict[int, Tensor] | None = None) -> list[Tensor]:
+    def _evaluate(
+        self, program: Program, wanted: list[int], known: dict[int, Tensor] | None = None
+    ) -> list[Tensor]:
         code = program.instructions
         stop = set(known or ())
         values = dict(known or {})
@@ -89,7 +96,9 @@ class Call:
     def _factors(self) -> None:
         outputs = self.parts.factors.of_kind("factor")
         computed = [i for i in outputs if i not in self.plain]
-        values = dict(zip(computed, self._evaluate(self.parts.factors, [outputs[i] for i in computed]), strict=True))
+        values = dict(
+            zip(computed, self._evaluate(self.parts.factors, [outputs[i] for i in computed]), strict=True)
+        )
         dtype, size = self.call.x.dtype, self.parts.size
         shape = self.steps, self.batch
         self.turned: list[Tensor] = []
@@ -98,9 +107,13 @@ class Call:
         found: dict[int, Tensor] = {}
         for factor, width in ((KEYS, size), (QUERIES, size), (VALUE, self.units)):
             if factor in self.plain:
-                found[factor] = _heads(read(self.call, [self.plain[factor]])[self.plain[factor]], *shape, width, self.heads)
+                found[factor] = _heads(
+                    read(self.call, [self.plain[factor]])[self.plain[factor]], *shape, width, self.heads
+                )
             else:
-                pair = [values[f] for f in (factor, factor + 1) if f in values and factor != VALUE] or [values[factor]]
+                pair = [values[f] for f in (factor, factor + 1) if f in values and factor != VALUE] or [
+                    values[factor]
+                ]
                 whole = [_heads(t, *shape, width, self.heads) for t in pair]
                 if len(whole) > 1:
                     rank = max(t.shape[2] for t in whole)
@@ -120,7 +133,11 @@ class Call:
                 self.g = torch.cat([g, g], -1)
         self.found = found
         with torch.no_grad():
-            G = None if self.g is None else chunks.chunk_sums(self.g.to(self.dtype), self.tiles.chunk).contiguous()
+            G = (
+                None
+                if self.g is None
+                else chunks.chunk_sums(self.g.to(self.dtype), self.tiles.chunk).contiguous()
+            )
             q, k, v = (_side_by_side(found[i].to(dtype)) for i in (QUERIES, KEYS, VALUE))
             self.factors = Factors(q, k, v, G, self.call.mask)
 
@@ -161,7 +178,7 @@ class Call:
         the gradient's way."""
         if not self.turned:
             return rows
-        cos, sin = (*self.turned, None)[:2]
+        cos, sin = self.turned[0], self.turned[1] if len(self.turned) > 1 else None
 
         def rowwise(t: Tensor) -> Tensor:  # (B or 1, groups, heads, N or 1) → (N or 1, B or 1, H, 1)
             wide = t.expand(-1, -1, self.heads // t.shape[1], -1).flatten(1, 2)
@@ -194,16 +211,16 @@ class Call:
         states = {n: z for n, i in enumerate(readout.instructions) if i.op is Op.STATE}
         wanted = list(readout.of_kind("output").values())
         shape = *z.shape[:-1], self.units
-        return torch.cat(
-            [t.expand(shape).flatten(2) for t in self._evaluate(readout, wanted, states)], -1
-        )
+        return torch.cat([t.expand(shape).flatten(2) for t in self._evaluate(readout, wanted, states)], -1)
 
 
 def _side_by_side(t: Tensor) -> Tensor:
     return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
 
 
-def forward(call: CellCall, state: Tensor | None, out: Tensor, tiles: Tiles, fast: bool) -> tuple[Tensor, Tensor | None]:
+def forward(
+    call: CellCall, state: Tensor | None, out: Tensor, tiles: Tiles, fast: bool
+) -> tuple[Tensor, Tensor | None]:
     """Run a call forward, as `Backend.forward` describes it."""
     own = Call(call, tiles, fast)
     scale = own.parts.scale
@@ -219,7 +236,9 @@ def forward(call: CellCall, state: Tensor | None, out: Tensor, tiles: Tiles, fas
     saved = None
     if call.every:
         saved = states
-        if call.every != tiles.chunk:  # as many as there is room for: the first one is enough to compute the others
+        if (
+            call.every != tiles.chunk
+        ):  # as many as there is room for: the first one is enough to compute the others
             saved = states.new_zeros((-(-own.steps // call.every), *states.shape[1:]))
             kept = min(len(saved), len(states))
             saved[:kept] = states[:kept]
@@ -244,7 +263,10 @@ def backward(
             go = back.through([result], [go.to(own.dtype)], scores)
     go = _side_by_side(go if scale is None else go.unflatten(-1, (own.heads, own.units)))
     target = FactorGradients(
-        back.target(QUERIES), back.target(KEYS), back.target(VALUE), None if f.G is None else torch.empty_like(f.G)
+        back.target(QUERIES),
+        back.target(KEYS),
+        back.target(VALUE),
+        None if f.G is None else torch.empty_like(f.G),
     )
     count = -(-own.steps // tiles.chunk)
     grad_end = None if grads.state is None else own.turn_states(grads.state, back=True).contiguous()
@@ -274,7 +296,10 @@ class _LeafGradients:
 
     def target(self, factor: int) -> Tensor:
         """Return where the gradient of a factor, per head, is to be written."""
-        own, width = self.own, self.own.factors.v.shape[-1] if factor == VALUE else self.own.factors.k.shape[-1]
+        own, width = (
+            self.own,
+            self.own.factors.v.shape[-1] if factor == VALUE else self.own.factors.k.shape[-1],
+        )
         shape = own.steps, own.batch, own.heads, width
         if factor in own.plain:
             place = self.place(own.plain[factor])
