@@ -96,8 +96,8 @@ WHY: Mapping[str, Settings] = {
     "literal-decay-4e-5": {"weight_decay": 4e-5},
     "literal-shifted": {"shift": True},
 }
-"""To find out why the literal recipe does not reach the paper's figures: F at 10M as the authors' public code trains it,
-instead of their text, and the literal recipe with one thing changed."""
+"""To find out why the literal recipe does not reach the paper's figures: F at 10M trained as in the authors' public
+code instead of their text, and the literal recipe with one thing changed."""
 
 
 def why(_: Path) -> list[Training]:
