@@ -17,6 +17,7 @@ from rrnn.interpret import attention_map, entry_map, read
 from rrnn.interpret.attention import shared_head, values_of
 from rrnn.interpret.moves import moves_of
 from rrnn.nn import RationalRNN
+from rrnn.zoo import wide
 
 VALUES = {
     "B": ("u",),
@@ -64,7 +65,8 @@ def test_linear_attention_and_gla_are_their_papers() -> None:
     for name in ("linear attention", "GLA"):
         layer = layer_of(name)
         found = attention_map(read(layer, x))
-        values = layer.layers[0].leaf_values(x.unsqueeze(1))[0]
+        first: Any = layer.layers[0]
+        values = first.leaf_values(x.unsqueeze(1))[0]
         n = 2 if name == "linear attention" else 3
         k, q = (
             torch.stack([values[f"{c}_{i}"][:, 0] for i in range(n)], -1).detach() for c in "kq"
@@ -99,7 +101,7 @@ def test_some_units_of_a_head() -> None:
 
 
 def test_a_layer_of_several_cells() -> None:
-    cells = [(zoo.wide.gla(2), 4), (zoo.wide.mamba(2), 4)]
+    cells = [(wide.gla(2), 4), (wide.mamba(2), 4)]
     layer = randomised(RationalRNN(cells, 4, dtype=torch.float64, heads=2))
     reading = read(layer, inputs(5, 4))
     found, whole = attention_map(reading), entry_map(reading)
