@@ -223,6 +223,10 @@ def race(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> list[dict[str
     case.our_gradients()
     torch.cuda.synchronize()
     first = time.monotonic() - began
+    quick = CudaClock(10.0).plain(lambda: case.ours().detach()), CudaClock(10.0).plain(case.our_gradients)
+    print(
+        f"{name} {shape}: plain calls {quick[0]:.3f} and {quick[1]:.3f} ms before any comparison", flush=True
+    )
     differences = case.differences() if name != "attention" else {}
     print(
         f"{name} {shape}: first call {first:.1f} s, differences",

@@ -82,13 +82,9 @@ class _Analysis:
         wide = program.wide
         if wide is None or not wide.sizes:
             raise NotSeparable("the cell has no family of states")
-        if program.semiring_name not in ("real", "complex"):
-            raise NotSeparable(
-                f"products of matrices add and multiply, and the semiring is {program.semiring_name}"
-            )
         if any(extent.over != wide.states[0].over for extent in wide.states) or len(wide.states[0].over) != 1:
             raise NotSeparable("some stored state does not belong to the one family")
-        if len(wide.states) != (2 if program.semiring_name == "complex" else 1):
+        if len(wide.states) > 2:
             raise NotSeparable(f"{len(wide.states)} families of states depend on each other")
         self.wide, self.family = wide, wide.states[0].over[0]
         self.b = Builder(get_semiring("real"), wide)

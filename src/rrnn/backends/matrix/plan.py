@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from rrnn.backends.matrix.factors import Tiles, padded
-from rrnn.ir.separable import Separable
+from rrnn.ir.separable import SIGN, Separable
 
 LEAST_STATES = 16
 """Fewer states do not fill a tile of the tensor cores."""
@@ -16,7 +16,10 @@ LARGE, SMALL = 64 << 10, 24 << 10
 
 
 def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether the matrix schedule is expected to be faster than the scalar one."""
+    """Return whether the matrix schedule is expected to be faster than the scalar one, and as exact. (A decay that is a
+    bare parameter has a gradient at 0, which its logarithm has not.)"""
+    if SIGN in parts.factors.of_kind("factor") and not parts.turns:
+        return False
     return parts.size >= (LEAST_STATES if device.type == "cuda" else CPU_STATES)
 
 

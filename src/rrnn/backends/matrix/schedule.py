@@ -159,7 +159,7 @@ class Call:
                 angle = angle * count
             cos, sin = angle.cos().to(self.dtype), angle.sin().to(self.dtype)
         if SIGN in values:
-            sign = torch.where(count % 2 == 1, values[SIGN].detach().sign(), 1.0).to(self.dtype)
+            sign = torch.where((count % 2 == 1) & (values[SIGN].detach() < 0), -1.0, 1.0).to(self.dtype)
             cos, sin = cos * sign, None if sin is None else sin * sign
         assert isinstance(cos, Tensor)
         for first in (KEYS, QUERIES):
