@@ -98,7 +98,7 @@ def test_options_of_layers(options: dict[str, Any], tmp_path: Path) -> None:
 
 def language_model() -> TrainedLanguageModel:
     words = Vocabulary(["<s>", "</s>", "été", "b", 'w"\\ ??/', "<unk>"], unknown="<unk>")
-    module = randomised(LanguageModel(len(words), 6, 2, cell="QRNN2")).eval()
+    module = randomised(LanguageModel(len(words), 6, 2, embedding_size=4, cell="QRNN2")).eval()
     return TrainedLanguageModel(module, words, LMConfig(cell="QRNN2", hidden_size=6))
 
 

@@ -198,7 +198,9 @@ def test_rows_agree_with_the_meaning_of_ops(op: Op) -> None:
 
 def language_model(cell: str = "F", layers: int = 2) -> TrainedLanguageModel:
     words = Vocabulary(["<s>", "</s>", "a", "b", "“c”\\"], unknown=None)
-    module = randomised(LanguageModel(len(words), 6, layers, cell=cell)).eval()
+    module = randomised(
+        LanguageModel(len(words), 6, layers, embedding_size=4 if layers > 1 else None, cell=cell)
+    ).eval()
     return TrainedLanguageModel(module, words, LMConfig(cell=cell, hidden_size=6))
 
 

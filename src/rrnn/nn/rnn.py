@@ -14,16 +14,17 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from rrnn.automata import Cell
 from rrnn.errors import BackendError, ShapeError
 from rrnn.nn.arguments import (
-    check_cells,
     check_forget_gates,
     check_heads,
     check_input,
+    check_layers,
     check_low_rank,
     check_options,
     check_state,
 )
 from rrnn.nn.dropout import Drops
-from rrnn.nn.layer import Norm, RationalLayer, Skip
+from rrnn.nn.layer import Drop, Norm, RationalLayer, Skip
+from rrnn.nn.packed import Packed
 from rrnn.nn.sequences import (
     LayerState,
     OneStep,
@@ -41,7 +42,8 @@ class RationalRNN(nn.Module):
     `RationalRNN(cell, 300, 256)` has 256 copies of the cell, each with weights of its own; a list of pairs,
     `RationalRNN([(B, 96), (C, 64)], 300)`, puts cells of several kinds side by side in every layer. A cell may be given
     by its name in the zoo, `RationalRNN("F", 300, 256)`, which takes the cell's default options unless the name holds
-    others ("QRNN2:pooling=ifo"), or by its file. The arguments up to `bidirectional` are those of `nn.LSTM`.
+    others ("QRNN2:pooling=ifo"), or by its file. The arguments up to `bidirectional` are those of `nn.LSTM`; but
+    `hidden_size` may also be a list with a size for each layer.
 
     - `bias`: without, the biases of projections are fixed at zero; the cell's own parameters are always learned.
     - `dropout`: on the outputs of every layer but the last, a new mask at every step, as in `nn.LSTM`.
@@ -68,15 +70,15 @@ class RationalRNN(nn.Module):
     further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.layer_weights`.
 
     State dict: `layers.I` holds layer I, `reverse_layers.I` its backward direction; in each `weight` (rows: see
-    `rrnn.nn.layer_weights`), `lagged.K` for windows, `cells.C.bias.F`, `cells.C.parameter.R`, `cells.C.low_rank.F` by
-    the cell's own names.
+    `rrnn.nn.layer_weights`), `lagged.K` for windows, `cells.C.bias.F`, `cells.C.parameter.R` and
+    `cells.C.low_rank.F` by the cell's own names.
     """
 
     def __init__(
         self,
         cell: Cell | str | Sequence[tuple[Cell | str, int]],
         input_size: int,
-        hidden_size: int | None = None,
+        hidden_size: int | Sequence[int] | None = None,
         num_layers: int = 1,
         bias: bool = True,
         batch_first: bool = False,
@@ -97,7 +99,6 @@ class RationalRNN(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        cells = check_cells(cell, hidden_size)
         rates = {
             "dropout": dropout,
             "input_dropout": input_dropout,
@@ -105,9 +106,14 @@ class RationalRNN(nn.Module):
             "zoneout": zoneout,
         }
         check_options(input_size, num_layers, rates, skip, norm)
-        check_heads(cells, heads, groups)
+        stack = check_layers(cell, hidden_size, num_layers)
+        cells = stack[0]
+        for each in stack:
+            check_heads(each, heads, groups)
         check_low_rank(cells, low_rank)
-        self.input_size, self.hidden_size = input_size, sum(width for _, width in cells)
+        self.hidden_sizes = tuple(sum(width for _, width in each) for each in stack)
+        """The number of units of every layer."""
+        self.input_size, self.hidden_size = input_size, self.hidden_sizes[0]
         self.num_layers, self.bias, self.batch_first = num_layers, bool(bias), bool(batch_first)
         self.dropout, self.input_dropout = float(dropout), float(input_dropout)
         self.recurrent_dropout = float(recurrent_dropout)
@@ -119,14 +125,13 @@ class RationalRNN(nn.Module):
                 "input_dropout acts on the input, recurrent_dropout on the inputs of every layer.",
                 stacklevel=2,
             )
-        outputs = sum(len(kind.output_exprs) * width for kind, width in cells)
-        self.output_size = outputs * self.num_directions
-        sizes = [input_size] + [self.output_size] * (num_layers - 1)
+        outputs = [sum(len(kind.output_exprs) * width for kind, width in each) for each in stack]
+        *inner, self.output_size = (size * self.num_directions for size in outputs)
 
         def layers() -> nn.ModuleList:
             return nn.ModuleList(
                 RationalLayer(
-                    cells,
+                    each,
                     size,
                     bias=self.bias,
                     skip=skip,
@@ -140,7 +145,7 @@ class RationalRNN(nn.Module):
                     device=device,
                     dtype=dtype,
                 )
-                for size in sizes
+                for each, size in zip(stack, [input_size, *inner], strict=True)
             )
 
         self.layers = layers()
@@ -155,7 +160,7 @@ class RationalRNN(nn.Module):
 
     @property
     def cells(self) -> tuple[tuple[Cell, int], ...]:
-        """The kinds of cells in every layer, and how many units each has."""
+        """The kinds of cells in every layer, and how many units each has in the first layer."""
         first = self._all_layers()[0]
         return tuple(zip(first.cell_types, first.widths, strict=True))
 
@@ -192,6 +197,7 @@ class RationalRNN(nn.Module):
         *,
         lengths: Tensor | Sequence[int] | None = None,
         mask: Tensor | None = None,
+        cu_seqlens: Tensor | Sequence[int] | None = None,
     ) -> tuple[Tensor, State]: ...
     def forward(
         self,
@@ -200,6 +206,7 @@ class RationalRNN(nn.Module):
         *,
         lengths: Tensor | Sequence[int] | None = None,
         mask: Tensor | None = None,
+        cu_seqlens: Tensor | Sequence[int] | None = None,
     ) -> tuple[Tensor | PackedSequence, State]:
         """Return (output, state) of a sequence (T, I), a batch (T, B, I), or (B, T, I) with `batch_first`, or a
         `PackedSequence`.
@@ -212,13 +219,26 @@ class RationalRNN(nn.Module):
         `lengths` (B) or `mask` (the input's leading shape, True at valid steps) mark padding: it changes no state,
         outputs zeros, and nothing depends on what it holds. State and output follow `nn.LSTM`: outputs of both
         directions are side by side; states are (…, batch, units) whatever `batch_first` is, without a batch for (T, I).
+
+        `cu_seqlens` (n + 1 offsets, int32 or int64) says that the input (total, I) holds n sequences end to end: number
+        i has the steps cu_seqlens[i] to cu_seqlens[i + 1], and may have none. Each is computed as if it was alone, and
+        no padding is made. States are those of a batch of n. The input may also have a batch of one. Offsets on a GPU
+        are taken as they are; on the CPU they are checked first.
         """
         if isinstance(input, PackedSequence):
-            if lengths is not None or mask is not None:
-                raise ShapeError("a PackedSequence has its own lengths: leave out lengths= and mask=")
+            if lengths is not None or mask is not None or cu_seqlens is not None:
+                raise ShapeError(
+                    "a PackedSequence has its own lengths: leave out lengths=, mask= and cu_seqlens="
+                )
             return self._forward_packed(input, hx)
         layers = self._all_layers()
         check_input(input, (2, 3), self.input_size, layers[0].weight)
+        if cu_seqlens is not None:
+            if lengths is not None or mask is not None:
+                raise ShapeError(
+                    "cu_seqlens= says where sequences end, and there is no padding: leave out lengths= and mask="
+                )
+            return self._forward_offsets(layers, input, hx, cu_seqlens)
         given = TimeFirst(input, 1, self.batch_first, lengths, mask)
         first = None if hx is None else self._first(hx, given, layers)
         out, state = self._run(layers, given.x, first, given.mask, given.prefix)
@@ -259,6 +279,27 @@ class RationalRNN(nn.Module):
         data = pack_padded_sequence(out, lengths).data
         return PackedSequence(data, sizes, order, back), reorder(state, back)
 
+    def _forward_offsets(
+        self,
+        layers: Sequence[RationalLayer],
+        input: Tensor,
+        hx: State | None,
+        offsets: Tensor | Sequence[int],
+    ) -> tuple[Tensor, State]:
+        """Run all layers on sequences that lie end to end."""
+        given = TimeFirst(input, 1, self.batch_first)
+        if given.x.shape[1] != 1:
+            one = "(1, total, features)" if self.batch_first else "(total, 1, features)"
+            raise ShapeError(
+                f"with cu_seqlens= the input is (total, features) or {one}: sequences end to end, not side by side; "
+                f"got shape {tuple(input.shape)}. Leave out cu_seqlens=, or flatten the batch."
+            )
+        packed = Packed.of(offsets, given.x.shape[0], input.device)
+        shapes = [layer.state_shapes((packed.count,)) for layer in layers]
+        first = None if hx is None else check_state(hx, shapes)
+        out, state = self._run(layers, given.x, first, None, False, packed)
+        return given.output(out), state
+
     def _run(
         self,
         layers: Sequence[RationalLayer],
@@ -266,6 +307,7 @@ class RationalRNN(nn.Module):
         state: State | None,
         mask: Tensor | None,
         prefix: bool,
+        packed: Packed | None = None,
     ) -> tuple[Tensor, State]:
         """Run all layers on a checked batch, time first."""
         x, n = zero_padding(x, mask), self.num_directions
@@ -277,17 +319,20 @@ class RationalRNN(nn.Module):
             drop = None
             if drops is not None:
                 # Where nothing else reads a layer's input, both dropouts are done at once.
-                at_once = n == 1 and layers[depth].only_projects
+                at_once = n == 1 and layers[depth].only_projects and packed is None
                 x = drops(x, rates[depth > 0], shared if at_once else 0.0)
                 drop = partial(drops, shared=shared) if shared and not at_once else None
             outputs = []
             for i in range(depth * n, depth * n + n):
                 if i % n == 0:
-                    out, final = layers[i](x, given[i], mask, prefix, drop)
+                    out, final = layers[i](x, given[i], mask, prefix, _per_sequence(drop, packed), packed)
                 else:  # flipped padding is still padding, so no sequence needs an order of its own
                     flipped = None if mask is None else mask.flip(0)
-                    out, final = layers[i](x.flip(0), given[i], flipped, False, drop)
-                    out = out.flip(0)
+                    own, first = None if packed is None else packed.flipped(), given[i]
+                    if packed is not None and first is not None:
+                        first = _last_first(first)
+                    out, final = layers[i](x.flip(0), first, flipped, False, _per_sequence(drop, own), own)
+                    out, final = out.flip(0), final if packed is None else _last_first(final)
                 outputs.append(out)
                 finals.append(final)
             x = outputs[0] if n == 1 else torch.cat(outputs, -1)
@@ -298,7 +343,8 @@ class RationalRNN(nn.Module):
         return given.state_in(check_state(state, [layer.state_shapes(given.batch) for layer in layers]))
 
     def extra_repr(self) -> str:
-        parts = [f"{self.input_size}, {self.hidden_size}"]
+        same = len(set(self.hidden_sizes)) == 1
+        parts = [f"{self.input_size}, {self.hidden_size if same else self.hidden_sizes}"]
         defaults = {
             "num_layers": 1,
             "bias": True,
@@ -319,6 +365,16 @@ class RationalRNN(nn.Module):
                 f"{len(cell.arcs)} arcs, {ring.name} semiring{elements}"
                 + (f", {outputs} outputs a unit" if outputs > 1 else "")
             )
-        if self.output_size != self.hidden_size * self.num_directions:
+        if self.output_size != self.hidden_sizes[-1] * self.num_directions:
             lines.append(f"output_size: {self.output_size}")
         return "\n".join(lines)
+
+
+def _per_sequence(drop: Drop | None, packed: Packed | None) -> Drop | None:
+    """Return dropout with a mask for each sequence, also where sequences are packed."""
+    return drop if drop is None or packed is None else partial(packed.shared_dropout, drop)
+
+
+def _last_first(state: LayerState) -> LayerState:
+    """Return a state with its sequences in reverse order."""
+    return transform(lambda t: t.flip(1), state)
