@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ def found(cell: Cell) -> Separable:
     return parts
 
 
-def attention(entry: object, loop: object, read: object, semiring: str = "real") -> Cell:
+def attention(entry: Any, loop: Any, read: Any, semiring: str = "real") -> Cell:
     h = family("h", 4)
     k, q = (linear(n, over=h, per="head") for n in "kq")
     made = [f(h, k, q, linear("v")) if callable(f) else f for f in (entry, loop, read)]

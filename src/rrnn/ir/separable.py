@@ -82,11 +82,12 @@ class _Analysis:
         wide = program.wide
         if wide is None or not wide.sizes:
             raise NotSeparable("the cell has no family of states")
-        if any(extent.over != wide.states[0].over for extent in wide.states) or len(wide.states[0].over) != 1:
+        over: list[int] = [f for extent in wide.states[:1] for f in extent.over]
+        if len(over) != 1 or any(list(extent.over) != over for extent in wide.states):
             raise NotSeparable("some stored state does not belong to the one family")
         if len(wide.states) > 2:
             raise NotSeparable(f"{len(wide.states)} families of states depend on each other")
-        self.wide, self.family = wide, wide.states[0].over[0]
+        self.wide, self.family = wide, over[0]
         self.b = Builder(get_semiring("real"), wide)
         self.number = copy_into(self.b, program)
         self.new = [self.number[n] for n in program.of_kind("state").values()]
