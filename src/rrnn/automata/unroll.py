@@ -74,6 +74,23 @@ def at_index(expr: ex.Expr, i: Index) -> ex.Expr:
     return expr
 
 
+def written_states(cell: Cell) -> dict[str, str]:
+    """Return the states of the unrolled cell, but for the one in which read-outs end: name → the cell's own state or
+    family."""
+    return {q: state for state in cell.states for q, _ in _states(cell, state)}
+
+
+def read_out_arcs(cell: Cell) -> frozenset[tuple[str, str]]:
+    """Return (source, target) of those arcs of the unrolled cell that only read out the state in which a path stays."""
+    if not cell.reads:
+        return frozenset()
+    written, known, reads = unroll(cell), written_states(cell), dict(cell.reads)
+    (end,) = (q for q in written.states if q not in known)
+    read = {q for q, state in known.items() if state in reads}
+    leads = {q: {a.target for a in written.arcs if a.source == q and a.target in read} for q in read}
+    return frozenset((q, end) for q in read if leads[q] == {q})
+
+
 def _states(cell: Cell, state: str) -> Iterator[tuple[str, int | None]]:
     """Yield (name, index) of the states that a name stands for."""
     family = cell.family_of(state)
