@@ -384,8 +384,8 @@ def _classify_train(w: World) -> list[str]:
     numbers = {
         "split_seed": (0, 3), "max_tokens": (3, 50), "vector_length": (1, 5), "embedding_size": (2, 3),
         "characters": (0, 4), "word_dropout": (0, 0.5), "batch_size": (4, 64), "lr": (0.01,), "l2": (0,), "clip": (5,),
-        "heads": (1, 3), "average": (0, 0.9), "halve_after": (1,), "stop_after": (1,), "seed": (0, 1), "checkpoint_seconds": (0, 30),
-        "hidden_size": (1, 4), "layers": (1, 2),
+        "average": (0, 0.9), "halve_after": (1,), "stop_after": (1,), "seed": (0, 1), "checkpoint_seconds": (0, 30),
+        "hidden_size": (1, 4), "layers": (1, 2), "heads": (1, 3),
     }  # fmt: skip
     words = {
         "text_column": ("text", "1", "5"), "label_column": ("label", "0"), "encoding": ("utf-8", "latin-1", "hex"),
