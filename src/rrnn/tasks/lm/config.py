@@ -107,7 +107,7 @@ class LMConfig(Config):
     clip: float = option(5.0, "largest norm of the gradient", low=1e-6)
     weight_decay: float = option(1e-5, "multiply the weights by 1 − this at every step", low=0, high=0.1)
     scale_weight_decay: bool = option(True, "decrease the weight decay together with the learning rate")
-    optimiser: Literal["sgd", "adam"] = option("sgd", "plain SGD, or Adam (with --block: adam)")
+    optimiser: Literal["sgd", "adam"] = option("sgd", "plain SGD, or Adam, with which blocks are trained")
     lr_decay: float = option(
         0.98, "multiply the learning rate by this at each epoch from lr_decay_from on", low=1e-3, high=1
     )
