@@ -59,8 +59,8 @@ OFF, AUTO = "off", "auto"
 
 BLOCK: dict[str, Any] = {
     "default": OFF,
-    "help": "put the published block of the cell around it (norm, convolution, gate, …), or the block of the model that "
-    "is named",
+    "help": "put the published block of the cell around it (norm, convolution, gate, …), or the block of the model "
+    "that is named",
     "bare": AUTO,
 }
 HEADS: dict[str, Any] = {
