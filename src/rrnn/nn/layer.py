@@ -44,8 +44,7 @@ def _by_index(program: Program, table: str, place: int, flat: Tensor, units: int
     extent = getattr(wide, table)[place]
     (value,) = spread(wide, [extent], flat, units)
     value = value.reshape(*flat.shape[:-1], wide.indices(extent), units)
-    ends = [f"_{i}" for i in range(wide.indices(extent))] if extent.over else [""]
-    return {name + end: value[..., i, :] for i, end in enumerate(ends)}
+    return {name + end: value[..., i, :] for i, end in enumerate(wide.ends(extent))}
 
 
 class RationalLayer(nn.Module):

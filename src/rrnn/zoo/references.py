@@ -24,6 +24,8 @@ REFERENCES: dict[str, str] = {
     "De et al. 2024": (
         "Griffin: Mixing Gated Linear Recurrences with Local Attention for Efficient Language Models. arXiv:2402.19427"
     ),
+    "Schlag et al. 2021": "Linear Transformers Are Secretly Fast Weight Programmers. ICML 2021, arXiv:2102.11174",
+    "Yang et al. 2025": "Gated Delta Networks: Improving Mamba2 with Delta Rule. ICLR 2025, arXiv:2412.06464",
     "Foerster et al. 2017": (
         "Input Switched Affine Networks: An RNN Architecture Designed for Interpretability. ICML 2017, arXiv:1611.09434"
     ),

@@ -80,14 +80,17 @@ class Native(Backend):
             return f"it runs on the CPU, not on {device.type}"
         if dtype not in TYPES:
             return f"it computes with float32, float64 and bfloat16, not {dtype}"
+        if program is not None and program.mixes:
+            return "arcs from each state of a family to each are not compiled yet"
         compiler = find_compiler()
         return compiler if isinstance(compiler, str) else None
 
     def passed_over(self, device: torch.device, dtype: torch.dtype) -> None:
         if self._warned or device.type != "cpu" or dtype not in TYPES:
             return
+        if (why := self.why_not(device, dtype)) is None:
+            return
         self._warned = True
-        why = self.why_not(device, dtype)
         warnings.warn(f"rrnn runs its slow reference backend on the CPU: {why}", RuntimeWarning, stacklevel=2)
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:

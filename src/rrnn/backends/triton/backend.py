@@ -90,6 +90,8 @@ class Triton(Backend):
             return f"it runs on CUDA devices, not on {device.type}"
         if dtype not in DTYPES:
             return f"it computes with float32, bfloat16 and float16, not {dtype}"
+        if program is not None and program.mixes:
+            return "arcs from each state of a family to each are not compiled yet"
         return None
 
     def forward(
