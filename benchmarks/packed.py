@@ -4,8 +4,7 @@
 
 A batch has sequences whose lengths are drawn log-uniformly between 16 and 512. A call is forward and backward of one
 layer, with gradients of its input and of every parameter. All forms hold the same sequences; making them is not timed.
-`nn.LSTM` runs a PackedSequence, its own way to leave out padding. On a GPU `ms` is the time of a CUDA graph, where one
-can be captured, and `plain_ms` that of plain calls.
+On a GPU `ms` is the time of a CUDA graph, where one can be captured, and `plain_ms` that of plain calls.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence, pad_sequence
 from rrnn import RationalRNN, zoo
 
 CELLS = ("B", "F", "SRU", "GLA")
-RIVAL_BESIDE = "F"  # the cell beside which nn.LSTM is timed
 SHORTEST, LONGEST = 16, 512
 
 
@@ -71,10 +69,6 @@ def steps_of(
     more = {"heads": units // 64} if name == "GLA" else {}
     layer = RationalRNN(cell, units, units, device=device, dtype=dtype, **more)
     found = {form: training(layer, *given) for form, given in forms(layer, sequences).items()}
-    if name == RIVAL_BESIDE:
-        lstm = nn.LSTM(units, units, device=device, dtype=dtype)
-        packed = pack_sequence(sequences, enforce_sorted=False)
-        found["nn.LSTM"] = training(lstm, packed.data, lambda x: lstm(PackedSequence(x, *packed[1:]))[0].data)
     return found, lengths
 
 
