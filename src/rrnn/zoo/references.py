@@ -21,6 +21,7 @@ REFERENCES: dict[str, str] = {
     "Qin et al. 2023": (
         "Hierarchically Gated Recurrent Neural Network for Sequence Modeling. NeurIPS 2023, arXiv:2311.04823"
     ),
+    "Qin et al. 2024": "HGRN2: Gated Linear RNNs with State Expansion. arXiv:2404.07904",
     "De et al. 2024": (
         "Griffin: Mixing Gated Linear Recurrences with Local Attention for Efficient Language Models. arXiv:2402.19427"
     ),
