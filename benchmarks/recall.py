@@ -18,6 +18,7 @@ is one row of the result file, and a run that was interrupted goes on where it s
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from dataclasses import dataclass
 from itertools import chain
@@ -33,6 +34,7 @@ from trainings import fill, rows_of
 
 from rrnn import zoo
 from rrnn.draw.charts import Axis, Panel, Series, figure
+from rrnn.tasks.graphs import Graphs
 
 KEYS, VALUES = 64, 64
 BLANK = KEYS + VALUES
@@ -146,18 +148,25 @@ def train(job: Job) -> Row:
     began, final = time.perf_counter(), job.stage == "final"
     torch.set_num_threads(1)
     torch.manual_seed(1000 + job.number if final else 0)
-    model = Recaller(job.model, job.width).to(job.device)
-    generator = torch.Generator(job.device).manual_seed(1000 + job.number if final else 0)
-    optimiser = torch.optim.Adam(model.parameters(), job.lr)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, job.steps)
-    for _ in range(job.steps):
+    device = torch.device(job.device)
+    model = Recaller(job.model, job.width).to(device)
+    generator = torch.Generator(device).manual_seed(1000 + job.number if final else 0)
+    rate, on_gpu = torch.tensor(job.lr, device=device), device.type == "cuda"
+    optimiser = torch.optim.Adam(model.parameters(), rate, capturable=on_gpu, foreach=on_gpu)
+
+    def step() -> None:
         x, y = texts(job.pairs, BATCH, generator)
         loss = F.cross_entropy(model(x).flatten(0, 1), y.flatten(), ignore_index=-1)
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
-        schedule.step()
+
+    graphs = Graphs(device, generator, alone=True)  # small steps are bound by launches
+    for number in range(job.steps):
+        rate.fill_(job.lr * (1 + math.cos(math.pi * number / job.steps)) / 2)
+        graphs.run("step", step)
+    graphs.close()
     right = accuracy(model, job.pairs, torch.Generator(job.device).manual_seed(8 if final else 7))
     sizes = {"state": model.state_size(), "parameters": sum(p.numel() for p in model.parameters())}
     row = job.key | {"lr": job.lr, "steps": job.steps} | sizes | {"accuracy": round(right, 4)}
@@ -270,7 +279,7 @@ def main() -> None:
         "--models", nargs="+", type=sized, default=[sized(name) for name in CELLS], help="B or B:32"
     )
     parser.add_argument("--pairs", nargs="+", type=int, default=[8, 16], help="pairs of a text")
-    parser.add_argument("--steps", type=int, default=3000, help="training steps of 128 texts")
+    parser.add_argument("--steps", type=int, default=8000, help="training steps of 128 texts")
     parser.add_argument("--rates", nargs="+", type=float, default=[0.001, 0.003, 0.01], help="learning rates")
     parser.add_argument("--seeds", type=int, default=3, help="trainings with the best one")
     parser.add_argument("--workers", type=int, default=1, help="processes that train at the same time")
