@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -39,10 +39,21 @@ def missing(rows: list[Row], jobs: list[J]) -> list[J]:
 
 
 def fill(
-    file: Path, rows: list[Row], jobs: list[J], train: Callable[[J], Row], workers: int, settings: Row
+    file: Path,
+    rows: list[Row],
+    jobs: list[J],
+    train: Callable[[J], Row],
+    workers: int,
+    settings: Row,
+    *,
+    threads: bool = False,
 ) -> None:
-    """Train the jobs that have no row in `rows`, and write the file anew after each."""
-    for row in _done(missing(rows, jobs), train, workers):
+    """Train the jobs that have no row in `rows`, and write the file anew after each.
+
+    `workers` of them run at the same time, in processes or, where their work is captured as CUDA graphs, in `threads`,
+    whose kernels share the GPU.
+    """
+    for row in _done(missing(rows, jobs), train, workers, threads):
         rows.append(row)
         print(json.dumps(row), flush=True)
         part = file.with_suffix(".part")
@@ -51,12 +62,13 @@ def fill(
         part.replace(file)
 
 
-def _done(jobs: list[J], train: Callable[[J], Row], workers: int) -> Iterator[Row]:
-    """Yield the rows of jobs as they are finished, by this process or by several."""
+def _done(jobs: list[J], train: Callable[[J], Row], workers: int, threads: bool) -> Iterator[Row]:
+    """Yield the rows of jobs as they are finished."""
     if workers <= 1:
         yield from map(train, jobs)
         return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ThreadPoolExecutor(workers) if threads else ProcessPoolExecutor(workers, spawn) as pool:
         for future in as_completed([pool.submit(train, job) for job in jobs]):
             yield future.result()
 
