@@ -36,12 +36,13 @@ def config_of(cell: str, layers: int, hidden: int, **options: object) -> LMConfi
     ).resolved(hidden)  # pyright: ignore[reportArgumentType]
 
 
-def closest_hidden(budget: int, words: int, layers: int, cell: str) -> int:
+def closest_hidden(budget: int, words: int, layers: int, cell: str, embedding: int | None = None) -> int:
     """The multiple of 16 that comes closest to a number of parameters."""
-    below = solve_hidden_size(budget, words, layers, cell=cell).hidden_size
+    model = {"cell": cell, "embedding_size": embedding}
+    below = solve_hidden_size(budget, words, layers, **model).hidden_size
 
     def miss(hidden: int) -> int:
-        return abs(count_parameters(words, hidden, layers, cell=cell) - budget)
+        return abs(count_parameters(words, hidden, layers, **model) - budget)
 
     return min((below, below + 16), key=miss)
 

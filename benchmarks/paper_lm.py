@@ -16,6 +16,7 @@ import argparse
 import json
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +40,17 @@ ROWS = {
 }
 
 
-def hidden_of(row: PaperPerplexity, words: int) -> int:
-    """The multiple of 16 that comes closest to the budget."""
-    return closest_hidden(row.budget, words, row.layers, row.cell)
+def hidden_of(row: PaperPerplexity, words: int, changes: Mapping[str, Any] | None = None) -> int:
+    """The multiple of 16 that comes closest to the budget, with the changed layers and embedding."""
+    given = {"layers": row.layers, "embedding_size": None, **(changes or {})}
+    return closest_hidden(row.budget, words, given["layers"], row.cell, given["embedding_size"])
 
 
-def config_of(row: PaperPerplexity, seed: int, changes: dict[str, Any]) -> LMConfig:
-    data = changes.get("data", "ptb")
-    words = len(load_corpus(data).vocabulary())
-    own = {"data": "ptb", "cell": row.cell, "layers": row.layers, "hidden_size": hidden_of(row, words)}
-    return LMConfig.from_dict({**own, "seed": seed, **changes})  # the recipe, without a preset's own settings
+def config_of(row: PaperPerplexity, seed: int, changes: Mapping[str, Any]) -> LMConfig:
+    own: dict[str, Any] = {"data": "ptb", "cell": row.cell, "layers": row.layers, "seed": seed, **changes}
+    if "hidden_size" not in own:
+        own["hidden_size"] = hidden_of(row, len(load_corpus(own["data"]).vocabulary()), changes)
+    return LMConfig.from_dict(own)  # the recipe, without a preset's own settings
 
 
 def run_row(folder: Path, config: LMConfig, test: bool = True) -> dict[str, Any]:

@@ -54,7 +54,7 @@ Beside the cells chosen for this, there are cells side by side with windows, an 
 layer without a state."""
 
 
-def make_layer(name: str, input_size: int = 4, hidden_size: int = 3, **options: Any) -> RationalRNN:
+def make_layer(name: str, input_size: int = 4, hidden_size: Any = 3, **options: Any) -> RationalRNN:
     """Return a small layer whose parameters, biases included, are all random."""
     cells = CASES[name]()
     options = {"dtype": torch.float64, **options}

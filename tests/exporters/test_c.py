@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import re
 import shutil
@@ -14,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from exported_c import STRICT, Stepper, check_layer, compiled
 from layer_cases import CASES, make_layer, randomised
 from random_classifiers import KINDS, classifier
+from wide_layers import build, over
 
 from rrnn.exporters import export
 from rrnn.exporters.c_text import FUNCTIONS, number, string
@@ -26,7 +27,6 @@ from rrnn.tasks.lm.trained import TrainedLanguageModel
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.zoo import CELLS, get_cell, layer
 
-STRICT = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror", "-O2"]
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
 QEMU = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 needs_zig = pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
@@ -41,57 +41,40 @@ COMPILERS = {
 }
 
 
-def compiled(path: Path, compiler: list[str] | None = None) -> ctypes.CDLL:
-    """Compile a file as a library with the strictest warnings, and load it."""
-    library = path.with_suffix(".so")
-    command = [*(compiler or ["cc"]), *STRICT, "-fPIC", "-shared", str(path), "-o", str(library), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0 and not done.stderr, done.stderr
-    return ctypes.CDLL(str(library))
-
-
-class Stepper:
-    """A compiled model: the state as bytes, and its two functions."""
-
-    def __init__(self, path: Path, outputs: int) -> None:
-        self.library, self.outputs = compiled(path), outputs
-        header = path.with_suffix(".h").read_text()
-        fields = re.findall(r"    float \w+\[(\d+)\];", header)
-        self.state = (ctypes.c_float * sum(map(int, fields)))(*([7.0] * sum(map(int, fields))))
-        self.name = path.stem
-        self.call("init", self.state)
-
-    def call(self, function: str, *args: Any) -> int:
-        return getattr(self.library, f"{self.name}_{function}")(*args)
-
-    def step(self, given: int | np.ndarray) -> np.ndarray:
-        out = np.full(self.outputs, np.nan, np.float32)
-        given = given if isinstance(given, int) else given.ctypes.data_as(ctypes.c_void_p)  # pyright: ignore[reportAssignmentType]
-        assert self.call("step", self.state, given, out.ctypes.data_as(ctypes.c_void_p)) == 0
-        return out
-
-
-def check_layer(net: RationalRNN, folder: Path) -> None:
-    """Compare the C file of a layer, step by step, with the layer."""
-    path, _ = export(net, folder / "net.c")
-    model = Stepper(path, net.output_size)
-    x = torch.randn(5, 1, net.input_size, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        expected = net(x)[0][:, 0].numpy()
-    for t in range(5):
-        np.testing.assert_allclose(model.step(x[t, 0].numpy().copy()), expected[t], rtol=1e-5, atol=1e-5)
-    model.call("init", model.state)  # begins anew
-    np.testing.assert_allclose(model.step(x[0, 0].numpy().copy()), expected[0], rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CELLS if not get_cell(name).families])
+@pytest.mark.parametrize("name", CELLS)
 def test_every_cell_of_the_zoo(name: str, tmp_path: Path) -> None:
     net = randomised(layer(name, 5, 4))
     with torch.no_grad():
         for p in net.parameters():
             p.mul_(0.7)
     check_layer(net.eval(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "units"),
+    [
+        ("Mamba", 12),
+        pytest.param("RetNet", 72, marks=pytest.mark.slow),
+        pytest.param("GLA", 12, marks=pytest.mark.slow),
+        pytest.param("Mamba-2", 132, marks=pytest.mark.slow),
+        pytest.param("S4D", 70, marks=pytest.mark.slow),
+    ],
+)
+def test_families_of_states(name: str, units: int, tmp_path: Path) -> None:
+    """With heads and groups, and more units than a tile has."""
+    net = build(name, units=units, dtype=torch.float32).eval()
+    with torch.no_grad():
+        for p in net.parameters():
+            p.mul_((12 / units) ** 0.5)
+    check_layer(net, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("semiring", ["real", "log", "max-plus", "min-plus", "max-times", "complex"])
+def test_families_over_any_semiring(semiring: str, tmp_path: Path) -> None:
+    cells = [(get_cell("SRU"), 3), (over(semiring), 6)]  # side by side with units that have no family
+    check_layer(randomised(RationalRNN(cells, 4, heads=3, num_layers=2)).eval(), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +89,7 @@ def test_every_kind_of_cell(name: str, tmp_path: Path) -> None:
     [
         {"num_layers": 2, "skip": "highway", "norm": "layer"},
         {"num_layers": 2, "skip": "residual", "bias": False},
+        {"low_rank": {"r": 2, "f": 1}},
     ],
 )
 def test_options_of_layers(options: dict[str, Any], tmp_path: Path) -> None:
@@ -114,7 +98,7 @@ def test_options_of_layers(options: dict[str, Any], tmp_path: Path) -> None:
 
 def language_model() -> TrainedLanguageModel:
     words = Vocabulary(["<s>", "</s>", "été", "b", 'w"\\ ??/', "<unk>"], unknown="<unk>")
-    module = randomised(LanguageModel(len(words), 6, 2, cell="QRNN2")).eval()
+    module = randomised(LanguageModel(len(words), 6, 2, embedding_size=4, cell="QRNN2")).eval()
     return TrainedLanguageModel(module, words, LMConfig(cell="QRNN2", hidden_size=6))
 
 

@@ -14,27 +14,25 @@ import onnx_ir as ir
 import onnxruntime
 import pytest
 import torch
+from exported_c import check_layer
 from layer_cases import CASES, MECHANICS_LAYERS, make_layer, randomised
 from random_classifiers import KINDS, WORDS, classifier
 from torch import nn
 from torch.utils._pytree import tree_leaves
+from wide_layers import build, over
 
 from rrnn.arithmetic import ALONG_FAMILY, Op
 from rrnn.automata import Cell, linear, one, score, step
 from rrnn.exporters import export, initial_states
-from rrnn.exporters.onnx_nodes import OPSET, ROWS, Graph
+from rrnn.exporters.onnx_nodes import ALONG, OPSET, ROWS, Graph
 from rrnn.nn import RationalRNN
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.model import LanguageModel
 from rrnn.tasks.lm.trained import TrainedLanguageModel
 from rrnn.tasks.vocabulary import Vocabulary
-from rrnn.zoo import CELLS, MODELS, get_cell, layer
+from rrnn.zoo import MODELS, get_cell, layer
 
-RATIONAL = [
-    name
-    for name, model in MODELS.items()
-    if model.rational and not (name in CELLS and get_cell(name).families)
-]
+RATIONAL = [name for name, model in MODELS.items() if model.rational]
 
 
 def session(model: Any, folder: Path, **options: Any) -> onnxruntime.InferenceSession:
@@ -79,6 +77,37 @@ def test_every_rational_model_of_the_zoo(name: str, tmp_path: Path) -> None:
 def test_every_kind_of_cell(name: str, tmp_path: Path) -> None:
     """Cells of all semirings, with windows, learned initial weights, several outputs; in float64, to 1e-9."""
     net, x = make_layer(name).eval(), torch.randn(6, 2, 4, dtype=torch.float64)
+    run = session(net, tmp_path)
+    compare(run.run(None, {"input": x.numpy(), **initial_states(run, 2)}), net(x), 1e-9)
+
+
+WIDE = ["linear-attention", "RetNet", "GLA", "HGRN2", "Mamba", "Mamba-2", "S4D"]
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in ("Mamba", "RetNet") else pytest.param(n, marks=pytest.mark.slow) for n in WIDE]
+)
+def test_families_of_states(name: str, tmp_path: Path) -> None:
+    """With heads and groups, whole and step by step, padded; in float64, to 1e-9."""
+    net, x = build(name).eval(), torch.randn(6, 3, 12, dtype=torch.float64)
+    lengths = torch.tensor([6, 2, 0])
+    run = session(net, tmp_path, lengths=True)
+    feeds = {"input": x.numpy(), "lengths": lengths.numpy(), **initial_states(run, 3)}
+    compare(run.run(None, feeds), net(x, lengths=lengths), 1e-9)
+    run = session(net, tmp_path)
+    states, outputs, ends = initial_states(run, 3), [], []
+    for t in range(6):
+        ends = run.run(None, {"input": x[t : t + 1].numpy(), **states})
+        states, outputs = {"state_0_0": ends[1]}, [*outputs, ends[0]]
+    compare([np.concatenate(outputs), ends[1]], net(x), 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("semiring", ["real", "log", "max-plus", "min-plus", "max-times", "complex"])
+def test_families_over_any_semiring(semiring: str, tmp_path: Path) -> None:
+    cells = [(over(semiring), 6), (get_cell("F"), 3)]  # side by side with units that have no family
+    net = randomised(RationalRNN(cells, 4, heads=3, dtype=torch.float64, num_layers=2)).eval()
+    x = torch.randn(6, 2, 4, dtype=torch.float64)
     run = session(net, tmp_path)
     compare(run.run(None, {"input": x.numpy(), **initial_states(run, 2)}), net(x), 1e-9)
 
@@ -134,7 +163,8 @@ def test_a_cell_without_a_gradient(semiring: str, tmp_path: Path) -> None:
     cell = Cell("hard", semiring).initial("q0").loop("q0", one).arc("q0", "q1", step(linear("u", bias=True)))
     net = randomised(RationalRNN(cell.loop("q1", step(linear("f"))).final("q1").output(score), 4, 3)).eval()
     x, run = torch.randn(6, 2, 4), session(net, tmp_path)
-    compare(run.run(None, {"input": x.numpy(), **initial_states(run, 2)}), net(x))
+    compare(run.run(None, {"input": x.numpy(), **initial_states(run, 2)}), net(x), 0.0)
+    check_layer(net, tmp_path, 0.0)
 
 
 # ---- ops -------------------------------------------------------------------------------------------------------------
@@ -142,8 +172,8 @@ def test_a_cell_without_a_gradient(semiring: str, tmp_path: Path) -> None:
 
 def test_there_is_a_row_for_every_op() -> None:
     elements = (Op.ELEMENT, Op.COMPONENT, Op.PLUS, Op.TIMES)  # flat programs have none
-    # Programs with families are refused.
     assert set(ROWS) == {op for op in Op if not op.leaf and op not in (*elements, *ALONG_FAMILY)}
+    assert {*ALONG, Op.FIRST} == set(ALONG_FAMILY)  # `first` is in gradients only
 
 
 @pytest.mark.parametrize("op", ROWS, ids=lambda op: op.text)
@@ -168,7 +198,9 @@ def test_rows_agree_with_the_meaning_of_ops(op: Op) -> None:
 
 def language_model(cell: str = "F", layers: int = 2) -> TrainedLanguageModel:
     words = Vocabulary(["<s>", "</s>", "a", "b", "“c”\\"], unknown=None)
-    module = randomised(LanguageModel(len(words), 6, layers, cell=cell)).eval()
+    module = randomised(
+        LanguageModel(len(words), 6, layers, embedding_size=4 if layers > 1 else None, cell=cell)
+    ).eval()
     return TrainedLanguageModel(module, words, LMConfig(cell=cell, hidden_size=6))
 
 

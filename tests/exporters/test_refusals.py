@@ -82,15 +82,6 @@ def test_a_folder_in_the_way_leaves_no_half_of_an_export(tmp_path: Path) -> None
     assert not (tmp_path / "model.c").exists()
 
 
-def test_wide_programs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    net = make_layer("F")
-    monkeypatch.setitem(net._all_layers()[0].programs[0].__dict__, "wide", True)
-    for name in ("model.onnx", "model.c"):
-        with pytest.raises(ExportError, match="families of states"):
-            export(net, tmp_path / name)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnx_ir", None)
     with pytest.raises(ExportError, match=r"onnx_ir.*pip install 'rrnn\[onnx\]'"):

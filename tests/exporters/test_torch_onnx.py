@@ -14,6 +14,8 @@ from layer_cases import make_layer, randomised
 from torch import Tensor, nn
 
 from rrnn.exporters import onnx_translations
+from rrnn.nn import RationalRNN
+from rrnn.zoo import get_cell
 
 pytestmark = pytest.mark.slow  # torch's exporter takes seconds
 
@@ -22,7 +24,10 @@ class Tagger(nn.Module):
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__()
         self.embedding = nn.Embedding(20, 4)
-        self.rnn = make_layer(name, dtype=torch.float32, **options)
+        if name == "Mamba-2":
+            self.rnn = RationalRNN(get_cell(name, states=5), 4, 12, heads=4, groups=2, **options)
+        else:
+            self.rnn = make_layer(name, dtype=torch.float32, **options)
         self.readout = nn.Linear(self.rnn.output_size, 3)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
@@ -36,6 +41,7 @@ class Tagger(nn.Module):
         ("F", {"num_layers": 2, "skip": "highway", "norm": "layer"}),
         ("mixed", {}),
         ("B-max-plus", {"bidirectional": True}),
+        ("Mamba-2", {}),
     ],
 )
 def test_a_model_around_a_layer(name: str, options: dict[str, Any], tmp_path: Path) -> None:

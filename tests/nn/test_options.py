@@ -43,6 +43,31 @@ def test_highway(hidden: int) -> None:
     torch.testing.assert_close(layer(x)[0], g * h + (1 - g) * carried)
 
 
+@pytest.mark.parametrize("both", [False, True])
+def test_a_size_for_each_layer(both: bool) -> None:
+    """Layers of several sizes are those layers one after the other."""
+    whole = make_layer("windowed", 4, [3, 6, 2], num_layers=3, bidirectional=both)
+    n = whole.num_directions
+    assert (whole.hidden_sizes, whole.hidden_size, whole.output_size) == ((3, 6, 2), 3, 2 * n)
+    x, size = inputs(5, 2, 4), 4
+    out, state = whole(x)
+    for depth, units in enumerate((3, 6, 2)):
+        one_layer = make_layer("windowed", size, units, bidirectional=both)
+        one_layer.layers[0].load_state_dict(whole.layers[depth].state_dict())
+        if both:
+            one_layer.reverse_layers[0].load_state_dict(whole.reverse_layers[depth].state_dict())
+        x, final = one_layer(x)
+        for ours, theirs in zip(final, state[depth * n :], strict=False):
+            torch.testing.assert_close(ours.states[0], theirs.states[0])
+        size = units * n
+    torch.testing.assert_close(out, x)
+    assert "4, (3, 6, 2), num_layers=3" in repr(whole)
+    with pytest.raises(ShapeError, match=r"there are 2 layers .*, and 3 numbers were given"):
+        make_layer("B", 4, [3, 6, 2], num_layers=2)
+    with pytest.raises(ShapeError, match="hidden_size must be a whole number above 0; got 0"):
+        make_layer("B", 4, [3, 0], num_layers=2)
+
+
 def test_norm() -> None:
     layer = make_layer("B", skip="residual", norm="layer")
     plain = make_layer("B", skip="residual")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from layer_cases import inputs
-from torch import Tensor
+from torch import Tensor, nn
 
+import rrnn
 from rrnn.errors import FormatError
-from rrnn.zoo.convert import from_qrnn, from_sru
+from rrnn.nn import Block, BlockStack
+from rrnn.zoo.convert import from_mamba, from_mamba2, from_qrnn, from_sru
 
 
 def public_sru(state: dict[str, Tensor], x: Tensor, d: int, directions: int, g=torch.tanh) -> Tensor:
@@ -96,3 +100,107 @@ def test_what_cannot_be_read() -> None:
         from_qrnn({"layers.0.linear.weight": inputs(9, 5), "layers.0.linear.bias": inputs(8)}, window=2)
     with pytest.raises(FormatError, match="one for each of the 1 layers"):
         from_qrnn({"layers.0.linear.weight": inputs(9, 4), "layers.0.linear.bias": inputs(9)}, window=[2, 1])
+
+
+# ---- blocks of transformers ------------------------------------------------------------------------------------------
+
+MAMBA: list[dict[str, Any]] = [
+    {},
+    {"use_conv_bias": False, "conv_kernel": 2, "expand": 1},
+    {"use_bias": True, "time_step_rank": 5, "layer_norm_epsilon": 1e-2},
+]
+MAMBA2: list[dict[str, Any]] = [
+    {"n_groups": 1, "chunk_size": 8},
+    {"n_groups": 2, "use_conv_bias": False, "conv_kernel": 3},
+    {"n_groups": 4, "use_bias": True, "expand": 1, "head_dim": 4, "layer_norm_epsilon": 1e-2},
+]
+
+
+def transformers_model(kind: str, options: dict[str, Any], **more: Any) -> tuple[Any, Any]:
+    """Return a small model of transformers with random weights, and what our conversion of it is."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"hidden_size": 32, "state_size": 6, "num_hidden_layers": 2, "vocab_size": 11, **options}
+    given = {"eps": options.get("layer_norm_epsilon", 1e-5), "batch_first": True, **more}
+    if kind == "Mamba":
+        model = transformers.MambaForCausalLM(transformers.MambaConfig(**sizes))
+        convert: Any = from_mamba
+    else:
+        sizes = {"num_heads": 8, "head_dim": 8, **sizes}
+        model = transformers.Mamba2ForCausalLM(transformers.Mamba2Config(**sizes))
+        convert, given = from_mamba2, {"groups": options["n_groups"], **given}
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(0.1 * torch.randn(p.shape))
+    return model.eval(), lambda module: convert(module.state_dict(), **given)
+
+
+CASES = [("Mamba", options) for options in MAMBA] + [("Mamba-2", options) for options in MAMBA2]
+
+
+@pytest.mark.parametrize("kind, options", CASES)
+@torch.no_grad()
+def test_blocks_of_transformers(kind: str, options: dict[str, Any]) -> None:
+    """A mixer, a block and a model of transformers, in float32, equal what they are converted to, up to rounding."""
+    model, convert = transformers_model(kind, options)
+    x = inputs(3, 21, 32, dtype=torch.float32)
+    layer = model.backbone.layers[0]
+    for theirs, expected in ((layer.mixer, layer.mixer(x)), (layer, layer(x))):
+        ours = convert(theirs)
+        assert isinstance(ours, Block)
+        with rrnn.use_backend("reference"):
+            torch.testing.assert_close(ours(x)[0], expected, rtol=1e-5, atol=1e-5)
+    stack = convert(model)
+    assert isinstance(stack, BlockStack) and stack.num_layers == 2
+    ids = torch.randint(0, 11, (2, 13), generator=torch.Generator().manual_seed(0))
+    with rrnn.use_backend("reference"):
+        hidden, _ = stack(model.backbone.embeddings(ids))
+    torch.testing.assert_close(model.lm_head(hidden), model(ids).logits, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind, options", [CASES[0], CASES[4]])
+@torch.no_grad()
+def test_converted_blocks_stream(kind: str, options: dict[str, Any]) -> None:
+    """A prompt followed by single steps gives what transformers gives for the whole text, on the fastest backend."""
+    model, convert = transformers_model(kind, options)
+    stack, ids = convert(model), torch.arange(14).remainder(11).view(1, -1)
+    x = model.backbone.embeddings(ids)
+    out, state = stack(x[:, :9])
+    outputs = [out]
+    for t in range(9, 14):
+        out, state = stack.step(x[:, t], state)
+        outputs.append(out.unsqueeze(1))
+    expected = model(ids).logits
+    torch.testing.assert_close(model.lm_head(torch.cat(outputs, 1)), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind, options", [CASES[0], CASES[3]])
+def test_converted_blocks_have_the_same_gradients(kind: str, options: dict[str, Any]) -> None:
+    model, convert = transformers_model(kind, options)
+    layer: nn.Module = model.backbone.layers[0]
+    ours, found = convert(layer), []
+    for module in (layer, ours):
+        x = inputs(2, 7, 32, dtype=torch.float32).requires_grad_()
+        out = module(x)
+        out = out if isinstance(out, Tensor) else out[0]
+        out.square().sum().backward()
+        found.append(
+            [x.grad, module.out_proj.weight.grad if module is ours else layer.mixer.out_proj.weight.grad]
+        )
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def test_what_cannot_be_converted() -> None:
+    model, _ = transformers_model("Mamba-2", MAMBA2[1])
+    state = model.state_dict()
+    with pytest.raises(FormatError, match="groups must divide the 8 heads and the 12 rows of B; got 3"):
+        from_mamba2(state, groups=3)
+    with pytest.raises(FormatError, match=r"with in_proj.weight, .* dt_proj.weight is missing"):
+        from_mamba(state)
+    with pytest.raises(FormatError, match="is missing from nothing"):
+        from_mamba2({})
+    with pytest.raises(FormatError, match="expected layers 0, 1, 2, …; got 1"):
+        from_mamba2({key: value for key, value in state.items() if ".layers.0." not in key})
+    wrong = dict(state) | {"backbone.layers.0.mixer.D": torch.ones(3)}
+    with pytest.raises(FormatError, match=r"D must have the shape \(8,\); got \(3,\)"):
+        from_mamba2(wrong, groups=2)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from wide_equations import TWINS, Weights
+from wide_layers import build, over
 
 import rrnn
 from rrnn import RationalRNN, zoo
@@ -16,21 +17,17 @@ from rrnn.automata import (
     family,
     index,
     linear,
-    log_sigmoid,
     one,
     parameter,
     scale,
     score,
-    sigmoid,
     signed,
-    tanh,
     union,
     unroll,
 )
 from rrnn.backends.native.families import render_backward, render_forward
 from rrnn.errors import CellError, FormatError, ProgramError, RRNNError
 from rrnn.ir import lower
-from rrnn.semirings import get_semiring
 
 # Compiling two kernels takes seconds, so the quick tests do it for few models.
 COMPILED = [
@@ -40,22 +37,6 @@ COMPILED = [
     for name in TWINS
     for backend in ("reference", "native")
 ]
-HEADS = {"linear-attention", "RetNet", "GLA", "HGRN2", "Mamba-2"}  # those that are published with several
-
-
-def build(name: str, states: int = 5, units: int = 12, **options: Any) -> RationalRNN:
-    cell = zoo.get_cell(name) if name == "LRU" else zoo.get_cell(name, states=states)
-    if name in HEADS:
-        options = {"heads": 4} | options
-    if name == "Mamba-2":
-        options = {"groups": 2} | options
-    torch.manual_seed(0)
-    rnn = RationalRNN(cell, units, units, dtype=options.pop("dtype", torch.float64), **options)
-    for value in rnn.parameters():
-        if value.requires_grad:
-            with torch.no_grad():
-                value.add_(torch.randn_like(value) * 0.3)
-    return rnn
 
 
 def gradients(rnn: RationalRNN, x: Tensor, out: Tensor, state: Tensor) -> list[Tensor]:
@@ -188,20 +169,6 @@ def without_families(rnn: RationalRNN) -> RationalRNN:
             for parameter, value in values.items():
                 own.parameters_of(0)[parameter][unit] = value  # type: ignore[operator]
     return thin
-
-
-def over(semiring: str) -> Cell:
-    """Return a cell with a family, an arc from it into a single state, and a read-out, over some semiring."""
-    h = family("h", 4)
-    ring = get_semiring(semiring)
-    gate = log_sigmoid if ring.logarithmic else sigmoid
-    sign = -1 if ring.logarithmic and not ring.maximum else 1
-    entry, loop = (sign * gate(linear(n, over=h, per="head", bias=True)) for n in ("a", "f"))
-    out, end = (sign * gate(parameter(n, over=h)) for n in ("r", "e"))
-    cell = Cell("family", semiring).initial("q0").loop("q0", one).arc("q0", h, entry).loop(h, loop)
-    cell = cell.arc(h, "q2", end).loop("q2", sign * gate(linear("g"))).read(h, out).read("q2", one)
-    parts = [getattr(score, name) for name in ring.components] or [score]
-    return cell.output(*(tanh(part) for part in parts))
 
 
 @pytest.mark.parametrize("backend", ["reference", pytest.param("native", marks=pytest.mark.slow)])

@@ -33,17 +33,19 @@ def cell_by_cell(call: LayerCall, states: Sequence[Tensor]) -> tuple[Tensor, lis
 def _cell(
     x: Tensor, params: Tensor, state: Tensor, mask: Tensor | None, inp: Tensor | None, program: str
 ) -> tuple[Tensor, Tensor]:
-    """Return (output, final state) of x (T, B, K, D), params (P, D), state (S, B, D), mask (T, B), inp (T, B, D)."""
-    parsed = Program.parse(program)
-    out = x.new_empty(*x.shape[:2], parsed.output_count * params.shape[-1])
+    """Return (output, final state) of x (T, B, K, D), params (P, D), state (S, B, D), mask (T, B), inp (T, B, D), or of
+    the flat rows of a program with families (`rrnn.backends.extents`)."""
+    parsed, units = Program.parse(program), state.shape[-1]
+    out = x.new_empty(*x.shape[:2], parsed.output_count * units)
     backend = resolve("auto", x.device, x.dtype, [parsed])
-    end, _ = backend.forward(CellCall(parsed, x, params, mask, inp), state, out)
+    call = CellCall(parsed, x, params, mask, inp, width=0 if parsed.wide is None else units)
+    end, _ = backend.forward(call, state, out)
     return out, end.clone()  # an op must not return one of its arguments
 
 
 @_cell.register_fake
 def _(x: Tensor, params: Tensor, state: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    columns = Program.parse(rest[-1]).output_count * params.shape[-1]
+    columns = Program.parse(rest[-1]).output_count * state.shape[-1]
     return x.new_empty(x.shape[0], x.shape[1], columns), torch.empty(
         state.shape, dtype=state.dtype, device=state.device
     )

@@ -8,6 +8,7 @@ import numpy as np
 from torch import nn
 
 from rrnn.errors import ExportError
+from rrnn.exporters.c_families import Memory, family_step
 from rrnn.exporters.c_text import Source, cell_step, number
 from rrnn.exporters.parts import cell_tables, check_layer, first_state_arrays, lag_matrix, unit_constants
 from rrnn.ir import Op
@@ -59,7 +60,7 @@ class Stack:
 
 def _layer_function(source: Source, layer: RationalLayer, k: int) -> str:
     """Return the C function that runs one step of a layer."""
-    rows, inputs, outputs = layer.weight.shape[0], layer.input_size, layer.output_size
+    rows, inputs, outputs = layer.matrix().shape[0], layer.input_size, layer.output_size
     lines: list[str] = []
     if rows:
         y = source.field("projected", rows, "W x of the layer that is running")
@@ -78,7 +79,20 @@ def _layer_function(source: Source, layer: RationalLayer, k: int) -> str:
     first = done = 0
     for c, (program, width) in enumerate(zip(layer.programs, layer.widths, strict=True)):
         starts = {r.name: r.start for r in layer.rows if r.cell == c}
-        units = unit_constants(program, cell_tables(layer)[c])
+        units = unit_constants(program, cell_tables(layer)[c], width)
+        lines += [f"/* {width} units of {program.name} */"]
+        out, state = "out" if not done else f"(out + {done})", f"m->layer_{k}_state_{c}"
+        if program.wide is not None:
+            shared = {n: _once_per_head(v, program.wide.heads) for n, v in units.items()}
+            held = {n: (source.array(f"layer_{k}_cell_{c}_v{n}", v), v.shape[-1]) for n, v in shared.items()}
+            inp = f"(y + {own['input'] + first})" if "input" in own else f"(x + {first})"
+            names = program.flat.projections
+            memory = Memory(
+                lambda index, starts=starts, names=names: f"y + {starts[names[index]]}", inp, held, state, out
+            )
+            lines += family_step(program, width, memory)
+            first, done = first + width, done + width * program.output_count
+            continue
         held = {n: source.array(f"layer_{k}_cell_{c}_v{n}", v) for n, v in units.items()}
 
         def leaf(op: Op, index: int, starts: Any = starts, program: Any = program, first: int = first) -> str:
@@ -86,9 +100,7 @@ def _layer_function(source: Source, layer: RationalLayer, k: int) -> str:
                 return f"y[{starts[program.flat.projections[index]]} + i]"
             return f"y[{own['input'] + first} + i]" if "input" in own else f"x[{first} + i]"
 
-        out = "out" if not done else f"(out + {done})"
-        lines += [f"/* {width} units of {program.name} */"]
-        lines += cell_step(program, width, leaf, held, f"m->layer_{k}_state_{c}", out)
+        lines += cell_step(program, width, leaf, held, state, out)
         first, done = first + width, done + width * program.output_count
     lines += _around(source, layer, k, own)
     unused = [name for name in ("x", "m") if not any(f"{name}" in _words(line) for line in lines)]
@@ -96,6 +108,12 @@ def _layer_function(source: Source, layer: RationalLayer, k: int) -> str:
     body = "\n".join("    " + line for line in lines)
     note = f"{inputs} inputs, {outputs} outputs"
     return f"/* {note} */\nstatic void layer_{k}({source.name}_state *m, const float *x, float *out) {{\n{body}\n}}"
+
+
+def _once_per_head(values: np.ndarray, heads: int) -> np.ndarray:
+    """Return values (…, units) with one column per head where all units of each head have the same."""
+    by_head = values.reshape(*values.shape[:-1], heads, -1)
+    return by_head[..., 0] if (by_head == by_head[..., :1]).all() else values
 
 
 def _words(line: str) -> list[str]:

@@ -59,7 +59,7 @@ def _layer(source: Source, rnn: RationalRNN) -> _Model:
 
 
 def _language_model(source: Source, module: LanguageModel, words: Vocabulary | None) -> _Model:
-    stack, size, count = Stack(source), module.hidden_size, module.vocabulary
+    stack, size, count = Stack(source), module.embedding_size, module.vocabulary
     check_layer(module.rnn, "C", (RationalRNN,))
     assert isinstance(module.rnn, RationalRNN)
     # Its columns are words, so that the product with it runs along rows.

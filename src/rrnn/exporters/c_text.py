@@ -174,7 +174,7 @@ def cell_step(
             value = leaf(op, int(attr or 0))
             note = f" /* {program.projections[int(attr or 0)]} */" if op is Op.PREACT else " /* input */"
         else:
-            value = _expression(op, [names[a] for a in args])
+            value = expression(op, [names[a] for a in args])
         lines.append(f"const float v{n} = {value};{note}")
     # All values are computed before a state is overwritten.
     lines += [f"{state}[{s * units} + i] = {names[n]};" for s, n in results.items()]
@@ -182,6 +182,6 @@ def cell_step(
     return [f"for (int i = 0; i < {units}; i++) {{", *("    " + line for line in lines), "}"]
 
 
-def _expression(op: Op, args: list[Any]) -> str:
+def expression(op: Op, args: list[Any]) -> str:
     """Return the C expression of an op, from the table that the native backend reads, too."""
     return op.value.c.format(*args, s="f").replace("(real)1", "1.0f").replace("(real)0", "0.0f")

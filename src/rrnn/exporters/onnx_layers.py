@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from rrnn.errors import ExportError
-from rrnn.exporters.onnx_nodes import Emitter, Graph, cell_nodes
+from rrnn.exporters.onnx_cells import cell_nodes
+from rrnn.exporters.onnx_nodes import Emitter, Graph
 from rrnn.exporters.parts import cell_tables, finite, lag_matrix, unit_constants
 from rrnn.ir import Op
 from rrnn.nn.affine import AffineRNN
@@ -98,7 +99,9 @@ def layer_nodes(
     outputs, finals, first, tables = [], [], 0, cell_tables(layer)
     for c, (program, width) in enumerate(zip(layer.programs, layer.widths, strict=True)):
         table, flat = tables[c], program.flat
-        leaves = {n: g.constant(value.astype(g.dtype)) for n, value in unit_constants(program, table).items()}
+        leaves = {
+            n: g.constant(value.astype(g.dtype)) for n, value in unit_constants(program, table, width).items()
+        }
         for n, (op, _, attr) in enumerate(flat.instructions):
             if op is Op.PREACT:
                 leaves[n] = columns[c, flat.projections[int(attr or 0)]]
@@ -107,7 +110,7 @@ def layer_nodes(
                 leaves[n] = g.slice(whole, first, first + width, 2)
         mask = None if given is None else given.mask
         shape = steps, batch, g.integers(width)
-        out, final = cell_nodes(g, program, leaves, state.states[c], mask, shape)
+        out, final = cell_nodes(g, program, leaves, state.states[c], mask, width, shape)
         outputs.append(out)
         finals.append(final)
         first += width
@@ -121,7 +124,7 @@ def _project(
     g: Emitter, layer: RationalLayer, x: ir.Value, history: ir.Value | None, given: Padding | None
 ) -> tuple[ir.Value, ir.Value | None]:
     """Return (pre-activations (T, B, rows) without biases, the next history)."""
-    y = linear(g, x, layer.weight)
+    y = linear(g, x, layer.matrix())
     if layer.window == 1:
         return y, None
     assert history is not None

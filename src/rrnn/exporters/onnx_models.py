@@ -207,7 +207,7 @@ def _language_model(g: Graph, module: LanguageModel, options: Options) -> _Built
     states = _States(g, module.rnn, options.states)
     hidden, finals = states.run(x, pads)
     # Gemm reads the embedding as it is, so that the file holds it once.
-    rows = g.add("Reshape", hidden, g.integers(-1, module.hidden_size))
+    rows = g.add("Reshape", hidden, g.integers(-1, module.embedding_size))
     scores = g.add("Gemm", rows, table, weight(g, module.bias[: module.vocabulary]), transB=1)
     shape = g.join([g.size(ids, 0), g.size(ids, 1), g.integers(module.vocabulary)], 0)
     scores = g.add("Reshape", scores, shape)

@@ -1,13 +1,13 @@
-"""Write ONNX nodes: one row per op of the table, and the recurrence of a cell as a `Scan`.
+"""Write ONNX nodes: graphs in the making, and one row per op of the table.
 
 `Graph` builds a graph of its own. `rrnn.exporters.torch_onnx` has a second kind of `Emitter`, which adds the same nodes
-to the graph that torch's exporter is building, so that a cell is translated in one place only.
+to the graph that torch's exporter is building, so that a cell is translated in one place only (`onnx_cells`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -15,9 +15,6 @@ import numpy as np
 import onnx_ir as ir
 
 from rrnn.arithmetic import Arithmetic, Op
-from rrnn.ir import Program
-from rrnn.ir.interpreter import interpret
-from rrnn.ir.program import needed
 
 OPSET = 18
 """The version of the ONNX operators that exported graphs use."""
@@ -146,6 +143,14 @@ def _share(g: Emitter, a: ir.Value, b: ir.Value) -> ir.Value:
     return g.add("Where", dead, g.number(0.0), g.add("Exp", g.add("Sub", a, b)))
 
 
+def _logsum(g: Emitter, a: ir.Value, axis: ir.Value) -> ir.Value:
+    most = g.add("ReduceMax", a, axis, keepdims=1)
+    dead = g.add("IsInf", most)  # ∞ − ∞ would be NaN
+    safe = g.add("Where", dead, g.number(0.0), most)
+    total = g.add("ReduceSum", g.add("Exp", g.add("Sub", a, safe)), axis, keepdims=1)
+    return g.add("Where", dead, most, g.add("Add", g.add("Log", total), safe))
+
+
 def _log_sigmoid(g: Emitter, x: ir.Value) -> ir.Value:
     return g.add("Neg", g.add("Softplus", g.add("Neg", x)))
 
@@ -179,96 +184,16 @@ ROWS: dict[Op, Callable[..., ir.Value]] = {
 }
 """Op → function of an emitter and the arguments' values, which adds the nodes that compute the op."""
 
+ALONG: dict[Op, Callable[..., ir.Value]] = {
+    Op.SUM: lambda g, a, axis: g.add("ReduceSum", a, axis, keepdims=1),
+    Op.LOGSUM: _logsum,
+    Op.MOST: lambda g, a, axis: g.add("ReduceMax", a, axis, keepdims=1),
+    Op.LEAST: lambda g, a, axis: g.add("ReduceMin", a, axis, keepdims=1),
+}
+"""Op along a family → function of an emitter, the argument and the axis, which keeps the axis with size 1. (`first` is
+in gradients only.)"""
+
 
 def arithmetic(g: Emitter) -> Arithmetic:
     """Return the ops as functions on ONNX values, which add nodes to `g`."""
     return Arithmetic(lambda op: lambda *values: ROWS[op](g, *values))
-
-
-# ---- a cell ----------------------------------------------------------------------------------------------------------
-
-
-def cell_nodes(
-    g: Emitter,
-    program: Program,
-    leaves: dict[int, ir.Value],
-    state: ir.Value | None,
-    mask: ir.Value | None,
-    shape: Sequence[ir.Value],
-) -> tuple[ir.Value, ir.Value | None]:
-    """Add the nodes of a cell over time; return (outputs (T, B, N·D), next state (S, B, D)).
-
-    `leaves` are the values of parameters (D,), projections and input (T, B, D) by instruction of `program.flat`, or of
-    anything computed from them already. `state` is (S, B, D), None for a cell without one; `mask` (T, B, 1) is true at
-    valid steps, None if all are; `shape` is T, B and D, each as a list of one integer.
-
-    As in the reference backend, what does not depend on the state is computed for all steps at once before the loop,
-    and the outputs after it, so that a step of the `Scan` has few nodes: each costs a runtime about a microsecond.
-    """
-    program = program.flat
-    recurrent, results = program.depending_on(Op.STATE), program.of_kind("state")
-    outputs, values = program.of_kind("output").values(), dict(leaves)
-    on_graph = arithmetic(g)
-    code = program.instructions
-    wanted = needed(code, [*outputs, *results.values()], stop=leaves)
-    interpret(code, wanted - recurrent, values, on_graph, g.number)
-    final = None
-    if results:
-        assert state is not None
-        read = needed(code, outputs, stop={*values, *results.values()})
-        traces, final = _scan(g, program, values, state, mask, shape, read)
-        values |= traces
-        interpret(code, needed(code, outputs, stop=values), values, on_graph, g.number)
-    found = [g.expand(values[n], *shape) for n in outputs]
-    if mask is not None:
-        found = [g.add("Where", mask, value, g.number(0.0)) for value in found]
-    return g.join(found, 2), final
-
-
-def _scan(
-    g: Emitter,
-    program: Program,
-    values: dict[int, ir.Value],
-    state: ir.Value,
-    mask: ir.Value | None,
-    shape: Sequence[ir.Value],
-    read_later: Container[int],
-) -> tuple[dict[int, ir.Value], ir.Value]:
-    """Add the loop over time; return (the values (T, B, D) of states before and after each step that are read later, by
-    instruction, and the last states (S, B, D))."""
-    recurrent, results = program.depending_on(Op.STATE), program.of_kind("state")
-    loop = program.needed_for(results.values()) & recurrent
-    read = {a for n in loop for a in program.instructions[n].args} | set(results.values())
-    per_step = program.depending_on(Op.PREACT, Op.INPUT)
-    sliced = [n for n in sorted(read - recurrent) if n in per_step]
-    slots = {n: int(i.attr or 0) for n, i in enumerate(program.instructions) if i.op is Op.STATE}
-    body = Graph(g.dtype, g)
-
-    def body_input(*dims: int | str, dtype: ir.DataType | None = None) -> ir.Value:
-        return body.input(next(g.names), dims, dtype)
-
-    old = [body_input("batch", "units") for _ in results]
-    here = [body_input("batch", "units") for _ in sliced]
-    scanned = [values[n] for n in sliced]
-    inside = {n: values[n] for n in read - recurrent} | dict(zip(sliced, here, strict=True))
-    inside |= {n: old[s] for n, s in slots.items()}
-    interpret(program.instructions, loop, inside, arithmetic(body), g.number)
-    like = body.add("Shape", old[0])
-    new = [body.add("Expand", inside[n], like) for n in results.values()]
-    if mask is not None:
-        valid = body_input("batch", 1, dtype=ir.DataType.BOOL)
-        new = [body.add("Where", valid, a, b) for a, b in zip(new, old, strict=True)]
-        here, scanned = [*here, valid], [*scanned, mask]
-    if not scanned:  # a recurrence that reads nothing still takes as many steps as the input has
-        here, scanned = [body_input()], [g.expand(g.number(0.0), shape[0])]
-    traced = {n: old[s] for n, s in slots.items() if n in read_later}
-    traced |= {n: new[s] for s, n in results.items() if n in read_later and n not in slots}
-    traces = [body.add("Identity", value) for value in traced.values()]
-    graph = body.finish(f"{program.name}_step", [*old, *here], [*new, *traces])
-    size = len(results)
-    first = [g.add("Squeeze", g.slice(state, s, s + 1, 0), g.integers(0)) for s in range(size)]
-    ends = g.add_several(
-        "Scan", size + len(traces), *first, *scanned, body=graph, num_scan_inputs=len(scanned)
-    )
-    final = g.join([g.unsqueeze(end, 0) for end in ends[:size]], 0)
-    return dict(zip(traced, ends[size:], strict=True)), final

@@ -30,20 +30,25 @@ def finite(array: np.ndarray, what: str = "the model") -> np.ndarray:
 
 
 def cell_tables(layer: RationalLayer) -> list[Tensor]:
-    """Return the parameters of each cell of a layer, (P, units)."""
+    """Return the parameters of each cell of a layer, (P, units), or one row of them all for a cell with families."""
     rows = layer.parameter_rows(layer.weight)
     return [params if isinstance(params, Tensor) else torch.stack(list(params)) for params in rows]
 
 
-def unit_constants(program: Program, table: Tensor) -> dict[int, np.ndarray]:
-    """Return the values (units,) in float64 that a step reads and that depend on parameters alone, by instruction of
-    `program.flat`: they are computed once, at the export."""
+def unit_constants(program: Program, table: Tensor, units: int) -> dict[int, np.ndarray]:
+    """Return the values in float64 that a step reads and that depend on parameters alone, by instruction of
+    `program.flat`: they are computed once, at the export. Each is (units,), or (families, units) where it depends on
+    the index of one."""
     flat = program.flat
-    found = per_unit_values(flat, finite_tensor(table), table.shape[-1])
+    found = per_unit_values(flat, finite_tensor(table), units)
     wanted = flat.needed_for([o.value for o in flat.outputs if o.kind in ("state", "output")])
     read = {a for n in wanted - flat.per_unit for a in flat.instructions[n].args}
     read |= {o.value for o in flat.outputs}
-    return {n: v.cpu().numpy() for n, v in found.items() if n in read and v.dim()}
+    return {
+        n: (v if flat.over[n] else v.flatten()).cpu().numpy()
+        for n, v in found.items()
+        if n in read and v.dim()
+    }
 
 
 def finite_tensor(tensor: Tensor) -> Tensor:
@@ -56,8 +61,8 @@ def lag_matrix(layer: RationalLayer, lag: int) -> Tensor:
     """Return the weights of the input `lag` steps earlier, with all rows of `weight`: a projection whose window does
     not reach so far back has zeros."""
     if lag == 0:
-        return layer.weight.detach()
-    matrix = torch.zeros_like(layer.weight)
+        return layer.matrix().detach()
+    matrix = torch.zeros_like(layer.matrix())
     for r in layer.lag_rows[lag]:
         matrix[r.start : r.stop] = layer.lagged[str(lag)][r.of_lag(lag)].detach()
     return matrix.detach()
@@ -82,25 +87,13 @@ def first_state_arrays(module: RationalRNN | AffineRNN) -> list[tuple[list[np.nd
 
 
 def check_layer(module: Any, format: str, known: Sequence[type[nn.Module]]) -> None:
-    """Raise an `ExportError` unless a layer is one of the `known` kinds, and all its cells can be exported."""
+    """Raise an `ExportError` unless a layer is one of the `known` kinds."""
     if not isinstance(module, tuple(known)):
         names = ", ".join(kind.__name__ for kind in known)
         raise ExportError(
             f"{type(module).__name__} is not a layer that can be exported to {format}: it exports the rational "
             f"recurrences {names}. For torch's own layers and other modules use torch.onnx.export, with "
             "custom_translation_table=rrnn.onnx_translations() if a RationalRNN is among them."
-        )
-    if isinstance(module, RationalRNN):
-        for cell, _ in module.cells:
-            refuse_wide(cell.name, module._all_layers()[0].programs)
-
-
-def refuse_wide(name: str, programs: Sequence[Program]) -> None:
-    """Raise an `ExportError` for a cell with families of states, which exported models cannot run yet."""
-    if any(getattr(program, "wide", None) for program in programs):
-        raise ExportError(
-            f"the cell {name} has families of states, which cannot be exported yet. Export a model of a cell without "
-            "families, or run this one with PyTorch."
         )
 
 

@@ -16,9 +16,10 @@ import torch
 from onnxscript import evaluator
 
 from rrnn.backends import cell_op  # noqa: F401  # registers rrnn::cell
-from rrnn.exporters.onnx_nodes import Emitter, cell_nodes
-from rrnn.exporters.parts import refuse_wide
+from rrnn.exporters.onnx_cells import cell_nodes, spread
+from rrnn.exporters.onnx_nodes import Emitter
 from rrnn.ir import Op, Program
+from rrnn.ir.program import Extent
 
 _NAMES = (f"rrnn_value_{n}" for n in count())
 
@@ -49,27 +50,38 @@ class Recorder(Emitter):
 def translate_cell(
     x: ir.Value, params: ir.Value, state: ir.Value, mask: Any, inp: Any, program: str
 ) -> Sequence[ir.Value]:
-    """Write `rrnn::cell` as ONNX nodes: x (T, B, K, D), params (P, D), state (S, B, D), mask (T, B), inp (T, B, D)."""
+    """Write `rrnn::cell` as ONNX nodes: x (T, B, K, D), params (P, D), state (S, B, D), mask (T, B), inp (T, B, D);
+    x (T, B, numbers) and params (1, numbers) of a program with families."""
     parsed = Program.parse(program)
-    refuse_wide(parsed.name, [parsed])
-    flat = parsed.flat
-    assert x.dtype is not None
+    flat, wide = parsed.flat, parsed.flat.wide
+    assert x.dtype is not None and state.shape is not None
+    units = state.shape[-1]
+    assert isinstance(units, int)
     g = Recorder(np.dtype(x.dtype.numpy()), _NAMES)
 
     def part(value: ir.Value, index: int, axis: int) -> ir.Value:
         return g.add("Squeeze", g.slice(value, index, index + 1, axis), g.integers(axis))
 
+    def numbers(value: ir.Value, extents: Sequence[Extent], index: int, axis: int) -> ir.Value:
+        assert wide is not None
+        start = sum(wide.numbers(e, units) for e in extents[:index])
+        return g.slice(value, start, start + wide.numbers(extents[index], units), axis)
+
     leaves: dict[int, ir.Value] = {}
     for n, (op, _, attr) in enumerate(flat.instructions):
-        if op is Op.PARAM:
-            leaves[n] = part(params, int(attr or 0), 0)
+        index = 0 if op is Op.CONST else int(attr or 0)
+        if op is Op.PARAM and wide is not None:
+            own = numbers(part(params, 0, 0), wide.parameters, index, 0)
+            leaves[n] = spread(g, wide, wide.parameters[index], own, units, 0)
+        elif op is Op.PARAM:
+            leaves[n] = part(params, index, 0)
         elif op is Op.PREACT:
-            leaves[n] = part(x, int(attr or 0), 2)
+            leaves[n] = part(x, index, 2) if wide is None else numbers(x, wide.projections, index, 2)
         elif op is Op.INPUT:
             leaves[n] = inp
     valid = None if mask is None else g.unsqueeze(mask, 2)
-    shape = g.size(x, 0), g.size(x, 1), g.size(params, 1)
-    out, final = cell_nodes(g, parsed, leaves, state if flat.states else None, valid, shape)
+    shape = g.size(x, 0), g.size(x, 1), g.integers(units)
+    out, final = cell_nodes(g, parsed, leaves, state if flat.states else None, valid, units, shape)
     return out, g.add("Identity", state if final is None else final)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -13,9 +13,9 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import evaluate
-from rrnn.errors import CellError, ShapeError
+from rrnn.errors import CellError, ShapeError, nearest
 from rrnn.nn.layer_weights import SATURATED, is_forget_gate
-from rrnn.nn.sequences import LayerState, State
+from rrnn.nn.sequences import BlockState, LayerState, State
 
 
 def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
@@ -42,6 +42,18 @@ def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
             f"hidden_size is the sum of the cells' units, {total}; got {hidden_size!r}. Leave it out."
         )
     return pairs
+
+
+def check_layers(cell: Any, hidden_size: Any, num_layers: int) -> list[list[tuple[Cell, int]]]:
+    """Return the (cell, units) pairs of each layer, of one hidden size for all layers or of one for each."""
+    if not isinstance(hidden_size, (list, tuple)):
+        return [check_cells(cell, hidden_size)] * num_layers
+    if len(hidden_size) != num_layers:
+        raise ShapeError(
+            f"hidden_size is one number for all layers, or one for each: there are {num_layers} layers (num_layers), "
+            f"and {len(hidden_size)} numbers were given"
+        )
+    return [check_cells(cell, size) for size in hidden_size]
 
 
 def check_heads(cells: Sequence[tuple[Cell, int]], heads: Any, groups: Any) -> None:
@@ -77,10 +89,41 @@ def check_heads(cells: Sequence[tuple[Cell, int]], heads: Any, groups: Any) -> N
         raise ShapeError(f"groups are equal parts of the heads: {groups} groups do not divide {heads} heads.")
 
 
+def check_low_rank(cells: Sequence[tuple[Cell, int]], low_rank: Any) -> None:
+    """Raise a `CellError` unless `low_rank` maps projections of the cells, without windows, to ranks."""
+    if low_rank is not None and not isinstance(low_rank, Mapping):
+        raise CellError(f'low_rank is a table of projections and ranks, {{"f": 16}}; got {low_rank!r}')
+    names = ", ".join(cell.name for cell, _ in cells)
+    windows = {
+        node.name: node.window
+        for cell, _ in cells
+        for expression in cell.expressions()
+        for node in ex.walk(expression)
+        if isinstance(node, ex.Linear)
+    }
+    for name, rank in (low_rank or {}).items():
+        if name not in windows:
+            raise CellError(
+                f"low_rank names projections, and those of {names} are {', '.join(windows) or 'none'}; got {name!r}."
+                f"{nearest(str(name), windows)}"
+            )
+        positive(rank, f"the rank of {name}")
+        if windows[name] > 1:
+            raise CellError(
+                f"a projection of low rank sees one input, and {name} of {names} has a window of {windows[name]}. "
+                f"Leave it out of low_rank."
+            )
+
+
 def _named(name: str) -> Cell:
     """Return a cell of the zoo, or of a file. The zoo is built on this package, which therefore finds it by its name
     when it is first asked for one, and imports nothing of it."""
     return import_module("rrnn.zoo").get_cell(name)
+
+
+def named_block(name: str) -> Mapping[str, Any]:
+    """Return the settings of the published block around a model of the zoo; none for a file."""
+    return import_module("rrnn.zoo").block_settings(name)
 
 
 def check_forget_gates(cells: Sequence[tuple[Cell, int]], what: str) -> None:
@@ -173,7 +216,11 @@ def check_input(x: Any, dims: tuple[int, ...], input_size: int, weight: Tensor) 
         )
 
 
-def check_state(state: Any, shapes: Sequence[tuple[list[tuple[int, ...]], tuple[int, ...] | None]]) -> State:
+StateShapes = tuple[list[tuple[int, ...]], tuple[int, ...] | None]
+"""The shapes of a layer's states, one for each cell, and of its history."""
+
+
+def check_state(state: Any, shapes: Sequence[StateShapes]) -> State:
     """Return the state, checked against (shapes of states, shape of the history) of each layer and direction."""
     fix = "Pass a state that this layer returned, or rnn.init_state(batch_size)."
     if not isinstance(state, (tuple, list)) or isinstance(state, LayerState) or len(state) != len(shapes):
@@ -200,6 +247,29 @@ def check_state(state: Any, shapes: Sequence[tuple[list[tuple[int, ...]], tuple[
         if history is not None:
             _check_tensor(last, history, f"state[{i}].history", "(window − 1, batch, input_size)", fix)
         checked.append(LayerState(tuple(given), last))
+    return tuple(checked)
+
+
+def check_block_states(
+    states: Any, shapes: Sequence[tuple[StateShapes, tuple[int, ...] | None]], what: str
+) -> tuple[BlockState, ...]:
+    """Return the states of blocks, checked against (shapes of the layer's state, shape of the tail) of each. `what`
+    says in messages what the caller should pass."""
+    fix = "Pass a state that the block returned, or init_state(batch_size)."
+    if not isinstance(states, (tuple, list)) or isinstance(states, BlockState) or len(states) != len(shapes):
+        raise ShapeError(f"the state is {what}; got {type(states).__name__}. {fix}")
+    checked = []
+    for state, (layer, tail) in zip(states, shapes, strict=True):
+        if not isinstance(state, (tuple, list)) or len(state) != 2 or isinstance(state, LayerState):
+            raise ShapeError(
+                f"a block's state is a BlockState(layer, tail); got {type(state).__name__}. {fix}"
+            )
+        if (state[1] is None) != (tail is None):
+            rule = "None, since the block has no convolution" if tail is None else f"of shape {tail}"
+            raise ShapeError(f"the tail of a block's state must be {rule}. {fix}")
+        if tail is not None:
+            _check_tensor(state[1], tail, "the tail", "(steps − 1, batch, channels)", fix)
+        checked.append(BlockState(check_state((state[0],), [layer])[0], state[1]))
     return tuple(checked)
 
 

@@ -5,7 +5,7 @@ x (T, B, I) ── × weightᵀ ──▶ pre-activations (T, B, rows) ── ce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -48,7 +48,8 @@ def _by_index(program: Program, table: str, place: int, flat: Tensor, units: int
 
 
 class RationalLayer(nn.Module):
-    """One direction of one layer of a `RationalRNN`, time first. It trusts its arguments."""
+    """One direction of one layer of a `RationalRNN`, time first. It trusts its arguments. `project_input`: whether a
+    projection stands in for input() where sizes are equal, too."""
 
     def __init__(
         self,
@@ -63,6 +64,8 @@ class RationalLayer(nn.Module):
         zoneout: float = 0.0,
         heads: int = 1,
         groups: int = 1,
+        low_rank: Mapping[str, int] | None = None,
+        project_input: bool = False,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -79,14 +82,18 @@ class RationalLayer(nn.Module):
         pairs = zip(self.programs, self.widths, strict=True)
         self.output_size = sum(program.output_count * width for program, width in pairs)
 
-        inputs_differ, outputs_differ = input_size != self.hidden_size, input_size != self.output_size
+        inputs_differ, outputs_differ = (
+            project_input or input_size != self.hidden_size,
+            input_size != self.output_size,
+        )
         extra = {
             "input": self.hidden_size if self.uses_input and inputs_differ else 0,
             "skip": self.output_size if skip and outputs_differ else 0,
             "gate": self.output_size if skip == "highway" else 0,
         }
         extra = {name: size for name, size in extra.items() if size}
-        self.rows = lay_out_rows(lowered, self.programs, self.widths, extra)
+        self.rows = lay_out_rows(lowered, self.programs, self.widths, extra, low_rank or {})
+        self.low_rank_rows = tuple(r for r in self.rows if r.rank)
         # The pre-activations that cells read come first.
         self.columns = max((r.stop for r in self.rows if r.cell >= 0), default=0)
         self.own_rows = tuple(r for r in self.rows if r.cell < 0)
@@ -98,15 +105,15 @@ class RationalLayer(nn.Module):
         reads = (self.uses_input and not inputs_differ) or (skip and not outputs_differ)
         self.only_projects = self.window == 1 and not reads
 
-        total = max((r.stop for r in self.rows), default=0)
+        total = max((r.of_lag(0).stop for r in self.rows), default=0)
         self.weight = nn.Parameter(torch.empty(total, input_size, device=device, dtype=dtype))
         self.lagged = NamedParameters()
         for k in range(1, self.window):
             matrix = torch.empty(row_count(self.lag_rows[k]), input_size, device=device, dtype=dtype)
             self.lagged.add(str(k), nn.Parameter(matrix))
         self.cells = nn.ModuleList(
-            CellParameters(cell, p, w, bias, device, dtype)
-            for cell, p, w in zip(self.cell_types, self.programs, self.widths, strict=True)
+            CellParameters(cell, p, w, bias, [r for r in self.low_rank_rows if r.cell == c], device, dtype)
+            for c, (cell, p, w) in enumerate(zip(self.cell_types, self.programs, self.widths, strict=True))
         )
         gate_bias = skip == "highway" and bias
         self.gate_bias = (
@@ -151,9 +158,9 @@ class RationalLayer(nn.Module):
     def initial(self, batch: int) -> LayerState:
         """Return the first state: λ of every cell, and a history of zeros."""
         states = initial_states(self.programs, self.parameter_rows(self.weight), batch, self.widths)
-        return LayerState(states, self._no_history(batch))
+        return LayerState(states, self.no_history(batch))
 
-    def _no_history(self, batch: int) -> Tensor | None:
+    def no_history(self, batch: int) -> Tensor | None:
         """Return a history of zeros, or None for a layer without windows."""
         return self.weight.new_zeros(self.window - 1, batch, self.input_size) if self.window > 1 else None
 
@@ -214,7 +221,14 @@ class RationalLayer(nn.Module):
     def _projection(self, cell: int, name: str, bias: Tensor | None) -> Projection:
         """Return the weights of a projection of a cell, or of the layer itself (−1)."""
         (rows,) = (r for r in self.rows if (r.cell, r.name) == (cell, name))
-        return Projection(rows, self._matrices(), bias)
+        left = self._cell(cell).low_rank[name] if rows.rank else None
+        return Projection(rows, self._matrices(), bias, left)
+
+    def matrix(self) -> Tensor:
+        """Return W (rows, inputs) of the present input: `weight`, with projections of low rank multiplied out."""
+        if not self.low_rank_rows:
+            return self.weight
+        return torch.cat([self._projection(r.cell, r.name, None).weight() for r in self.rows])
 
     def _cell(self, cell: int) -> CellParameters:
         """Return the parameters of a cell."""
@@ -236,7 +250,7 @@ class RationalLayer(nn.Module):
 
         `history` (K − 1, B, I) is what windows see before x, zeros if it is None. Products are the layer's; then values
         are taken to `dtype` and `device`, and biases are added there."""
-        y, _ = self.project(x, self._no_history(x.shape[1]) if history is None else history, None, True, None)
+        y, _ = self.project(x, self.no_history(x.shape[1]) if history is None else history, None, True, None)
 
         def taken(value: Tensor) -> Tensor:
             return value.to(device=device, dtype=dtype)
@@ -266,14 +280,26 @@ class RationalLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Return (pre-activations (T, B, rows) without biases, the next history)."""
         if self.window == 1:
-            return linear(x if drop is None else drop(x), self.weight), None
+            return self._product(x if drop is None else drop(x)), None
         assert history is not None
         window = Window(x, history, mask, prefix)
         inputs = window.inputs if drop is None else drop(window.inputs)
-        y = linear(inputs[window.reach :], self.weight)
+        y = self._product(inputs[window.reach :])
         for k in range(1, self.window):
             y = add_columns(y, linear(window.lag(k, inputs), self.lagged[str(k)]), self.lag_rows[k])
         return y, window.latest()
+
+    def _product(self, x: Tensor) -> Tensor:
+        """Return x Wᵀ: one product with `weight`, and a second, narrow one for each projection of low rank."""
+        y = linear(x, self.weight)
+        if not self.low_rank_rows:
+            return y
+        parts, end = [], 0
+        for r in self.low_rank_rows:
+            own = r.of_lag(0)
+            parts += [y[..., end : own.start], linear(y[..., own], self._cell(r.cell).low_rank[r.name])]
+            end = own.stop
+        return torch.cat([*parts, y[..., end:]], -1)
 
     def _zone_out(self, y: Tensor) -> Tensor:
         """Return pre-activations with forget gates that are fully open at random: f ← 1 − dropout(1 − f), without
@@ -298,21 +324,41 @@ class RationalLayer(nn.Module):
         """Run the cells alone; return (their output, the next state, pre-activations of the layer's own rows).
         `programs` stand in for the cells' own, to read other values than their output."""
         weight, zoneout, inside = self.weight, self.zoneout if self.training else 0.0, None
-        states, history = (None, self._no_history(x.shape[1])) if state is None else state
-        if self.window == 1 and not (self.own_rows or zoneout) and in_one_node(x, weight):
+        states, history = (None, self.no_history(x.shape[1])) if state is None else state
+        plain = self.window == 1 and not (self.own_rows or self.low_rank_rows or zoneout)
+        if plain and in_one_node(x, weight):
             y, inside = x if drop is None else drop(x), weight
         else:
             y, history = self.project(x, history, mask, prefix, drop)
             y = self._zone_out(y) if zoneout else y
         own = {r.name: y[..., r.start : r.stop] for r in self.own_rows}
         inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
-        cells, params = y[..., : self.columns] if own else y, self.parameter_rows(weight)
-        programs = programs or self.programs
-        widths = self.widths if self.has_families else None
+        cells = y[..., : self.columns] if own else y
+        out, finals = self.run_cells(cells, inp, states, mask, inside, programs)
+        return out, LayerState(finals, history), own
+
+    def run_cells(
+        self,
+        y: Tensor,
+        inp: Tensor | None,
+        states: Sequence[Tensor] | None,
+        mask: Tensor | None = None,
+        weight: Tensor | None = None,
+        programs: Sequence[Program] | None = None,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return (output, next states) of pre-activations y (T, B, columns), or of y weightᵀ; `inp` (T, B, units) is
+        what cells read as input()."""
         out, finals = rational(
-            cells, params, states, programs, mask=mask, inp=inp, weight=inside, widths=widths
+            y,
+            self.parameter_rows(self.weight),
+            states,
+            programs or self.programs,
+            mask=mask,
+            inp=inp,
+            weight=weight,
+            widths=self.widths if self.has_families else None,
         )
-        return out, LayerState(tuple(finals), history), own
+        return out, tuple(finals)
 
     def forward(
         self,

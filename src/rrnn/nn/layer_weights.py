@@ -6,6 +6,9 @@ skip connection and the highway gate (as many rows as the layer has outputs). A 
 further rows in the matrices `lagged.1` … `lagged.K-1`, which hold only the projections that reach that far back, in
 the same order.
 
+A projection of low rank r is a product of two matrices, U V: `weight` holds the r rows of V in its place, and
+`cells.C.low_rank.NAME` is U (units, r).
+
 By default matrices are drawn uniformly from ±√(3 / (input_size · K)) for a projection that sees K inputs (K = 1 without
 a window), so that pre-activations of inputs with unit variance have unit variance. Biases start at 0, and so do the
 cell's own parameters, which makes each sigmoid(parameter) a half. `forget_bias` is the first value of the biases of
@@ -41,6 +44,10 @@ class ProjectionRows(NamedTuple):
     stop: int
     lagged: tuple[int, ...] = ()
     """Its first row in `lagged.1`, `lagged.2`, …, as far back as its window reaches."""
+    first: int = 0
+    """Its first row in `weight`: `start`, unless a projection before it has a low rank."""
+    rank: int | None = None
+    """The number of rows that `weight` holds for it if it has a low rank."""
 
     @property
     def window(self) -> int:
@@ -49,12 +56,16 @@ class ProjectionRows(NamedTuple):
 
     def of_lag(self, k: int) -> slice:
         """Return its rows in the matrix of lag k: `weight` for 0, `lagged.k` otherwise."""
-        start = self.lagged[k - 1] if k else self.start
-        return slice(start, start + self.stop - self.start)
+        start = self.lagged[k - 1] if k else self.first
+        return slice(start, start + (self.rank or self.stop - self.start))
 
 
 def lay_out_rows(
-    cells: Sequence[Lowered], programs: Sequence[Program], widths: Sequence[int], extra: Mapping[str, int]
+    cells: Sequence[Lowered],
+    programs: Sequence[Program],
+    widths: Sequence[int],
+    extra: Mapping[str, int],
+    low_rank: Mapping[str, int],
 ) -> tuple[ProjectionRows, ...]:
     """Return the rows of the projections of all cells, then of the layer's own, `extra`: name → number of rows."""
     wanted = [
@@ -69,11 +80,13 @@ def lay_out_rows(
     ]
     wanted += [(-1, name, size, 1) for name, size in extra.items()]
     ends = [0] * max((window for *_, window in wanted), default=1)  # the end of each matrix so far
-    rows = []
+    rows, first = [], 0
     for cell, name, width, window in wanted:
         start, *lagged = ends[:window]
-        rows.append(ProjectionRows(cell, name, start, start + width, tuple(lagged)))
+        rank = low_rank.get(name) if cell >= 0 else None
+        rows.append(ProjectionRows(cell, name, start, start + width, tuple(lagged), first, rank))
         ends[:window] = [end + width for end in ends[:window]]
+        first += rank or width
     return tuple(rows)
 
 
@@ -104,6 +117,8 @@ class Projection:
     """`weight`, `lagged.1`, …: the whole matrices, which this projection shares with others."""
     bias: Tensor | None
     """(units,); None for a projection without one."""
+    left: Tensor | None = None
+    """U (units, rank) of a projection of low rank, W₀ = U V; None for others."""
 
     @property
     def window(self) -> int:
@@ -111,7 +126,12 @@ class Projection:
         return self.rows.window
 
     def weight(self, lag: int = 0) -> Tensor:
-        """Return W_lag (units, inputs), a view of the layer's matrix."""
+        """Return W_lag (units, inputs), a view of the layer's matrix; a copy, U V, for a projection of low rank."""
+        return self.right(lag) if self.left is None else self.left @ self.right(lag)
+
+    def right(self, lag: int = 0) -> Tensor:
+        """Return the rows of the layer's matrix, a view: V (rank, inputs) of a projection of low rank, W_lag of
+        others."""
         return self.matrices[lag][self.rows.of_lag(lag)]
 
 
@@ -173,6 +193,7 @@ class CellParameters(nn.Module):
         program: Program,
         units: int,
         bias: bool,
+        low_rank: Sequence[ProjectionRows],
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
@@ -181,7 +202,10 @@ class CellParameters(nn.Module):
         self.wide = program.wide
         self.names = tuple((name.endswith(BIAS), name.removesuffix(BIAS)) for name in program.parameters)
         self.shapes = [self._shape(k) for k in range(len(self.names))]
-        self.bias, self.parameter = NamedParameters(), NamedParameters()
+        self.bias, self.parameter, self.low_rank = NamedParameters(), NamedParameters(), NamedParameters()
+        for r in low_rank:
+            factor = torch.empty(r.stop - r.start, r.rank or 0, device=device, dtype=dtype)
+            self.low_rank.add(r.name, nn.Parameter(factor))
         nodes = (node for expression in cell.expressions() for node in ex.walk(expression))
         leaves = {node.name: node for node in nodes if isinstance(node, (ex.Linear, ex.Parameter))}
         self.leaves = [leaves[name] for _, name in self.names]
@@ -197,6 +221,8 @@ class CellParameters(nn.Module):
         """Give all parameters their first values, `gate_biases` to the biases of these kinds of gates ("forget",
         "output"); return the kinds that have a bias here."""
         found: set[str] = set()
+        for factor in self.low_rank.parameters():
+            uniform_rows(factor, factor.shape[1])
         for (is_bias, name), leaf, shape in zip(self.names, self.leaves, self.shapes, strict=True):
             value = (self.bias if is_bias else self.parameter).get(name)
             if value is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, overload
 
@@ -14,10 +14,11 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from rrnn.automata import Cell
 from rrnn.errors import BackendError, ShapeError
 from rrnn.nn.arguments import (
-    check_cells,
     check_forget_gates,
     check_heads,
     check_input,
+    check_layers,
+    check_low_rank,
     check_options,
     check_state,
 )
@@ -40,7 +41,8 @@ class RationalRNN(nn.Module):
     `RationalRNN(cell, 300, 256)` has 256 copies of the cell, each with weights of its own; a list of pairs,
     `RationalRNN([(B, 96), (C, 64)], 300)`, puts cells of several kinds side by side in every layer. A cell may be given
     by its name in the zoo, `RationalRNN("F", 300, 256)`, which takes the cell's default options unless the name holds
-    others ("QRNN2:pooling=ifo"), or by its file. The arguments up to `bidirectional` are those of `nn.LSTM`.
+    others ("QRNN2:pooling=ifo"), or by its file. The arguments up to `bidirectional` are those of `nn.LSTM`; but
+    `hidden_size` may also be a list with a size for each layer.
 
     - `bias`: without, the biases of projections are fixed at zero; the cell's own parameters are always learned.
     - `dropout`: on the outputs of every layer but the last, a new mask at every step, as in `nn.LSTM`.
@@ -55,6 +57,7 @@ class RationalRNN(nn.Module):
     - `forget_bias`: the first value of the biases of forget gates (projections called f, f1, … or forget…).
     - `heads`, `groups`: for cells whose units share projections or parameters (`per="head"`): the units of each layer
       are split into this many heads, and the heads into groups.
+    - `low_rank`: projections whose matrix is a product of two, with their ranks: {"f": 16}.
     - `output_bias`: the same of output gates (o, o1, … or output…).
     - `zoneout`: in training a forget gate is 1 with this probability, at each step and unit by itself, as in QRNN; a
       unit whose new input is weighted 1 − f then keeps its state.
@@ -66,14 +69,15 @@ class RationalRNN(nn.Module):
     further projection stands in for it, as in SRU. Initialisation: see `rrnn.nn.layer_weights`.
 
     State dict: `layers.I` holds layer I, `reverse_layers.I` its backward direction; in each `weight` (rows: see
-    `rrnn.nn.layer`), `lagged.K` for windows, `cells.C.bias.F` and `cells.C.parameter.R` by the cell's own names.
+    `rrnn.nn.layer_weights`), `lagged.K` for windows, `cells.C.bias.F`, `cells.C.parameter.R` and
+    `cells.C.low_rank.F` by the cell's own names.
     """
 
     def __init__(
         self,
         cell: Cell | str | Sequence[tuple[Cell | str, int]],
         input_size: int,
-        hidden_size: int | None = None,
+        hidden_size: int | Sequence[int] | None = None,
         num_layers: int = 1,
         bias: bool = True,
         batch_first: bool = False,
@@ -89,11 +93,11 @@ class RationalRNN(nn.Module):
         zoneout: float = 0.0,
         heads: int = 1,
         groups: int = 1,
+        low_rank: Mapping[str, int] | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        cells = check_cells(cell, hidden_size)
         rates = {
             "dropout": dropout,
             "input_dropout": input_dropout,
@@ -101,27 +105,32 @@ class RationalRNN(nn.Module):
             "zoneout": zoneout,
         }
         check_options(input_size, num_layers, rates, skip, norm)
-        check_heads(cells, heads, groups)
-        self.input_size, self.hidden_size = input_size, sum(width for _, width in cells)
+        stack = check_layers(cell, hidden_size, num_layers)
+        cells = stack[0]
+        for each in stack:
+            check_heads(each, heads, groups)
+        check_low_rank(cells, low_rank)
+        self.hidden_sizes = tuple(sum(width for _, width in each) for each in stack)
+        """The number of units of every layer."""
+        self.input_size, self.hidden_size = input_size, self.hidden_sizes[0]
         self.num_layers, self.bias, self.batch_first = num_layers, bool(bias), bool(batch_first)
         self.dropout, self.input_dropout = float(dropout), float(input_dropout)
         self.recurrent_dropout = float(recurrent_dropout)
         self.bidirectional, self.skip, self.zoneout = bool(bidirectional), skip, float(zoneout)
-        self.heads, self.groups = heads, groups
+        self.heads, self.groups, self.low_rank = heads, groups, dict(low_rank or {})
         if dropout and num_layers == 1:
             warnings.warn(
                 "dropout acts between layers, so with one layer it does nothing. "
                 "input_dropout acts on the input, recurrent_dropout on the inputs of every layer.",
                 stacklevel=2,
             )
-        outputs = sum(len(kind.output_exprs) * width for kind, width in cells)
-        self.output_size = outputs * self.num_directions
-        sizes = [input_size] + [self.output_size] * (num_layers - 1)
+        outputs = [sum(len(kind.output_exprs) * width for kind, width in each) for each in stack]
+        *inner, self.output_size = (size * self.num_directions for size in outputs)
 
         def layers() -> nn.ModuleList:
             return nn.ModuleList(
                 RationalLayer(
-                    cells,
+                    each,
                     size,
                     bias=self.bias,
                     skip=skip,
@@ -131,10 +140,11 @@ class RationalRNN(nn.Module):
                     zoneout=self.zoneout,
                     heads=heads,
                     groups=groups,
+                    low_rank=low_rank,
                     device=device,
                     dtype=dtype,
                 )
-                for size in sizes
+                for each, size in zip(stack, [input_size, *inner], strict=True)
             )
 
         self.layers = layers()
@@ -149,7 +159,7 @@ class RationalRNN(nn.Module):
 
     @property
     def cells(self) -> tuple[tuple[Cell, int], ...]:
-        """The kinds of cells in every layer, and how many units each has."""
+        """The kinds of cells in every layer, and how many units each has in the first layer."""
         first = self._all_layers()[0]
         return tuple(zip(first.cell_types, first.widths, strict=True))
 
@@ -292,7 +302,8 @@ class RationalRNN(nn.Module):
         return given.state_in(check_state(state, [layer.state_shapes(given.batch) for layer in layers]))
 
     def extra_repr(self) -> str:
-        parts = [f"{self.input_size}, {self.hidden_size}"]
+        same = len(set(self.hidden_sizes)) == 1
+        parts = [f"{self.input_size}, {self.hidden_size if same else self.hidden_sizes}"]
         defaults = {
             "num_layers": 1,
             "bias": True,
@@ -300,7 +311,7 @@ class RationalRNN(nn.Module):
             "dropout": 0.0,
             "bidirectional": False,
         }
-        defaults |= {"heads": 1, "groups": 1}
+        defaults |= {"heads": 1, "groups": 1, "low_rank": {}}
         defaults |= {"input_dropout": 0.0, "recurrent_dropout": 0.0, "skip": None, "zoneout": 0.0}
         parts += [f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v]
         first = self._all_layers()[0]
@@ -313,6 +324,6 @@ class RationalRNN(nn.Module):
                 f"{len(cell.arcs)} arcs, {ring.name} semiring{elements}"
                 + (f", {outputs} outputs a unit" if outputs > 1 else "")
             )
-        if self.output_size != self.hidden_size * self.num_directions:
+        if self.output_size != self.hidden_sizes[-1] * self.num_directions:
             lines.append(f"output_size: {self.output_size}")
         return "\n".join(lines)

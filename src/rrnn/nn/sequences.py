@@ -179,6 +179,18 @@ class LayerState(NamedTuple):
 # Named tuples are pytrees already; the registered name lets torch.export save graphs that take and return them.
 _register_namedtuple(LayerState, serialized_type_name="rrnn.nn.LayerState")
 
+
+class BlockState(NamedTuple):
+    """The state of one block."""
+
+    layer: LayerState
+    """The state of the cell's layer."""
+    tail: Tensor | None = None
+    """The last K − 1 valid inputs of a convolution over K steps (K − 1, batch, channels), oldest first."""
+
+
+_register_namedtuple(BlockState, serialized_type_name="rrnn.nn.BlockState")
+
 State = tuple[LayerState, ...]
 """The state of a whole `RationalRNN`: layer by layer, in each the forward and then the backward direction."""
 

@@ -15,6 +15,7 @@ from typing import Any
 from rrnn.automata import Cell
 from rrnn.automata.cell_text import MAX_TEXT
 from rrnn.errors import CellError, FormatError, nearest
+from rrnn.zoo.blocks import BLOCKS
 from rrnn.zoo.gated import sru
 from rrnn.zoo.models import CELLS, MODELS, Model
 from rrnn.zoo.rrnn import b, b_max_plus, c, f, ngram
@@ -72,6 +73,14 @@ def layer(
     from rrnn.nn import RationalRNN  # imported here, since cells do not need torch
 
     return RationalRNN(cell, input_size, hidden_size, *args, **options)
+
+
+def block_settings(name: str) -> dict[str, Any]:
+    """Return the settings of the published block around a model, by its name; {} for one without, and for a file."""
+    found = _find(name)
+    if found is None and not names_file(name):
+        raise CellError(_unknown(name, CELLS))
+    return {} if found is None else dict(BLOCKS.get(found[0], {}))
 
 
 def get_model(name: str) -> Model:
@@ -164,11 +173,13 @@ def names_file(name: str) -> bool:
 
 
 __all__ = [
+    "BLOCKS",
     "CELLS",
     "MODELS",
     "Model",
     "b",
     "b_max_plus",
+    "block_settings",
     "c",
     "f",
     "get_cell",

@@ -1,20 +1,22 @@
-"""Load the weights of public SRU and QRNN implementations into layers that compute the same.
+"""Load the weights of public implementations into layers that compute the same.
 
-`from_sru` reads state dicts of the public SRU (version 1), `from_qrnn` those of Salesforce's pytorch-qrnn. The results
-agree in evaluation mode; pass dropout and zoneout of the original as options.
+`from_sru` reads state dicts of the public SRU (version 1), `from_qrnn` those of Salesforce's pytorch-qrnn, `from_mamba`
+and `from_mamba2` those of `transformers`. The results agree in evaluation mode; pass dropout and zoneout of the
+original as options.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rrnn.errors import FormatError
-from rrnn.nn import RationalLayer, RationalRNN
+from rrnn.nn import Block, BlockStack, RationalLayer, RationalRNN
+from rrnn.nn.block_parts import PartNorm
 from rrnn.nn.layer_weights import Projection
 from rrnn.zoo.gated import qrnn, sru
 
@@ -137,3 +139,190 @@ def _write(projection: Projection, weights: Sequence[Tensor], bias: Tensor | Non
     if bias is not None:
         assert projection.bias is not None
         projection.bias.copy_(bias)
+
+
+# ---- blocks of transformers ------------------------------------------------------------------------------------------
+
+
+def from_mamba(state: Mapping[str, Tensor], *, eps: float = 1e-5, **options: Any) -> Block | BlockStack:
+    """Build Mamba blocks from a state dict of `transformers`: of a `MambaMixer`, a `MambaBlock`, a `MambaModel` or a
+    `MambaForCausalLM`.
+
+    A mixer becomes a `Block` without norm and residual connection, a block a `Block`, and a model a `BlockStack` with
+    its last norm; `embeddings.weight` and `lm_head.weight` remain yours (see docs/blocks.md). Sizes are those of the
+    weights. `eps` is the configuration's layer_norm_epsilon. Other options are those of `Block`: batch_first=True reads
+    (batch, time, size), as `transformers` does.
+    """
+    return _blocks(state, _mamba_block, eps, options)
+
+
+def from_mamba2(
+    state: Mapping[str, Tensor], *, groups: int = 1, eps: float = 1e-5, **options: Any
+) -> Block | BlockStack:
+    """Build Mamba-2 blocks from a state dict of `transformers`, as `from_mamba` does for Mamba.
+
+    `groups` is the configuration's n_groups, which the weights do not show, and `eps` its layer_norm_epsilon. A
+    configuration with a time_step_limit other than (0, ∞) gives different results here.
+    """
+    return _blocks(state, _mamba2_block, eps, {"groups": groups, **options})
+
+
+Mixer = Mapping[str, Tensor]
+
+
+def _blocks(
+    state: Mapping[str, Tensor], build: Callable[..., Block], eps: float, options: dict[str, Any]
+) -> Block | BlockStack:
+    """Build the blocks of a mixer, a block or a model."""
+    state = {key.removeprefix("backbone."): value.detach() for key, value in state.items()}
+    options["eps"] = eps
+    depths = sorted({int(m[1]) for key in state if (m := re.match(r"layers\.(\d+)\.", key))})
+    if not depths:
+        return _block(state, build, options)
+    if depths != list(range(len(depths))):
+        raise FormatError(f"expected layers 0, 1, 2, …; got {', '.join(map(str, depths))}")
+    first = options.pop("batch_first", False)
+    blocks = [_block(_below(state, f"layers.{i}."), build, options) for i in depths]
+    norm, last = None, state.get("norm_f.weight")
+    if last is not None:
+        norm = PartNorm("rms", blocks[0].size, 1, eps, last.device, last.dtype)
+        norm.weight.data.copy_(last)
+    return BlockStack.of(blocks, norm, batch_first=first)
+
+
+def _block(state: Mapping[str, Tensor], build: Callable[..., Block], options: dict[str, Any]) -> Block:
+    """Build one block, with its norm and residual connection if the state dict has a norm around the mixer."""
+    mixer = _below(state, "mixer.")
+    if not mixer:
+        return build(state, {"norm": None, "residual": False, **options})
+    block = build(mixer, options)
+    assert block.norm is not None
+    _fill(block.norm.weight, state, "norm.weight")
+    return block
+
+
+def _below(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with a prefix, without it."""
+    return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
+
+
+def _sizes(mixer: Mixer, names: Sequence[str]) -> list[tuple[int, ...]]:
+    """Return the shapes of a mixer's tensors."""
+    missing = [name for name in names if name not in mixer]
+    if missing:
+        raise FormatError(
+            f"expected the state dict of a mixer, a block or a model, with {', '.join(names)}; {missing[0]} is "
+            f"missing from {', '.join(list(mixer)[:6]) or 'nothing'}"
+        )
+    return [tuple(mixer[name].shape) for name in names]
+
+
+def _mixer_options(mixer: Mixer, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a block that a mixer's tensors decide."""
+    like = mixer["in_proj.weight"]
+    return {
+        "conv": mixer["conv1d.weight"].shape[-1],
+        "conv_bias": "conv1d.bias" in mixer,
+        "bias": "in_proj.bias" in mixer,
+        "dtype": like.dtype,
+        "device": like.device,
+        **options,
+    }
+
+
+def _mamba_block(mixer: Mixer, options: dict[str, Any]) -> Block:
+    names = ("in_proj.weight", "conv1d.weight", "A_log", "dt_proj.weight", "x_proj.weight")
+    (_, size), _, (units, states), (_, rank), _ = _sizes(mixer, names)
+    options = {"low_rank": {"delta": rank}, **_mixer_options(mixer, options)}
+    block = Block(f"Mamba:states={states}", size, units, **options)
+    layer, conv = block.layer, block.conv
+    assert conv is not None and block.in_proj is not None
+    delta = layer.projection(0, "delta")
+    x = mixer["x_proj.weight"].split([rank, states, states])
+    for target, rows in zip((delta, *(layer.projection(0, n) for n in "BC")), x, strict=True):
+        _fill(target.right(), {"x_proj.weight": rows}, "x_proj.weight")
+    assert delta.left is not None and delta.bias is not None
+    parameters = layer.parameters_of(0)
+    for target, name in (
+        (delta.left, "dt_proj.weight"),
+        (delta.bias, "dt_proj.bias"),
+        (parameters["A_log"].T, "A_log"),
+        (parameters["D"], "D"),
+    ):
+        _fill(target, mixer, name)
+    _fill_around(block, mixer)
+    _fill_linear(block.in_proj, mixer, "in_proj")
+    return block
+
+
+def _mamba2_block(mixer: Mixer, options: dict[str, Any]) -> Block:
+    names = ("in_proj.weight", "conv1d.weight", "A_log", "norm.weight")
+    (_, size), (channels, *_), (heads,), (units,) = _sizes(mixer, names)
+    groups = options["groups"]
+    states, rest = divmod(channels - units, 2 * groups)
+    if rest or states < 1 or heads % groups:
+        raise FormatError(
+            f"groups must divide the {heads} heads and the {(channels - units) // 2} rows of B; got {groups}. It is "
+            "n_groups of the model's configuration."
+        )
+    options = {"heads": heads, **_mixer_options(mixer, options)}
+    block = Block(f"Mamba-2:states={states}", size, units, **options)
+    layer, conv = block.layer, block.conv
+    assert conv is not None and block.in_proj is not None and block.output_norm is not None
+    # Theirs has the rows z, x, B, C, Δ; ours has z in in_proj, and Δ, B, C, x in the layer.
+    parts = [units, units, groups * states, groups * states, heads]
+    source = {key: mixer[key].split(parts) for key in ("in_proj.weight", "in_proj.bias") if key in mixer}
+    shared = dict(zip("zxBC", source["in_proj.weight"], strict=False)) | {
+        "delta": source["in_proj.weight"][-1]
+    }
+    for target, name in ((layer.projection(0, n), n) for n in ("delta", "B", "C")):
+        _fill(target.weight(), shared, name)
+    read = layer.own_projection("input")
+    assert read is not None
+    _fill(read.weight(), shared, "x")
+    _fill(block.in_proj.weight, shared, "z")
+    if "in_proj.bias" in source:
+        z, x, b, c, delta = source["in_proj.bias"]
+        assert block.projection_bias is not None and block.in_proj.bias is not None
+        _fill(block.projection_bias, {"in_proj.bias": torch.cat([delta, b, c, x])}, "in_proj.bias")
+        _fill(block.in_proj.bias, {"in_proj.bias": z}, "in_proj.bias")
+    bias, parameters = layer.projection(0, "delta").bias, layer.parameters_of(0)
+    assert bias is not None
+    _fill(bias, mixer, "dt_bias")
+    for name in ("A_log", "D"):
+        _fill(parameters[name], mixer, name)
+    _fill(block.output_norm.weight, mixer, "norm.weight")
+    _fill_around(block, mixer, [units, groups * states, groups * states])
+    return block
+
+
+def _fill_around(block: Block, mixer: Mixer, parts: Sequence[int] | None = None) -> None:
+    """Set the convolution, whose channels x, B, C move to B, C, x if `parts` says how many there are, and the output
+    projection."""
+    assert block.conv is not None
+    for target, name in ((block.conv.weight, "conv1d.weight"), (block.conv.bias, "conv1d.bias")):
+        if target is None:
+            continue
+        value = mixer[name]
+        if parts is not None:
+            x, *others = value.split(list(parts))
+            value = torch.cat([*others, x])
+        value = value.squeeze(1).flip(-1).T if value.dim() == 3 else value
+        _fill(target, {name: value}, name)
+    _fill_linear(block.out_proj, mixer, "out_proj")
+
+
+def _fill_linear(target: nn.Linear, mixer: Mixer, name: str) -> None:
+    _fill(target.weight, mixer, f"{name}.weight")
+    if target.bias is not None:
+        _fill(target.bias, mixer, f"{name}.bias")
+
+
+@torch.no_grad()
+def _fill(target: Tensor, mixer: Mixer, name: str) -> None:
+    """Set a tensor of a block from one of a mixer."""
+    value = mixer.get(name)
+    if value is None or value.shape != target.shape:
+        got = "it is missing" if value is None else f"got {tuple(value.shape)}"
+        raise FormatError(f"{name} must have the shape {tuple(target.shape)}; {got}. Check groups=.")
+    target.copy_(value)

@@ -168,6 +168,23 @@ def test_kept_units_take_the_place_of_dropouts() -> None:
     assert preset("tiny").resolved(64).output_dropout == 0.1
 
 
+def test_an_embedding_of_another_size(corpus: Path, tmp_path: Path) -> None:
+    """Trained, resumed, loaded; kept units are those of embedded words."""
+    sizes: dict[str, Any] = {"layers": 2, "hidden_size": 12, "embedding_size": 8, "epochs": 2}
+    config = tiny_lm.tiny_config(corpus, **sizes, embedding_dropout=None, output_dropout=None, kept_units=6)
+    assert config.resolved(12).output_dropout == 0.25
+    train(config.replace(epochs=1), tmp_path / "run", progress=Progress())
+    resumed = train(config, tmp_path / "run", resume=True, progress=Progress())
+    whole = train(config, progress=Progress())
+    assert [r["train_loss"] for r in resumed.history] == [r["train_loss"] for r in whole.history]
+    loaded = rrnn.load(tmp_path / "run")
+    assert loaded.perplexity("anna likes tea") == pytest.approx(resumed.model.perplexity("anna likes tea"))
+    assert "12 → 8 units" in repr(loaded) and "anna" in loaded.generate("anna", length=3, seed=1)
+    assert "embedding size 8, hidden size 12" in prepare(config).describe()
+    with pytest.raises(RunError, match="needs two layers or more"):
+        config.replace(layers=1)
+
+
 def test_a_budget_decides_the_size(corpus: Path) -> None:
     config = tiny_lm.tiny_config(corpus, hidden_size=None, params=20_000)
     work = prepare(config)

@@ -17,9 +17,10 @@ WORDS = 70
 
 
 @pytest.mark.parametrize("cell", CELLS)
-def test_word_by_word_is_the_same(cell: str) -> None:
+@pytest.mark.parametrize("embedding", [None, 8])
+def test_word_by_word_is_the_same(cell: str, embedding: int | None) -> None:
     torch.manual_seed(0)
-    model = LanguageModel(WORDS, 12, 2, cell=cell).eval()
+    model = LanguageModel(WORDS, 12, 2, embedding_size=embedding, cell=cell).eval()
     ids = torch.randint(WORDS, (9, 3))
     hidden, _ = model(ids)
     state, rows = None, []
@@ -61,6 +62,26 @@ def test_first_weights_are_the_recipes(cell: str) -> None:
     assert torch.equal(larger.embedding, model.embedding)
     for p, q in zip(larger.rnn.parameters(), model.rnn.parameters(), strict=True):
         torch.testing.assert_close(p, q * 3)
+
+
+@pytest.mark.parametrize("cell", ["F", "lstm"])
+def test_an_embedding_of_another_size(cell: str) -> None:
+    """Words and the last layer have it; matrices start by the size of what they read."""
+    torch.manual_seed(0)
+    model = LanguageModel(WORDS, 48, 3, embedding_size=27, cell=cell)
+    assert model.rnn.hidden_sizes == (48, 48, 27)
+    assert model(torch.randint(WORDS, (5, 2)))[0].shape == (5, 2, 27)
+    for name, p in model.named_parameters():
+        if p.dim() > 1:
+            bound = math.sqrt(3 / p.shape[1])
+            assert 0.95 * bound < p.abs().max() <= bound, name
+    assert [p.shape[1] for name, p in model.named_parameters() if name.endswith(("weight", "weight_ih"))] == [
+        27,
+        48,
+        48,
+    ]
+    same = LanguageModel(WORDS, 48, 3, embedding_size=48, cell=cell)
+    assert same.state_dict().keys() == LanguageModel(WORDS, 48, 3, cell=cell).state_dict().keys()
 
 
 @pytest.mark.parametrize("cell", ["F", "lstm"])

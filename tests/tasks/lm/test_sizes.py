@@ -36,6 +36,15 @@ def test_counts(cell: str) -> None:
         assert LanguageModel(words, d, layers, cell=cell).count_parameters() == expected
 
 
+def test_an_embedding_of_another_size() -> None:
+    """AWD's sizes with F: 400 → 1152 → 1152 → 400; five matrices a layer, three biases and three parameters."""
+    words, d, e = 10_001, 1152, 400
+    expected = words * (e + 1) + 5 * (d * e + d * d + e * d) + 6 * (d + d + e)
+    assert count_parameters(words, d, 3, cell="F", embedding_size=e) == expected
+    sizes = solve_hidden_size(expected, words, 3, cell="F", embedding_size=e)
+    assert sizes.exact == sizes.hidden_size == d and sizes.parameters == expected
+
+
 @pytest.mark.parametrize("cell", ["F", "B", "lstm", "gru"])
 @pytest.mark.parametrize("budget", [300_000, 10_000_000, 24_000_000])
 def test_the_largest_within_the_budget(cell: str, budget: int) -> None:

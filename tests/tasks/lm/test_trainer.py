@@ -90,10 +90,11 @@ def train_by_hand(model: LanguageModel, ids: Tensor, config: LMConfig) -> float:
     ("cell", "options"),
     [
         ("F", {"layers": 2}),
+        ("F", {"layers": 3, "embedding_size": 8}),
         ("F", {"layers": 2, "ar": 0.3, "tar": 0.2, "clip": 0.1}),
         ("B-max-plus", {"layers": 1}),
         ("QRNN2", {"layers": 1}),
-        ("lstm", {"layers": 2}),
+        ("lstm", {"layers": 2, "embedding_size": 8}),
         ("gru", {"layers": 1}),
     ],
 )
@@ -127,7 +128,8 @@ def test_bfloat16_stays_close() -> None:
     for cell in ("F", "lstm"):
         losses = []
         for precision in ("fp32", "bf16"):
-            task = task_of(config_of(cell, layers=2, precision=precision, lr=0.3, **QUIET))
+            sizes = {"layers": 2, "embedding_size": 8}
+            task = task_of(config_of(cell, **sizes, precision=precision, lr=0.3, **QUIET))
             losses.append([run(task, epoch)["loss"] for epoch in (1, 2)][-1])
             assert all(p.dtype == torch.float32 for p in task.model.parameters())
             for segment in task.store.segments:
@@ -358,7 +360,8 @@ def test_the_best_kind_of_weights_counts() -> None:
 @pytest.mark.parametrize("cell", ["F", "B-max-plus", "lstm", "gru"])
 def test_a_captured_step_is_the_step(cell: str, precision: str) -> None:
     # At a rate of 1, max-plus diverges on so little text, and then rounding alone makes a difference.
-    config = config_of(cell, layers=2, hidden_size=48, precision=precision, emas=(0.9,), lr=0.1, **QUIET)
+    sizes = {"layers": 2, "hidden_size": 48, "embedding_size": 32}
+    config = config_of(cell, **sizes, precision=precision, emas=(0.9,), lr=0.1, **QUIET)
     tasks = [task_of(config, capture=capture, device="cuda") for capture in (True, False)]
     for epoch in (1, 2, 3):  # the shorter window is captured in the third
         a, b = (run(task, epoch)["loss"] for task in tasks)

@@ -50,7 +50,10 @@ class LMConfig(Config):
     output_gate: bool = option(True, "use the output gate if a cell of the zoo has one")
     layers: int = option(2, "number of recurrent layers", low=1, high=64)
     hidden_size: int | None = option(
-        None, "hidden and embedding size; without it, chosen to fit params", low=1
+        None, "units of a layer, and of an embedded word; without it, chosen to fit params", low=1
+    )
+    embedding_size: int | None = option(
+        None, "size of embedded words, and so of the last layer, if it is not hidden_size", low=1
     )
     params: int | None = option(
         None, "choose the largest hidden size within this number of parameters", low=1
@@ -143,6 +146,11 @@ class LMConfig(Config):
         super().__post_init__()
         if self.hidden_size is None and self.params is None:
             raise RunError("a model needs a size: give hidden_size, or params (such as 10M)")
+        if self.layers == 1 and self.embedding_size not in (None, self.hidden_size):
+            raise RunError(
+                f"embedding_size {self.embedding_size} needs two layers or more: the last layer has the size of the "
+                "embedding, whose words its outputs are compared with. Give hidden_size alone, or more layers"
+            )
         if self.lr == 0:
             raise RunError("lr must be above 0")
         if wrong := [ema for ema in self.emas if not 0 <= ema < 1]:
@@ -154,7 +162,7 @@ class LMConfig(Config):
 
     def resolved(self, hidden_size: int) -> LMConfig:
         """Return a copy with this hidden size, and with the fields that follow from it and from the cell filled in."""
-        keep = min(1.0, self.kept_units / hidden_size)
+        keep = min(1.0, self.kept_units / (self.embedding_size or hidden_size))
         drop = round(1 - keep, 4)
         return self.replace(
             hidden_size=hidden_size,

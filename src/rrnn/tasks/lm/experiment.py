@@ -97,9 +97,10 @@ class Prepared(NamedTuple):
         """Return two lines about the data and the model."""
         c, counts = self.config, " / ".join(f"{len(ids):,}" for ids in self.splits.values())
         size = self.sizes or f"hidden size {c.hidden_size}, {self.parameters:,} parameters"
+        words = "" if c.embedding_size is None else f"embedding size {c.embedding_size}, "
         return (
             f"{c.data}: {counts} tokens ({' / '.join(self.splits)}), {len(self.vocabulary):,} different\n"
-            f"{c.cell}: {c.layers} layer{'s' * (c.layers > 1)}, {size}"
+            f"{c.cell}: {c.layers} layer{'s' * (c.layers > 1)}, {words}{size}"
         )
 
     def facts(self, processes: int) -> dict[str, Any]:
@@ -122,7 +123,7 @@ def prepare(config: LMConfig, *, kept: Path | None = None) -> Prepared:
     texts = {"train": corpus.train, "dev": corpus.valid, "test": corpus.test}
     splits = {name: torch.from_numpy(words.encode(tokens)) for name, tokens in texts.items() if tokens}
     cell = cell_of(config, kept)
-    model = {"cell": cell or config.cell, "layers": config.layers}
+    model = {"cell": cell or config.cell, "layers": config.layers, "embedding_size": config.embedding_size}
     hidden_size, sizes = config.hidden_size, None
     if hidden_size is None:
         assert config.params is not None

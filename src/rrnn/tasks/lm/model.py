@@ -6,7 +6,7 @@ in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -70,7 +70,7 @@ class TorchRNN(nn.Module):
         self,
         kind: TorchKind,
         input_size: int,
-        hidden_size: int,
+        hidden_size: int | Sequence[int],
         num_layers: int = 1,
         *,
         dropout: float = 0.0,
@@ -84,11 +84,13 @@ class TorchRNN(nn.Module):
         super().__init__()
         if output_bias and kind == "gru":
             raise CellError(f"output_bias={output_bias} needs a cell with an output gate, and a GRU has none")
-        self.kind, self.hidden_size = kind, hidden_size
+        self.kind = kind
         self.gate_biases = {1: forget_bias, 3: output_bias}  # of an LSTM's gates i, f, g, o
         self.dropout, self.input_dropout, self.recurrent_dropout = dropout, input_dropout, recurrent_dropout
-        sizes = [input_size] + [hidden_size] * (num_layers - 1)
-        self.layers = nn.ModuleList(TorchLayer(kind, size, hidden_size, device, dtype) for size in sizes)
+        sizes = [hidden_size] * num_layers if isinstance(hidden_size, int) else list(hidden_size)
+        pairs = zip([input_size, *sizes], sizes, strict=False)
+        self.hidden_sizes = tuple(sizes)
+        self.layers = nn.ModuleList(TorchLayer(kind, *pair, device, dtype) for pair in pairs)
         self.reset_parameters()
 
     @torch.no_grad()
@@ -103,8 +105,8 @@ class TorchRNN(nn.Module):
 
     def init_state(self, batch_size: int) -> tuple[tuple[Tensor, ...], ...]:
         """Return the zero state of all layers."""
-        zeros = next(self.parameters()).new_zeros(1, batch_size, self.hidden_size)
-        return tuple((zeros,) * (2 if self.kind == "lstm" else 1) for _ in self.layers)
+        like, count = next(self.parameters()), 2 if self.kind == "lstm" else 1
+        return tuple((like.new_zeros(1, batch_size, size),) * count for size in self.hidden_sizes)
 
     def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Return (output (T, B, H), state) of x (T, B, I)."""
@@ -157,6 +159,7 @@ def model_of(
         vocabulary,
         config.hidden_size,
         config.layers,
+        embedding_size=config.embedding_size,
         cell=cell or config.cell,
         output_gate=config.output_gate,
         start=start,
@@ -192,8 +195,9 @@ def language_cell(name: str | Path | Cell, output_gate: bool = True) -> Cell:
 class LanguageModel(nn.Module):
     """Embedding, recurrent layers, and a softmax over the same embedding: predicts the next word.
 
-    `cell` is a cell (or its name), or "lstm" or "gru" for torch's own layers. The initialisation is the recipe's: every
-    matrix is uniform in ±√(3 / d), biases are 0, except for those of forget and output gates (`forget_bias`,
+    `cell` is a cell (or its name), or "lstm" or "gru" for torch's own layers. With an `embedding_size`, words have this
+    size instead of `hidden_size`, and so has the last layer. The initialisation is the recipe's: every matrix of d
+    columns is uniform in ±√(3 / d), biases are 0, except for those of forget and output gates (`forget_bias`,
     `output_bias`: the initial output of a max-plus automaton is the logarithm of its gate). `scale_rnn` multiplies the
     layer weights by √(1 − variational dropout), `rnn_gain` by a factor. Rows of `embedding` and `bias` beyond
     `vocabulary` are padding: they are zero, never predicted, and not counted as parameters.
@@ -205,6 +209,7 @@ class LanguageModel(nn.Module):
         hidden_size: int,
         layers: int = 1,
         *,
+        embedding_size: int | None = None,
         cell: Cell | str | Path = "F",
         output_gate: bool = True,
         start: int = 0,
@@ -218,12 +223,14 @@ class LanguageModel(nn.Module):
     ) -> None:
         super().__init__()
         self.vocabulary, self.hidden_size, self.start = vocabulary, hidden_size, start
+        size = self.embedding_size = embedding_size or hidden_size
         self.dropouts = dropouts or Dropouts()
         self.gain = rnn_gain * ((1 - self.dropouts.variational) ** 0.5 if scale_rnn else 1.0)
         padded = -(-vocabulary // MULTIPLE) * MULTIPLE
-        self.embedding = nn.Parameter(torch.empty(padded, hidden_size, device=device, dtype=dtype))
+        self.embedding = nn.Parameter(torch.empty(padded, size, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(padded, device=device, dtype=dtype))
         options: dict[str, Any] = {
+            "hidden_size": [hidden_size] * (layers - 1) + [size],
             "num_layers": layers,
             "dropout": self.dropouts.between if layers > 1 else 0.0,
             "input_dropout": 0.0 if self.dropouts.locked else self.dropouts.embedding,
@@ -234,20 +241,20 @@ class LanguageModel(nn.Module):
             "dtype": dtype,
         }
         if isinstance(cell, str) and cell.lower() in GATES:
-            self.rnn = TorchRNN(cell.lower(), hidden_size, hidden_size, **options)  # pyright: ignore[reportArgumentType]
+            self.rnn = TorchRNN(cell.lower(), size, **options)  # pyright: ignore[reportArgumentType]
         else:
-            self.rnn = RationalRNN(language_cell(cell, output_gate), hidden_size, hidden_size, **options)
-            if self.rnn.output_size != hidden_size:
+            self.rnn = RationalRNN(language_cell(cell, output_gate), size, **options)
+            if self.rnn.output_size != size:
                 raise CellError(
                     "each unit of a language model has one output, since the outputs are compared with the embedding; "
-                    f"this cell has {self.rnn.output_size // hidden_size} per unit. Choose one: cell.output(…)"
+                    f"this cell has {self.rnn.output_size // size} per unit. Choose one: cell.output(…)"
                 )
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Draw the initial weights."""
-        bound = (3 / self.hidden_size) ** 0.5
+        bound = (3 / self.embedding_size) ** 0.5
         self.embedding.zero_()[: self.vocabulary].uniform_(-bound, bound)
         self.bias.zero_()
         self.rnn.reset_parameters()
@@ -258,7 +265,7 @@ class LanguageModel(nn.Module):
     def count_parameters(self) -> int:
         """Return the number of parameters, without the padding."""
         padding = len(self.bias) - self.vocabulary
-        return sum(p.numel() for p in self.parameters()) - padding * (self.hidden_size + 1)
+        return sum(p.numel() for p in self.parameters()) - padding * (self.embedding_size + 1)
 
     # ---- running -------------------------------------------------------------------------------------------------
 

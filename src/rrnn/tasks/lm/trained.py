@@ -169,8 +169,11 @@ class TrainedLanguageModel:
 
     def __repr__(self) -> str:
         words = "characters" if self.config.level == "char" else "words"
+        layers = " → ".join(map(str, self.module.rnn.hidden_sizes))
+        if self.config.embedding_size is None:
+            layers = f"{self.config.layers} × {self.config.hidden_size}"
         return (
-            f"<TrainedLanguageModel: {self.config.cell}, {self.config.layers} × {self.config.hidden_size} units, "
+            f"<TrainedLanguageModel: {self.config.cell}, {layers} units, "
             f"{self.module.count_parameters():,} parameters, {len(self.vocabulary):,} {words}>"
         )
 
