@@ -51,7 +51,7 @@ def unroll(cell: Cell) -> Cell:
     return written.output(*(at_index(e, None) for e in cell.output_exprs))
 
 
-def at_index(expr: ex.Expr, i: int | None) -> ex.Expr:
+def at_index(expr: ex.Expr, i: int | str | None) -> ex.Expr:
     """Return an expression for one index of its family, with leaves that each unit has for itself."""
     if isinstance(expr, (ex.Linear, ex.Parameter)):
         name = expr.name if expr.over is None else f"{expr.name}_{i}"
