@@ -24,6 +24,8 @@ from rrnn.errors import RRNNError
 
 MARGIN = 1.1
 """How much longer than expected a training may take and still end in time."""
+UNKNOWN_PACE = 1.6
+"""How much slower the first one may be, since other programs may use the GPU, too."""
 
 
 def waiting(folder: Path, parts: Sequence[str]) -> list[Training]:
@@ -39,7 +41,7 @@ def next_in_time(trainings: Iterable[Training], seconds: float, pace: float) -> 
 
 def work(folder: Path, parts: Sequence[str], seconds: float, copy_to: Path | None) -> None:
     """Train what fits into these seconds."""
-    end, pace, failed = time.monotonic() + seconds, 1.0, set[str]()
+    end, pace, failed = time.monotonic() + seconds, UNKNOWN_PACE, set[str]()
     while True:
         left = [training for training in waiting(folder, parts) if training.place not in failed]
         training = next_in_time(left, end - time.monotonic(), pace)
@@ -56,7 +58,7 @@ def work(folder: Path, parts: Sequence[str], seconds: float, copy_to: Path | Non
             failed.add(training.place)
             print(f"{training.place}: {error}", flush=True)
             continue
-        pace = max(0.7, (time.monotonic() - began) / training.seconds)
+        pace = max(0.9, (time.monotonic() - began) / training.seconds)
         if copy_to is not None:
             shutil.copytree(place, copy_to / training.place)
         write_table(folder)

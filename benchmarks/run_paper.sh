@@ -16,9 +16,9 @@ deadline=$((SECONDS + minutes * 60))
 
 case "$what" in
 lm | literal) # the plan and its settings are in lm_plan.py
-    part="$what"
-    [ "$what" = literal ] || part=averaged
-    "$python" benchmarks/lm_queue.py "$folder/lm-ptb" --parts "$part" --minutes "$minutes"
+    parts=(averaged averaged-seeds)
+    [ "$what" = lm ] || parts=(literal literal-seeds literal-text-gate)
+    "$python" benchmarks/lm_queue.py "$folder/lm-ptb" --parts "${parts[@]}" --minutes "$minutes"
     ;;
 classify)
     models=(LSTM B C B-max-plus F)

@@ -22,7 +22,7 @@ RECIPES = {"literal": "paper's recipe", "averaged": "our recipe"}
 def quality() -> str:
     """Every model of the paper on one screen: ours, and the paper's in brackets."""
     lm, texts, body = rows("lm-ptb/table"), rows("classify/table"), []
-    columns = [(size, recipe) for size in (10, 24) for recipe in RECIPES if _mean_of(lm, size, recipe)]
+    columns = lm_columns(lm)
     for model in unique(r["model"] for r in texts):
         accuracy = [
             f"{number(r['mean'])} ({number(r['paper'])})"
@@ -30,25 +30,45 @@ def quality() -> str:
             for r in texts
             if (r["dataset"], r["model"], r["label"]) == (data, model, "averaged")
         ]
-        for scaled in unique(r["label"].endswith("scaled") for r in lm if r["model"] == model):
-            runs = [r for r in lm if r["model"] == model and r["label"].endswith("scaled") is scaled]
-            name = f"{model}, gate of the authors' code" if scaled else model
-            ours = (_mean_of(runs, *column) for column in columns)
-            body.append((name, *ours, *([""] * len(accuracy) if scaled else accuracy)))
+        for i, (name, runs) in enumerate(variants(lm, model)):
+            ours = (_beside_paper(lm_rows_of(runs, *column)) for column in columns)
+            body.append((name, *ours, *(accuracy if i == 0 else [""] * len(accuracy))))
     titles = [f"PTB {millions}M, {RECIPES[recipe]}:" for millions, recipe in columns]
     return table(" | ".join(["model", *titles, *(f"{title}:" for title in ACCURACIES.values())]), body)
 
 
-def _mean_of(runs: Iterable[Row], millions: int, recipe: str) -> str:
-    ours = [
+def lm_columns(lm: Iterable[Row]) -> list[tuple[int, str]]:
+    """Return the sizes, in millions of parameters, and recipes that there are language models of."""
+    every = list(lm)
+    return [(size, recipe) for size in (10, 24) for recipe in RECIPES if lm_rows_of(every, size, recipe)]
+
+
+def variants(lm: Iterable[Row], model: str) -> list[tuple[str, list[Row]]]:
+    """Return a model's rows by what the paper does not tell apart: the gate of m+, and the depth of the LSTM."""
+
+    def name(r: Row) -> str:
+        if model == "LSTM":
+            return f"LSTM, {r['layers']} layers"
+        return f"{model}, gate of the authors' code" if r["label"].endswith("scaled") else model
+
+    own = [r for r in lm if r["model"] == model and r["label"].startswith(tuple(RECIPES))]
+    return [(kind, [r for r in own if name(r) == kind]) for kind in unique(map(name, own))]
+
+
+def lm_rows_of(runs: Iterable[Row], millions: int, recipe: str) -> list[Row]:
+    """Return those of a size that were trained by a recipe and evaluated on test."""
+    return [
         r
         for r in runs
         if round(r["params"] / 1e6) == millions and r["test_ppl"] and r["label"].startswith(recipe)
     ]
-    return f"{number(_mean(r['test_ppl'] for r in ours))} ({number(ours[0]['paper_test'])})" if ours else ""
 
 
-def _mean(values: Iterable[float]) -> float:
+def _beside_paper(ours: list[Row]) -> str:
+    return f"{number(mean(r['test_ppl'] for r in ours))} ({number(ours[0]['paper_test'])})" if ours else ""
+
+
+def mean(values: Iterable[float]) -> float:
     every = list(values)
     return sum(every) / len(every)
 
@@ -62,7 +82,7 @@ def reproduction() -> str:
         [r for r in averaged if (r["model"], r["label"], r["layers"]) == key]
         for key in unique((r["model"], r["label"], r["layers"]) for r in averaged)
     ]
-    reached = [g for g in groups if _mean(r["test_ppl"] for r in g) <= g[0]["paper_test"]]
+    reached = [g for g in groups if mean(r["test_ppl"] for r in g) <= g[0]["paper_test"]]
     distances = sorted(r["test_ppl"] - r["paper_test"] for r in literal)
     seeds = max(sum(r["run"].startswith("F-10m+averaged-seed") for r in averaged), 1)
 
@@ -158,7 +178,8 @@ def lm_tried() -> str:
         decay = f"{config['weight_decay'] * 1e5:g}·10⁻⁵"
         falls = config["lr_decay_from"] <= config["epochs"]
         shrinks = ", as the rate" if config["scale_weight_decay"] and falls else ""
-        rate = f"{first_rate(place):g}" + (", ×0.98 from 175" if falls else "")
+        rate = f"{first_rate(place):g}" + (f", ×0.98 from {config['lr_decay_from']}" if falls else "")
+        rate += ", halved without gain" if config.get("halve_after") else ""
         more = [word for key, word in (("shift", "shifted"), ("locked_dropout", "locked")) if config[key]]
         more += ["TF32"] if config["precision"] == "tf32" else []
         dropouts = (config[f"{name}_dropout"] for name in ("embedding", "variational", "between"))
@@ -286,4 +307,4 @@ def _spread(values: Iterable[float]) -> str:
     if len(every) < 2:
         return number(every[0]) if every else "not measured"
     few = f" ({len(every)} of 5)" if len(every) < 5 else ""
-    return f"{number(_mean(every))} ± {number(statistics.stdev(every))}{few}"
+    return f"{number(mean(every))} ± {number(statistics.stdev(every))}{few}"

@@ -3,7 +3,7 @@
     python docs/tables.py            # rewrites the charts, and all between <!-- table: NAME --> and <!-- end -->
     python docs/tables.py --check    # names each page or chart that differs from the files, and exits with 1
 
-The pages are README.md, docs/results.md, docs/reproduce.md and docs/theory.md, or those named. So no figure on them can
+The pages are those of `PAGES`, or those named. So no figure on them can
 drift from its source.
 """
 
@@ -15,8 +15,10 @@ import re
 import sys
 from pathlib import Path
 
+import finding_tables as finding_tables
 import goals as goals
 import quality_tables as quality_tables
+import recipe_tables as recipe_tables
 import speed_tables as speed_tables
 import theory_tables as theory_tables
 from charts import CHARTS
@@ -27,6 +29,7 @@ PAGES = [
     DOCS.parent / "README.md",
     DOCS / "results.md",
     DOCS / "reproduce.md",
+    DOCS / "recipe.md",
     DOCS / "theory.md",
     DOCS / "export.md",
 ]

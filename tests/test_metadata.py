@@ -26,6 +26,8 @@ def project() -> dict[str, Any]:
 def test_the_citation_describes_this_version(project: dict[str, Any]) -> None:
     citation = read_yaml("CITATION.cff")
     assert citation["version"] == rrnn.__version__
+    released = f"## [{rrnn.__version__}] - {citation['date-released']}\n"
+    assert released in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert citation["title"] == project["name"]
     assert citation["abstract"] == project["description"]
     assert (

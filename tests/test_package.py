@@ -93,7 +93,7 @@ def test_the_source_distribution_holds_the_project(built: Built) -> None:
 
 
 class Environment(NamedTuple):
-    """A fresh virtual environment with the wheel."""
+    """A fresh virtual environment with the package."""
 
     scripts: Path
     packages: Path
@@ -107,19 +107,28 @@ class Environment(NamedTuple):
         return self.scripts / "rrnn"
 
 
-@pytest.fixture(scope="module")
-def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Environment:
+@pytest.fixture(scope="module", params=["wheel", "sdist"])
+def installed(
+    built: Built, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Environment:
     home = tmp_path_factory.mktemp("clean") / "venv"
     venv.create(home, with_pip=False)
     scripts = home / ("Scripts" if os.name == "nt" else "bin")
-    pip = [sys.executable, "-m", "pip", "--python", scripts / "python"]
-    run(*pip, "install", "--no-deps", "--no-index", built.wheel, cwd=home)
-
-    # Only now lend it our dependencies (a .pth in a folder named by a .pth is not read, so the sources we are
-    # installed from stay out of sight); downloading torch again would prove nothing.
     purelib = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = Path(run(scripts / "python", "-c", purelib, cwd=home).strip())
-    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+    def lend_dependencies() -> None:
+        """Make our dependencies visible: downloading torch again would prove nothing. (A .pth in a folder named by a
+        .pth is not read, so the sources we are installed from stay out of sight.)"""
+        (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+    options = ["--no-deps", "--no-index"]
+    if request.param == "sdist":  # building needs the build system; what is installed there stays untouched
+        lend_dependencies()
+        options += ["--no-build-isolation", "--ignore-installed"]
+    pip = [sys.executable, "-m", "pip", "--python", scripts / "python"]
+    run(*pip, "install", *options, getattr(built, request.param), cwd=home)
+    lend_dependencies()
     return Environment(scripts, packages)
 
 
@@ -144,3 +153,16 @@ def test_the_installed_command_works(installed: Environment, tmp_path: Path) -> 
     assert "DIFFERENT" not in run(installed.rrnn, "verify", "F", "B-max-plus", cwd=tmp_path)
     run(installed.rrnn, "report", RUN, "-o", "report.html", cwd=tmp_path)
     assert "</html>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+EXAMPLE = """
+import torch, rrnn
+layer = rrnn.RationalRNN(rrnn.get_cell("F"), input_size=6, hidden_size=4)
+output, state = layer(torch.randn(5, 2, 6))
+words = {"not": torch.randn(6), "good": torch.randn(6)}
+print(tuple(output.shape), rrnn.to_wfsa(layer, unit=3, alphabet=words).best_path(("not", "not", "good")))
+"""
+
+
+def test_the_readmes_example_runs(installed: Environment, tmp_path: Path) -> None:
+    assert run(installed.python, "-c", EXAMPLE, cwd=tmp_path).startswith("(5, 2, 4) ")

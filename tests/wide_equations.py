@@ -105,6 +105,33 @@ def mamba2(w: Weights, n: int) -> tuple[Tensor, Tensor]:
     return out + w.parameter("D", per="head") * w.x, rows(z)
 
 
+def _delta(w: Weights, n: int, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    """Run S = α (I − β k kᵀ) S + β k vᵀ with matrices, a head at a time."""
+    heads, d = w.rnn.heads, w.units // w.rnn.heads
+    k, q = (w.projection(name, n, "head").unflatten(-1, (heads, d))[..., 0] for name in "kq")
+    beta = torch.sigmoid(w.projection("beta", per="head")).unflatten(-1, (heads, d))[..., 0]
+    alpha = alpha.expand(*beta.shape[:2], w.units).unflatten(-1, (heads, d))[..., 0]
+    v = w.projection("v").unflatten(-1, (heads, d))
+    s, out = v.new_zeros(v.shape[1], heads, n, d), []
+    for t in range(v.shape[0]):
+        key, b, a = k[t].transpose(-1, -2), beta[t][..., None, None], alpha[t][..., None, None]
+        eye = torch.eye(n, dtype=v.dtype)
+        s = a * (eye - b * key.unsqueeze(-1) * key.unsqueeze(-2)) @ s + b * key.unsqueeze(-1) * v[
+            t
+        ].unsqueeze(-2)
+        out.append((q[t].transpose(-1, -2).unsqueeze(-2) @ s).flatten(1))
+    return torch.stack(out), s.transpose(1, 2).flatten(2).transpose(0, 1)
+
+
+def delta_net(w: Weights, n: int) -> tuple[Tensor, Tensor]:
+    return _delta(w, n, torch.ones((), dtype=w.x.dtype))
+
+
+def gated_delta_net(w: Weights, n: int) -> tuple[Tensor, Tensor]:
+    step = F.softplus(w.projection("alpha", per="head"))
+    return _delta(w, n, torch.exp(-torch.exp(w.parameter("A_log", per="head")) * step))
+
+
 def s4d(w: Weights, n: int) -> tuple[Tensor, Tensor]:
     delta = torch.exp(w.parameter("log_delta"))
     a = torch.complex(-torch.exp(w.parameter("A_re", n)), w.parameter("A_im", n))
@@ -132,6 +159,8 @@ TWINS: dict[str, Twin] = {
     "HGRN2": hgrn2,
     "Mamba": mamba,
     "Mamba-2": mamba2,
+    "DeltaNet": delta_net,
+    "Gated-DeltaNet": gated_delta_net,
     "S4D": s4d,
     "LRU": lru,
 }

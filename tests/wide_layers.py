@@ -10,7 +10,15 @@ from rrnn import RationalRNN, zoo
 from rrnn.automata import Cell, family, linear, log_sigmoid, one, parameter, score, sigmoid, tanh
 from rrnn.semirings import get_semiring
 
-HEADS = {"linear-attention", "RetNet", "GLA", "HGRN2", "Mamba-2"}  # those that are published with several
+DELTA = {"DeltaNet", "Gated-DeltaNet"}
+HEADS = {
+    "linear-attention",
+    "RetNet",
+    "GLA",
+    "HGRN2",
+    "Mamba-2",
+    *DELTA,
+}  # those that are published with several
 
 
 def build(name: str, states: int = 5, units: int = 12, **options: Any) -> RationalRNN:

@@ -26,8 +26,18 @@ def pictures() -> dict[str, str]:
     path = wfsa.best_path(("walk", "shop", "clean"))
     assert path is not None
     steps = [(arc.source, arc.target) for arc in path.arcs]
+    drawn["entry-map.svg"] = but_map()
     drawn["best-path.svg"] = rrnn.to_svg(wfsa, highlight=[*steps, *path.states])
     return drawn
+
+
+def but_map() -> str:
+    """Return the entry map in docs/interpret.md: of one unit of B that forgets at "but"."""
+    page = (Path(__file__).parents[1] / "interpret.md").read_text(encoding="utf-8")
+    code = page.split("<!-- picture: entry-map.svg -->\n```python\n")[1].split("```")[0]
+    values: dict[str, object] = {}
+    exec(code, values)
+    return str(values["picture"])
 
 
 def tutorial_cell() -> rrnn.Cell:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rrnn import moved as _moved  # noqa: F401  # finds the modules of version 0.1
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # name → module (inside rrnn) that owns it
 _EXPORTS: dict[str, str] = {

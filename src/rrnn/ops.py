@@ -60,6 +60,7 @@ def rational(
     save_every: int | None = None,
     weight: Tensor | None = None,
     widths: Sequence[int] | None = None,
+    sequences: Tensor | None = None,
 ) -> Result:
     """Run cells side by side over time.
 
@@ -69,21 +70,30 @@ def rational(
     which saves time on the host. (Not inside autocast, nor where a graph is captured.)
 
     A program of families reads flat rows of pre-activations and parameters (see `rrnn.backends.extents`), which do not
-    tell the number of units: `widths` are those of all cells."""
+    tell the number of units: `widths` are those of all cells.
+
+    Packed sequences: x and inp are (total, 1, …), states[i] (S, n, D), and `sequences` (n, 3) is what `packed_table`
+    makes of their offsets. Nothing crosses from one sequence to the next, and no padding is made."""
     rows = [[p] if isinstance(p, Tensor) else p for p in params]
     widths = [r[0].shape[-1] for r in rows] if widths is None else list(widths)
     grad = wants_gradients(x, weight, inp, *chain(*rows), *(states or ()))
-    name = chosen()
+    name, batch = chosen(), x.shape[1] if sequences is None else sequences.shape[0]
     if not torch.compiler.is_compiling() and captured():
-        return _traced(x, rows, states, programs, widths, mask, inp, _interval(x, programs, save_every), name)
+        every = _interval(x, programs, save_every)
+        tables, texts = [_table(r) for r in rows], json.dumps([p.text for p in programs])
+        first = list(initial_states(programs, tables, batch, widths) if states is None else states)
+        # One op, of any number of steps, that can be trained or not. Traces have no lists of strings.
+        traced = torch.ops.rrnn.traced(x, tables, first, mask, inp, texts, every, name, sequences)
+        return Result(*traced)
     every = _interval(x, programs, save_every) if grad else 0
     if torch.compiler.is_compiling():
         tables, texts = [_table(r) for r in rows], [p.text for p in programs]
-        first = list(initial_states(programs, tables, x.shape[1], widths) if states is None else states)
+        first = list(initial_states(programs, tables, batch, widths) if states is None else states)
         if torch.onnx.is_in_onnx_export():
             cells = LayerCells(programs, widths, 0, resolve(name, x.device, x.dtype, programs))
-            return Result(*cell_by_cell(LayerCall(x, tables, mask, inp, cells), first))
-        out, final, _ = torch.ops.rrnn.forward(x, tables, first, mask, inp, texts, widths, every, name)
+            return Result(*cell_by_cell(LayerCall(x, tables, mask, inp, cells, sequences), first))
+        layer = texts, widths, every, name, sequences
+        out, final, _ = torch.ops.rrnn.forward(x, tables, first, mask, inp, *layer)
         return Result(out, final)
     if name == "auto" and torch._C._are_functorch_transforms_active():
         name = "reference"  # torch.func can transform torch ops only
@@ -93,20 +103,21 @@ def rational(
     cells = LayerCells(programs, widths, every, backend)
     if backend.name == "reference":
         tables = [_table(r) for r in rows]
-        first = initial_states(programs, tables, x.shape[1], widths) if states is None else states
-        return _eager_reference(LayerCall(x, tables, mask, inp, cells), first)
+        first = initial_states(programs, tables, batch, widths) if states is None else states
+        return _eager_reference(LayerCall(x, tables, mask, inp, cells, sequences), first)
     if states is None:  # kernels know first states that are numbers
         first = [
-            None if None not in p.flat.first_states else initial_state(p, _table(r), x.shape[1], w)
+            None if None not in p.flat.first_states else initial_state(p, _table(r), batch, w)
             for p, r, w in zip(programs, rows, widths, strict=True)
         ]
     else:
         first = [cast(s, compute_dtype(x.dtype)) for s in states]
     if not grad:
-        out, final, _ = run_forward(LayerCall(x, [_table(r) for r in rows], mask, inp, cells), first)
+        call = LayerCall(x, [_table(r) for r in rows], mask, inp, cells, sequences)
+        out, final, _ = run_forward(call, first)
         return Result(out, final)
     layer = cells, [len(r) for r in rows]
-    out, *final = _RationalFunction.apply(layer, mask, x, weight, inp, *chain(*rows), *first)
+    out, *final = _RationalFunction.apply(layer, mask, sequences, x, weight, inp, *chain(*rows), *first)
     return Result(out, final)
 
 
@@ -154,9 +165,8 @@ def _eager_reference(call: LayerCall, states: Sequence[Tensor]) -> Result:
     """Run the cells with plain torch ops, which autograd records."""
     outputs, finals = [], []
     for own, state in zip(call.split(), states, strict=True):
-        inputs = reference.Inputs.of(own)
-        out, end, _ = reference.forward(own.program.flat, inputs, state.to(inputs.params.dtype))
-        outputs.append(out.to(own.x.dtype))
+        out, end = reference.run(own, state)
+        outputs.append(out)
         finals.append(end)
     return Result(outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1), finals)
 
@@ -196,6 +206,7 @@ class _RationalFunction(torch.autograd.Function):
         ctx: Any,
         layer: tuple[LayerCells, list[int]],
         mask: Tensor | None,
+        sequences: Tensor | None,
         x: Tensor,
         weight: Tensor | None,
         inp: Tensor | None,
@@ -211,9 +222,10 @@ class _RationalFunction(torch.autograd.Function):
             ctx.are_rows.append(rows[0].dim() == 1)
             at += count
         y = x if weight is None else F.linear(x, weight)
-        out, finals, saved = run_forward(LayerCall(y, params, mask, inp, ctx.cells), rest[at:])
+        call = LayerCall(y, params, mask, inp, ctx.cells, sequences)
+        out, finals, saved = run_forward(call, rest[at:])
         ctx.set_materialize_grads(False)  # usually nothing depends on the final states
-        ctx.save_for_backward(x, weight, y, inp, mask, *params, *saved)
+        ctx.save_for_backward(x, weight, y, inp, mask, sequences, *params, *saved)
         return out, *finals
 
     @staticmethod
@@ -221,16 +233,16 @@ class _RationalFunction(torch.autograd.Function):
         ctx: Any, grad_out: Tensor | None, *grad_finals: Tensor | None
     ) -> tuple[Any, ...]:
         cells, count = ctx.cells, len(ctx.are_rows)
-        x, weight, y, inp, mask, *rest = ctx.saved_tensors
+        x, weight, y, inp, mask, sequences, *rest = ctx.saved_tensors
         params, saved = rest[:count], rest[count:]
         go: Tensor = x.new_zeros((*x.shape[:2], cells.output_size())) if grad_out is None else grad_out
         twice = torch.is_grad_enabled()  # create_graph=True
         with torch.no_grad() if twice else nullcontext():
-            call, wanted = LayerCall(y, params, mask, inp, cells), ctx.needs_input_grad[-count:]
+            call, wanted = LayerCall(y, params, mask, inp, cells, sequences), ctx.needs_input_grad[-count:]
             gx, gp, gs, gi = run_backward(call, saved, go, grad_finals, wanted)
             gw = None
             if weight is not None:
-                gx, gw = _through_product(gx, x, weight, ctx.needs_input_grad[2:4])
+                gx, gw = _through_product(gx, x, weight, ctx.needs_input_grad[3:5])
             gp = [
                 row
                 for g, is_row in zip(gp, ctx.are_rows, strict=True)
@@ -241,25 +253,4 @@ class _RationalFunction(torch.autograd.Function):
             grads = _FirstDerivativeOnly.apply(
                 len(grads), *grads, x, weight, inp, *params, *saved, go, *grad_finals
             )
-        return None, None, *grads  # pyright: ignore[reportGeneralTypeIssues]
-
-
-# ---- torch.jit.trace -------------------------------------------------------------------------------------------------
-
-
-def _traced(
-    x: Tensor,
-    rows: Sequence[Sequence[Tensor]],
-    states: Sequence[Tensor] | None,
-    programs: Sequence[Program],
-    widths: Sequence[int],
-    mask: Tensor | None,
-    inp: Tensor | None,
-    every: int,
-    backend: str,
-) -> Result:
-    """Let torch.jit.trace record one op, of any number of steps, that can be trained or not. Traces have no lists of
-    strings, so programs are JSON."""
-    tables, texts = [_table(r) for r in rows], json.dumps([p.text for p in programs])
-    first = list(initial_states(programs, tables, x.shape[1], widths) if states is None else states)
-    return Result(*torch.ops.rrnn.traced(x, tables, first, mask, inp, texts, every, backend))
+        return None, None, None, *grads  # pyright: ignore[reportGeneralTypeIssues]

@@ -29,6 +29,31 @@ def test_the_plan_names_each_training_once_with_settings_that_exist(tmp_path: Pa
         LMConfig.from_dict({"hidden_size": 16, **training.settings})
 
 
+def test_the_best_setting_is_the_preset() -> None:
+    import lm_plan
+
+    from rrnn.tasks.lm.config import LMConfig, preset
+
+    assert preset("best-24m") == LMConfig.from_dict({"data": "ptb", **lm_plan.BEST})
+
+
+def test_the_choice_waits_for_all_trials(tmp_path: Path) -> None:
+    import lm_plan
+
+    tried = lm_plan.trials("B-24m")
+    settings = [training.settings for training in lm_plan.trials("F-24m")]
+    assert [training.settings for training in tried] == settings  # equal terms
+    for number, trial in enumerate(tried):
+        assert not any(t.label == "equal" for t in lm_plan.equal(tmp_path))
+        (tmp_path / trial.place).mkdir(parents=True)
+        result = json.dumps({"dev_ppl": abs(number - 3)})
+        (tmp_path / trial.place / "result.json").write_text(result, encoding="utf-8")
+    finals = [t for t in lm_plan.equal(tmp_path) if t.label == "equal"]
+    assert [(t.row, t.seed, t.test) for t in finals] == [("B-24m", seed, True) for seed in (0, 1, 2)]
+    chosen = {**tried[3].settings, "emas": lm_plan.AVERAGED["emas"], "epochs": 300}
+    assert all(t.settings == chosen for t in finals)
+
+
 def test_what_is_there_already_has_the_settings_of_the_plan() -> None:
     import lm_plan
 

@@ -63,6 +63,19 @@ def test_json_and_label(run_folder: Path, capsys: pytest.CaptureFixture[str]) ->
     assert margins[0] == pytest.approx(-margins[1])
 
 
+def test_a_map(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "map.svg"
+    code, out, err = call(capsys, run_folder, "this was not good", "--map", file)
+    assert code == 0 and err == f"written: {file}\n" and "--map" not in out
+    assert file.read_text(encoding="utf-8").startswith('<svg class="heat"')
+    assert "--map FILE.svg draws" in call(capsys, run_folder, "this was not good")[1]
+    code, out, err = call(capsys, run_folder, "good", "bad", "--map", file)
+    assert code == 2 or code == 1
+    assert "--map draws one text; got 2 texts" in err
+    code, out, err = call(capsys, run_folder, "good " * 201, "--map", tmp_path / "long.svg")
+    assert code and "a map has room for 200 words" in err and not (tmp_path / "long.svg").exists()
+
+
 def test_html(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "page.html"
     code, out, _ = call(capsys, run_folder, "not good", "a good film", "--html", file)

@@ -117,3 +117,26 @@ def test_it_fits_the_terminal(
 def test_mistakes_are_named(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], message: str) -> None:
     code, lines, err = run(capsys, *args)
     assert (code, lines) == (2, []) and err.startswith("error: ") and message in err
+
+
+def test_the_whole_zoo_fits_80_columns_in_a_pipe() -> None:
+    """Names of models, semirings and automata as long as those of the zoo; a sentence ends the report."""
+    from rrnn.cli.verify import _table
+
+    verdicts = [
+        theory.Verdict(
+            name,
+            "c = …",
+            "a state and a family of 64 states, read at every symbol",
+            "max-times",
+            66,
+            compared=100,
+            forward_error=1e-16,
+            path_error=1e-16,
+            note="" if i % 3 else f"note {i} " * 30,
+        )
+        for i, name in enumerate(zoo.MODELS)
+    ]
+    text = _table(verdicts)
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.splitlines()[-1].endswith(".") and "agree with their automata" in text

@@ -144,3 +144,28 @@ def test_a_run_that_was_trained_further_is_read_again(trained: Path, monkeypatch
     os.utime(folder / "best.safetensors", ns=(written + 10**9, written + 10**9))
     module.explain(str(folder), "not good", None)
     assert len(loads) == 2
+
+
+def test_where_paths_enter(client: Any) -> None:
+    found = ask(client, run="F")
+    assert [each["units"] for each in found["maps"]] == [[unit["unit"]] for unit in found["units"]]
+    assert all(each["svg"].startswith('<svg class="heat"') for each in found["maps"])
+    assert ask(client, run="search/seed-0")["maps"] == []
+
+
+@pytest.mark.parametrize("cell", ["Mamba", "GLA"])
+def test_paths_through_a_family_are_in_the_picture(tmp_path: Path, cell: str) -> None:
+    """The picture draws a family once; paths go through its states, and end where they are read."""
+    from rrnn.explorer.explain_tab import explain as explain_tab
+    from rrnn.tasks.classify.config import ClassifyConfig
+    from rrnn.tasks.classify.experiment import train
+
+    small = {"hidden_size": 4, "embedding_size": 4, "layers": 1, "epochs": 1, "device": "cpu"}
+    train(ClassifyConfig(cell=cell, **small), tmp_path / "run")
+    found = explain_tab(str(tmp_path / "run"), TEXT, None)
+    for unit in found["units"]:
+        picture = found["pictures"][unit["cell"]]
+        for path in unit["paths"]:
+            assert path["states"][-1] == 1 and None not in path["edges"]
+            assert max(path["states"]) < picture["states"] == 2
+    assert found["maps"]

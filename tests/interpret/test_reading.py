@@ -205,7 +205,7 @@ X = inputs(5, 4)
         (lambda: read(make_layer("F"), X, backward=True), ShapeError, "has no backward direction"),
         (lambda: read(make_layer("F"), X).of_units([3]), ShapeError, "numbers from 0 to 2; got 3"),
         (lambda: read(make_layer("F"), X).of_units([]), ShapeError, "numbers from 0 to 2; got none"),
-        (lambda: read(make_layer("F"), X).of_units(1), ShapeError, "got 1. Write of_units([1])"),  # type: ignore[arg-type]
+        (lambda: read(make_layer("F"), X).of_units(1), ShapeError, "got 1. Write [1]."),  # type: ignore[arg-type]
     ],
 )
 def test_mistakes_are_named(call: Any, error: type[Exception], message: str) -> None:

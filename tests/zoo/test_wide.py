@@ -214,7 +214,7 @@ def test_cells_of_families_are_not_joined(run: Any) -> None:
             lambda: Cell("x").loop(family("h", 3), linear("B", over=family("h", 4))),
             "with 4 values, .* has 3 states",
         ),
-        (lambda: Cell("x").arc(family("g", 3), family("h", 3), 1.0), "an arc between two families"),
+        (lambda: Cell("x").arc(family("g", 3), family("h", 4), 1.0), "'g' has 3 states, 'h' 4"),
         (lambda: Cell("x").epsilon("q0", family("h", 3), 1.0), "an ε-arc of a family"),
         (lambda: Cell("x").loop(family("h", 3), 1.0).loop(family("h", 4), 1.0), "families of two sizes"),
         (lambda: family("h", 0), "its size is a whole number from 1 to 1024; got 0"),

@@ -205,6 +205,9 @@ class Op(Enum):
     LEAST = OpRow("least", 1, "index")
     FIRST = OpRow("first", 2, "index")  # 1.0 at the first index at which {0} equals {1}, else 0.0
 
+    # the same values under the index of another family of the same size: from·F + to, of F families
+    MOVE = OpRow("move", 1, "index")
+
     # arithmetic
     ADD = OpRow(
         "add", 2, None, lambda a, b: a + b, lambda torch: lambda a, b: a + b, lambda s, a, b, y, g: (g, g),
@@ -342,8 +345,8 @@ class Op(Enum):
 
 
 BY_NAME = {op.text: op for op in Op}
-ALONG_FAMILY = (Op.SUM, Op.LOGSUM, Op.MOST, Op.LEAST, Op.FIRST)
-"""The ops that look at all states of a family."""
+ALONG_FAMILY = (Op.SUM, Op.LOGSUM, Op.MOST, Op.LEAST, Op.FIRST, Op.MOVE)
+"""The ops that look at other indices of a family than their result's own."""
 FOLDS = {Op.ADD: Op.SUM, Op.LOGADDEXP: Op.LOGSUM, Op.MAX: Op.MOST, Op.MIN: Op.LEAST}
 """Each ⊕ that is one op, and the op that adds up a family by it."""
 

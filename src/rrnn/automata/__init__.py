@@ -8,7 +8,8 @@ from rrnn.automata.cell_algebra import concatenate, interpolate, relabel, scale,
 from rrnn.automata.cell_rules import check_cell, epsilon_cycles, reachable
 from rrnn.automata.cell_text import to_text
 from rrnn.automata.evaluator import Evaluator, evaluate, range_of, weight_range
-from rrnn.automata.expression_text import definitions, expr_text, parse_expr
+from rrnn.automata.expression_parser import parse_expr
+from rrnn.automata.expression_text import definitions, expr_text
 from rrnn.automata.expressions import (
     Expr,
     Family,

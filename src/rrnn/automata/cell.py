@@ -13,9 +13,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from rrnn.automata import expressions as ex
-from rrnn.automata.cell_rules import check_cell, check_index, warn_of_growth
+from rrnn.automata.cell_rules import check_cell, warn_of_growth
 from rrnn.automata.cell_text import read_cell, render, to_text
 from rrnn.automata.expression_rules import check_output, check_weight
+from rrnn.automata.family_rules import check_ends, check_index, check_pairs
 from rrnn.errors import CellError, SemiringError
 from rrnn.semirings import Semiring, get_semiring
 
@@ -25,6 +26,8 @@ class CellArc(NamedTuple):
     target: str
     weight: ex.Expr
     epsilon: bool = False
+    full: bool = False
+    """Whether there is an arc from each state of the source, a family, to each of the target."""
 
 
 State = str | ex.Family
@@ -78,8 +81,13 @@ class Cell:
 
     def arc(self, source: State, target: State, weight: ex.Operand, *, merge: str | None = None) -> Cell:
         """Return the cell with an arc that consumes a symbol. `merge="plus"` allows a second arc between the same
-        states (⊕)."""
+        states (⊕). Between two families of one size there is an arc for each index."""
         return self._arc(source, target, weight, False, merge)
+
+    def mix(self, source: State, target: State, weight: ex.Operand, *, merge: str | None = None) -> Cell:
+        """Return the cell with arcs from each state of a family to each state of a family, which may be the same. Their
+        weight depends on both ends: `k.source * k.target`, or `parameter("A", over=(h.source, h.target))`."""
+        return self._arc(source, target, weight, False, merge, full=True)
 
     def loop(self, state: State, weight: ex.Operand, *, merge: str | None = None) -> Cell:
         """Return the cell with a self-loop that consumes a symbol."""
@@ -135,7 +143,7 @@ class Cell:
         for state, weight in self.initials:
             yield _end_place("initial", state), weight
         for arc in self.arcs:
-            yield _arc_place(arc.source, arc.target, arc.epsilon), arc.weight
+            yield _arc_place(arc.source, arc.target, arc.epsilon, arc.full), arc.weight
         for state, weight in self.finals:
             yield _end_place("final", state), weight
         for state, weight in self.reads:
@@ -244,29 +252,36 @@ class Cell:
         fields: dict[str, Any] = {f"{word}s": (*given, (state, checked))}
         return self._with(**fields)
 
-    def _arc(self, first: State, second: State, weight: ex.Operand, epsilon: bool, merge: str | None) -> Cell:
+    def _arc(
+        self,
+        first: State,
+        second: State,
+        weight: ex.Operand,
+        epsilon: bool,
+        merge: str | None,
+        full: bool = False,
+    ) -> Cell:
         source, target, met = str(first), str(second), self._meeting(first, second)
         if merge not in (None, "plus"):
             raise CellError(f'merge is None or "plus" (⊕); got {merge!r}')
         if merge is None and any(
-            a.source == source and a.target == target and a.epsilon == epsilon for a in self.arcs
+            (a.source, a.target, a.epsilon, a.full) == (source, target, epsilon, full) for a in self.arcs
         ):
             raise CellError(
-                f"{'ε-arc' if epsilon else 'arc'} {source!r} → {target!r} is given twice. ",
+                f"{'ε-arc' if epsilon else 'arcs' if full else 'arc'} {source!r} → {target!r} is given twice. ",
                 call='Pass merge="plus" to let both count (⊕), or write one weight.',
-                line="Write arc+ (loop+, epsilon+) to let both count (⊕), or write one weight.",
+                line=f"Write {'mix+' if full else 'arc+ (loop+, epsilon+)'} to let both count (⊕), or write one "
+                "weight.",
             )
-        place = _arc_place(source, target, epsilon)
+        place = _arc_place(source, target, epsilon, full)
         expression = check_weight(ex.as_expr(weight), place, self.semiring, constant=epsilon)
-        ends = [met.family_of(source), met.family_of(target)]
-        check_index(expression, place, ends)
-        if any(ends) and (epsilon or (all(ends) and source != target)):
-            raise CellError(
-                f"{place} is {'an ε-arc of a family' if epsilon else 'an arc between two families'}. Arcs of a family "
-                "consume a symbol, and lead from or to a single state, or from each of its states to itself (a loop). "
-                "Put a single state between them."
-            )
-        arcs = (*self.arcs, CellArc(source, target, expression, epsilon))
+        ends = met.family_of(source), met.family_of(target)
+        check_ends(place, *ends, epsilon, full, source == target)
+        if full:
+            check_pairs(expression, place, *ends)
+        else:
+            check_index(expression, place, ends)
+        arcs = (*self.arcs, CellArc(source, target, expression, epsilon, full))
         return met._with(arcs=arcs, volume=self._volume + expression.size)
 
 
@@ -274,5 +289,6 @@ def _end_place(word: str, state: str) -> str:
     return f"the {word} weight of {state!r}"
 
 
-def _arc_place(source: str, target: str, epsilon: bool) -> str:
-    return f"the weight of the {'ε-arc' if epsilon else 'arc'} {source!r} → {target!r}"
+def _arc_place(source: str, target: str, epsilon: bool, full: bool = False) -> str:
+    kind = "ε-arc" if epsilon else "arcs" if full else "arc"
+    return f"the weight of the {kind} {source!r} → {target!r}"

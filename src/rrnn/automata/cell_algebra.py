@@ -11,7 +11,7 @@ from itertools import count
 from typing import Any
 
 from rrnn.automata import expressions as ex
-from rrnn.automata.cell import Cell, CellArc
+from rrnn.automata.cell import Cell
 from rrnn.automata.cell_rules import check_leaves
 from rrnn.automata.evaluator import EXPRESSIONS, Evaluator
 from rrnn.automata.expression_text import given_names
@@ -156,11 +156,16 @@ def _rebuilt(cell: Cell, states: Mapping[str, str], node: Callable[[ex.Expr], ex
             e = replace(e, left=expr(e.left), right=expr(e.right))
         elif isinstance(e, ex.Construct):
             e = replace(e, arguments=tuple(expr(a) for a in e.arguments))
+        elif isinstance(e, ex.At):
+            e = replace(e, of=expr(e.of))
         return node(e)
 
     return cell._with(
         states=tuple(states[q] for q in cell.states),
-        arcs=tuple(CellArc(states[a.source], states[a.target], expr(a.weight), a.epsilon) for a in cell.arcs),
+        arcs=tuple(
+            a._replace(source=states[a.source], target=states[a.target], weight=expr(a.weight))
+            for a in cell.arcs
+        ),
         initials=tuple((states[q], expr(w)) for q, w in cell.initials),
         finals=tuple((states[q], expr(w)) for q, w in cell.finals),
         given_outputs=tuple(expr(e) for e in cell.given_outputs),

@@ -12,6 +12,7 @@ from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import weight_range
 from rrnn.automata.expression_rules import check_output, check_weight, is_zero, shown
 from rrnn.automata.expression_text import expr_text, given_names
+from rrnn.automata.family_rules import check_index
 from rrnn.errors import CellError, GrowthWarning, nearest
 from rrnn.semirings import Semiring
 
@@ -42,29 +43,6 @@ def check_cell(cell: Cell) -> None:
                     call="call .limit_epsilon(k).",
                     line="add the line: epsilon_limit 3",
                 )
-
-
-def check_index(expr: ex.Expr, place: str, families: Iterable[ex.Family | None]) -> None:
-    """Raise a `CellError` if an expression depends on the index of another family than those at its place."""
-    here = {family.name: family for family in families if family is not None}
-    for node in ex.walk(expr):
-        if isinstance(node, (ex.Linear, ex.Parameter)) and node.over is not None:
-            known = here.get(node.over.name)
-            if known == node.over:
-                continue
-            if known is not None:
-                raise CellError(
-                    f"{place} uses {expr_text(node)} with {node.over.size} values, and the family {known.name!r} has "
-                    f"{known.size} states. Use one family for both."
-                )
-            where = (
-                f"the family {' or '.join(map(repr, here))}" if here else "single states, which have no index"
-            )
-            raise CellError(
-                f"{place} uses {expr_text(node)}, one value for each state of the family {node.over.name!r}, but it "
-                f"belongs to {where}. Use it on an arc or loop of {node.over.name!r}, or in "
-                f".read({node.over.name}, …), which sums over its states."
-            )
 
 
 def check_leaves(cell: Cell, fix: str = "use two names") -> None:

@@ -17,8 +17,9 @@
 line stands, it lists every state that the lines after it may use.
 
 Version 2 adds `family h 16` (a row of states, to be used like a state's name; it comes before the definitions that use
-it), `over=h` and `per="head"` in projections and parameters, and `read h : W`. A cell that needs none of them is
-written as version 1.
+it), `over=h` and `per="head"` in projections and parameters, `read h : W`, and `mix h -> h : W` for arcs from each
+state of a family to each, whose weight is made of `k.source`, `k.target` and matrices over=(h.source, h.target). A cell
+that needs none of them is written as version 1.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ import re
 from typing import TYPE_CHECKING
 
 from rrnn.automata import expressions as ex
-from rrnn.automata.expression_text import RESERVED, definitions, expr_text, parse_expr, parse_list
+from rrnn.automata.expression_parser import parse_expr, parse_list
+from rrnn.automata.expression_text import RESERVED, definitions, expr_text
 from rrnn.errors import CellError, FormatError, RRNNError, nearest
 
 if TYPE_CHECKING:
@@ -61,11 +63,13 @@ def render(cell: Cell) -> str:
     lines += [f"{name} = {expr_text(expr, names, top=True)}" for expr, name in names.items()]
     lines.append(" ".join(("states", *cell.states)))
     lines += [f"initial {q}{_suffix(w, names)}" for q, w in cell.initials]
-    seen: set[tuple[str, str, bool]] = set()
-    for source, target, weight, epsilon in cell.arcs:
-        plus = "+" if (source, target, epsilon) in seen else ""
-        seen.add((source, target, epsilon))
-        if source == target and not epsilon:
+    seen: set[tuple[str, str, bool, bool]] = set()
+    for source, target, weight, epsilon, full in cell.arcs:
+        plus = "+" if (source, target, epsilon, full) in seen else ""
+        seen.add((source, target, epsilon, full))
+        if full:
+            where = f"mix{plus} {source} -> {target}"
+        elif source == target and not epsilon:
             where = f"loop{plus} {source}"
         else:
             where = f"{'epsilon' if epsilon else 'arc'}{plus} {source} -> {target}"
@@ -98,6 +102,7 @@ _DEFINE = re.compile(r"(\w+)\s*=\s*(.+)")
 _ONCE = re.compile(r"(cell|semiring|output|epsilon_limit|states)\s+(.+)")
 _LIMIT = re.compile(r"([0-9]{1,4})(\s+not\s+after\s+last)?")
 _ARC = re.compile(r"(arc|epsilon)(\+?)\s+(\w+)\s*->\s*(\w+)\s*:\s*(.+)")
+_MIX = re.compile(r"mix(\+?)\s+(\w+)\s*->\s*(\w+)\s*:\s*(.+)")
 _LOOP = re.compile(r"loop(\+?)\s+(\w+)\s*:\s*(.+)")
 _ENDS = re.compile(r"(initial|final)\s+(\w+)\s*(?::\s*(.+))?")
 _READ = re.compile(r"read\s+(\w+)\s*(?::\s*(.+))?")
@@ -167,12 +172,15 @@ class _Reader:
             self.cell = add(self.state(m[2]), self.expr(m[3]) if m[3] else ex.one)
         elif self.wide and (m := _READ.fullmatch(line)):
             self.cell = self.cell.read(self.state(m[1]), self.expr(m[2]) if m[2] else ex.one)
+        elif self.wide and (m := _MIX.fullmatch(line)):
+            ends = self.state(m[2]), self.state(m[3])
+            self.cell = self.cell.mix(*ends, self.expr(m[4]), merge="plus" if m[1] else None)
         elif self.wide and (m := _FAMILY.fullmatch(line)):
             if m[1] in self.families:
                 raise FormatError(f"a family is defined once; {m[1]!r} is defined twice. Use two names.")
             self.families[m[1]] = ex.family(m[1], int(m[2]))
         else:
-            more = ", family H N, read Q [: W]" if self.wide else ""
+            more = ", family H N, mix H -> H : W, read Q [: W]" if self.wide else ""
             raise FormatError(
                 f"cannot read {line[:80]!r}. A line is one of: cell NAME, semiring NAME, states Q…, "
                 "epsilon_limit K, NAME = EXPRESSION, initial Q [: W], loop Q : W, arc Q -> Q : W, "

@@ -22,7 +22,7 @@ class Evaluator:
     """Expressions over an arithmetic. What two of them share is computed once.
 
     `leaf` gives the value of a projection, parameter, `input()` or `score` (of several components: an element, a tuple
-    of values), and `number` that of a Python number.
+    of values), `number` that of a Python number, and `at` takes a value over a family to the source or target of arcs.
     """
 
     def __init__(
@@ -31,8 +31,9 @@ class Evaluator:
         ring: Semiring,
         leaf: Callable[[ex.Expr], Any],
         number: Callable[[float], Any] = float,
+        at: Callable[[Any, str], Any] = lambda value, end: value,
     ) -> None:
-        self.s, self.ring, self.leaf, self.number = s, ring, leaf, number
+        self.s, self.ring, self.leaf, self.number, self.at = s, ring, leaf, number, at
         self.known: dict[ex.Expr, Any] = {}
 
     def __call__(self, expr: ex.Expr) -> Any:
@@ -72,6 +73,8 @@ class Evaluator:
                 return self._lifted(make(s, *(self(a) for a in arguments)))
             case ex.Component(of=of, name=name):
                 return self(of)[ring.components.index(name)]
+            case ex.At(of=of, end=end):
+                return self.at(self(of), end)
         return self.leaf(expr)
 
 

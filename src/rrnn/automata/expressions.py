@@ -6,17 +6,19 @@ on real numbers; ⊕ and ⊗ come from the arcs. `one` and `zero` are the semiri
 (`.named("u1")`) they were given for printing.
 
 A family is a row of states with one description. `linear("B", over=h, per="head")` has one value for each state of the
-family h, shared by all units of a head.
+family h, shared by all units of a head. On arcs from each state of a family to each, `k.source` and `k.target` are its
+values at both ends, and `parameter("A", over=(h.source, h.target))` is a whole matrix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from rrnn.automata.families import LEVELS, Family, check_name, family, leaf_name, short
+from rrnn.automata.families import ENDS, LEVELS, End, Family, Over, check_name, family, leaf_name, short
 from rrnn.automata.nodes import (
     MAX_DEPTH,
     MAX_SIZE,
+    At,
     Binary,
     Call,
     Component,
@@ -48,13 +50,14 @@ def linear(
     *,
     bias: bool = False,
     window: int = 1,
-    over: Family | None = None,
+    over: Over = None,
     per: str = "unit",
     start: Operand | None = None,
 ) -> Expr:
     """Return a projection of the input, `W_name · v`, one learned row per unit. `bias=True` adds a learned number,
-    `start` at first; `window=K` sees the K latest inputs. With `over=h` there is a row for each state of a family;
-    with `per="head"` or `per="group"` the units of a head, or of a group of heads, share their rows."""
+    `start` at first; `window=K` sees the K latest inputs. With `over=h` there is a row for each state of a family, with
+    `over=(h.source, h.target)` one for each pair of states; with `per="head"` or `per="group"` the units of a head, or
+    of a group of heads, share their rows."""
     if not isinstance(window, int) or isinstance(window, bool) or not 1 <= window <= 1000:
         raise CellError(f"linear({name!r}): window must be a whole number from 1 to 1000; got {window!r}")
     name = leaf_name(name, "a projection's name")
@@ -66,21 +69,23 @@ def linear(
 def parameter(
     name: str,
     *,
-    over: Family | None = None,
+    over: Over = None,
     per: str = "unit",
     start: Operand | None = None,
     learned: bool = True,
 ) -> Expr:
-    """Return a number per unit, learned unless `learned=False`. With `over=h` there is one for each state of a family;
-    with `per="head"` or `per="group"` the units of a head, or of a group of heads, share it. Its first value is
-    `start`: an expression of numbers, `index(h)` and `uniform(low, high)`."""
+    """Return a number per unit, learned unless `learned=False`. With `over=h` there is one for each state of a family,
+    with `over=(h.source, h.target)` one for each pair of states; with `per="head"` or `per="group"` the units of a
+    head, or of a group of heads, share it. Its first value is `start`: an expression of numbers, `index(h)` and
+    `uniform(low, high)`."""
     name = leaf_name(name, "a parameter's name")
     return Parameter(name, *_extent("parameter", name, over, per, start), bool(learned))
 
 
-def index(of: Family | str) -> Expr:
-    """Return the number, from 0, of a family's state, or of the "unit", "head" or "group", for a first value."""
-    if not isinstance(of, Family) and of not in LEVELS:
+def index(of: Family | End | str) -> Expr:
+    """Return the number, from 0, of a family's state, or of the "unit", "head" or "group", for a first value. That of a
+    matrix depends on `index(h.source)` and `index(h.target)`."""
+    if not isinstance(of, (Family, End)) and of not in LEVELS:
         raise CellError(f'index takes a family, "unit", "head" or "group"; got {short(of)}')
     return Index(str(of))
 
@@ -95,18 +100,21 @@ def uniform(low: float, high: float) -> Expr:
 
 def _extent(
     function: str, name: str, over: object, per: object, start: Operand | None
-) -> tuple[Family | None, str, Expr | None]:
+) -> tuple[Over, str, Expr | None]:
     """Return what `over=`, `per=` and `start=` say, or raise a `CellError`."""
-    if over is not None and not isinstance(over, Family):
+    ends = tuple(getattr(end, "end", None) for end in over) if isinstance(over, tuple) else ENDS
+    if over is not None and (ends != ENDS or not isinstance(over, (Family, tuple))):
         raise CellError(
-            f'{function}({name!r}): over takes a family, as in h = family("h", 16); got {short(over)}'
+            f'{function}({name!r}): over takes a family, as in h = family("h", 16), or the source and the target of '
+            f"arcs from each state to each, as in (h.source, h.target); got {short(over)}"
         )
     if per not in LEVELS:
         raise CellError(f'{function}({name!r}): per is "unit", "head" or "group"; got {short(per)}')
     first = None if start is None else as_expr(start)
-    known = {str(per), *([] if over is None else [over.name])}
+    indices = over if isinstance(over, tuple) else () if over is None else (over,)
+    known = {str(per), *map(str, indices)}
     for node in () if first is None else walk(first):
-        if isinstance(node, (Linear, Parameter, Input, Score, One, Zero, Construct)):
+        if isinstance(node, (Linear, Parameter, Input, Score, One, Zero, Construct, At)):
             raise CellError(
                 f"{function}({name!r}): start is a first value, made of numbers, index(…) and uniform(…) alone"
             )
@@ -115,7 +123,7 @@ def _extent(
                 f"{function}({name!r}): start depends on index({node.of!r}), but there is one value for each of "
                 f"{' and '.join(sorted(known))}"
             )
-    return over, str(per), first
+    return over, str(per), first  # pyright: ignore[reportReturnType]
 
 
 def input() -> Expr:
@@ -166,11 +174,15 @@ OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
 """Operator → its op."""
 
 
+def indices_of(leaf: Linear | Parameter) -> tuple[Family | End, ...]:
+    """Return the indices on which a projection or parameter depends."""
+    return leaf.over if isinstance(leaf.over, tuple) else () if leaf.over is None else (leaf.over,)
+
+
 def families_of(expr: Expr) -> set[Family]:
     """Return the families on whose index an expression depends."""
-    return {
-        node.over for node in walk(expr) if isinstance(node, (Linear, Parameter)) and node.over is not None
-    }
+    leaves = (node for node in walk(expr) if isinstance(node, (Linear, Parameter)))
+    return {i.family if isinstance(i, End) else i for leaf in leaves for i in indices_of(leaf)}
 
 
 def depends_on_input(expr: Expr) -> bool:
@@ -179,16 +191,19 @@ def depends_on_input(expr: Expr) -> bool:
 
 
 __all__ = [
+    "ENDS",
     "FUNCTIONS",
     "FUNCTIONS_OF_SEVERAL",
     "LEVELS",
     "MAX_DEPTH",
     "MAX_SIZE",
     "OPERATORS",
+    "At",
     "Binary",
     "Call",
     "Component",
     "Construct",
+    "End",
     "Expr",
     "Family",
     "Index",
@@ -197,6 +212,7 @@ __all__ = [
     "Number",
     "One",
     "Operand",
+    "Over",
     "Parameter",
     "Score",
     "Uniform",
@@ -212,6 +228,7 @@ __all__ = [
     "families_of",
     "family",
     "index",
+    "indices_of",
     "input",
     "linear",
     "log",

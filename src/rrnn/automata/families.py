@@ -21,8 +21,36 @@ class Family:
     name: str
     size: int
 
+    @property
+    def source(self) -> End:
+        """The index of the state that an arc leaves."""
+        return End(self, "source")
+
+    @property
+    def target(self) -> End:
+        """The index of the state that an arc enters."""
+        return End(self, "target")
+
     def __str__(self) -> str:
         return self.name
+
+
+ENDS = ("source", "target")
+
+
+@dataclass(frozen=True)
+class End:
+    """The index of a family at one end of arcs from each of its states to each, as in `over=(h.source, h.target)`."""
+
+    family: Family
+    end: str
+
+    def __str__(self) -> str:
+        return f"{self.family}.{self.end}"
+
+
+Over = Family | tuple[End, End] | None
+"""What a projection or parameter has a value for: each state of a family, or each pair of a source and a target."""
 
 
 def family(name: str, size: int) -> Family:

@@ -9,7 +9,7 @@ from functools import cached_property
 from numbers import Real
 from typing import Any
 
-from rrnn.automata.families import Family, check_name, short
+from rrnn.automata.families import Over, check_name, short
 from rrnn.errors import CellError
 from rrnn.semirings import SEMIRINGS
 
@@ -77,6 +77,16 @@ class Expr:
     def children(self) -> tuple[Expr, ...]:
         return ()
 
+    @property
+    def source(self) -> Expr:
+        """The same expression of the state that an arc leaves, in the weight of arcs from each state to each."""
+        return At(self, "source")
+
+    @property
+    def target(self) -> Expr:
+        """The same expression of the state that an arc enters, in the weight of arcs from each state to each."""
+        return At(self, "target")
+
     def __add__(self, other: Operand) -> Expr:
         return Binary("+", self, as_expr(other))
 
@@ -139,7 +149,7 @@ class Linear(Expr):
     name: str
     bias: bool = False
     window: int = 1
-    over: Family | None = None
+    over: Over = None
     per: str = "unit"
     start: Expr | None = None
     """The first value of the bias; by default 0."""
@@ -150,7 +160,7 @@ class Parameter(Expr):
     """A learned number per hidden unit."""
 
     name: str
-    over: Family | None = None
+    over: Over = None
     per: str = "unit"
     start: Expr | None = None
     """The first value; by default 0."""
@@ -194,6 +204,18 @@ class Component(Expr):
 
     of: Expr
     name: str
+
+    @property
+    def children(self) -> tuple[Expr, ...]:
+        return (self.of,)
+
+
+@dataclass(frozen=True, eq=False)
+class At(Expr):
+    """An expression over a family, at the index of an arc's source or target."""
+
+    of: Expr
+    end: str
 
     @property
     def children(self) -> tuple[Expr, ...]:

@@ -15,9 +15,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rrnn.automata import expressions as ex
-from rrnn.automata.cell import Cell
+from rrnn.automata.cell import Cell, CellArc
 from rrnn.automata.cell_algebra import times
 from rrnn.errors import CellError
+
+Index = int | str | tuple[int | str, int | str] | None
+"""The index of a family's state, those of an arc's source and target, or none; a letter stands for any index."""
 
 
 def is_wide(cell: Cell) -> bool:
@@ -38,11 +41,11 @@ def unroll(cell: Cell) -> Cell:
     for state, weight in cell.initials:
         for q, i in _states(cell, state):
             written = written.initial(q, at_index(weight, i))
-    for source, target, weight, epsilon in cell.arcs:
-        for p, q, i in _ends(cell, source, target):
-            add = written.epsilon if epsilon else written.arc
-            written = add(p, q, at_index(weight, i), merge="plus")
-            entries.append((p, q, at_index(weight, i)))
+    for arc in cell.arcs:
+        for p, q, i in _ends(cell, arc):
+            add = written.epsilon if arc.epsilon else written.arc
+            written = add(p, q, at_index(arc.weight, i), merge="plus")
+            entries.append((p, q, at_index(arc.weight, i)))
     for state, weight in cell.finals:
         for q, i in _states(cell, state):
             written = written.final(q, at_index(weight, i))
@@ -51,11 +54,16 @@ def unroll(cell: Cell) -> Cell:
     return written.output(*(at_index(e, None) for e in cell.output_exprs))
 
 
-def at_index(expr: ex.Expr, i: int | str | None) -> ex.Expr:
-    """Return an expression for one index of its family, with leaves that each unit has for itself."""
+def at_index(expr: ex.Expr, i: Index) -> ex.Expr:
+    """Return an expression for one index of its family, or for the indices of an arc's source and target, with leaves
+    that each unit has for itself."""
     if isinstance(expr, (ex.Linear, ex.Parameter)):
-        name = expr.name if expr.over is None else f"{expr.name}_{i}"
+        indices = i if isinstance(i, tuple) else (i,)
+        name = expr.name if expr.over is None else "_".join([expr.name, *map(str, indices)])
         return replace(expr, name=name, over=None, per="unit", start=None, label=None)
+    if isinstance(expr, ex.At):
+        assert isinstance(i, tuple)
+        return at_index(expr.of, i[0] if expr.end == "source" else i[1])
     if isinstance(expr, ex.Binary):
         return replace(expr, left=at_index(expr.left, i), right=at_index(expr.right, i), label=None)
     if isinstance(expr, ex.Call):
@@ -64,6 +72,23 @@ def at_index(expr: ex.Expr, i: int | str | None) -> ex.Expr:
     if isinstance(expr, ex.Construct):
         return replace(expr, arguments=tuple(at_index(a, i) for a in expr.arguments), label=None)
     return expr
+
+
+def written_states(cell: Cell) -> dict[str, str]:
+    """Return the states of the unrolled cell, but for the one in which read-outs end: name → the cell's own state or
+    family."""
+    return {q: state for state in cell.states for q, _ in _states(cell, state)}
+
+
+def read_out_arcs(cell: Cell) -> frozenset[tuple[str, str]]:
+    """Return (source, target) of those arcs of the unrolled cell that only read out the state in which a path stays."""
+    if not cell.reads:
+        return frozenset()
+    written, known, reads = unroll(cell), written_states(cell), dict(cell.reads)
+    (end,) = (q for q in written.states if q not in known)
+    read = {q for q, state in known.items() if state in reads}
+    leads = {q: {a.target for a in written.arcs if a.source == q and a.target in read} for q in read}
+    return frozenset((q, end) for q in read if leads[q] == {q})
 
 
 def _states(cell: Cell, state: str) -> Iterator[tuple[str, int | None]]:
@@ -75,14 +100,17 @@ def _states(cell: Cell, state: str) -> Iterator[tuple[str, int | None]]:
         yield from ((f"{state}_{i}", i) for i in range(family.size))
 
 
-def _ends(cell: Cell, source: str, target: str) -> Iterator[tuple[str, str, int | None]]:
-    """Yield (source, target, index) of the arcs that an arc stands for. A loop of a family has one for each index."""
-    if source == target:
-        yield from ((q, q, i) for q, i in _states(cell, source))
-        return
-    for p, i in _states(cell, source):
-        for q, j in _states(cell, target):
-            yield p, q, i if j is None else j
+def _ends(cell: Cell, arc: CellArc) -> Iterator[tuple[str, str, Index]]:
+    """Yield (source, target, index) of the arcs that an arc stands for. A loop of a family and an arc between families
+    have one for each index, arcs from each state to each one for each pair."""
+    both = bool(cell.family_of(arc.source) and cell.family_of(arc.target))
+    for p, i in _states(cell, arc.source):
+        for q, j in _states(cell, arc.target):
+            if arc.full:
+                assert i is not None and j is not None
+                yield p, q, (i, j)
+            elif not both or i == j:
+                yield p, q, i if j is None else j
 
 
 def _with_reads(cell: Cell, written: Cell, entries: list[tuple[str, str, ex.Expr]]) -> Cell:

@@ -15,11 +15,17 @@ from torch import Tensor
 from rrnn.backends.interface import CellCall, cast, compute_dtype
 from rrnn.backends.layer_call import LayerCall
 from rrnn.backends.registry import resolve
+from rrnn.errors import BackendError
 from rrnn.ir import Program
 
 
 def cell_by_cell(call: LayerCall, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
     """Run the cells of a layer, each by an op of its own; return the layer's output and the cells' final states."""
+    if call.sequences is not None:
+        raise BackendError(
+            "ONNX models cannot take packed sequences, and this one is exported with cu_seqlens=. Export it with a "
+            "padded batch and lengths=."
+        )
     outputs, finals = [], []
     for own, state in zip(call.split(), states, strict=True):
         first = cast(state, compute_dtype(own.x.dtype))

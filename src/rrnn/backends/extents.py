@@ -34,7 +34,18 @@ def _spread(wide: Families, extent: Extent, part: Tensor, units: int) -> Tensor:
     else:
         value = part.unflatten(-1, (sharers, *sizes)).movedim(-1 - len(sizes), -1)
         value = value.unsqueeze(-1).expand(*value.shape, units // sharers).flatten(-2)
+    value = _ordered(value, extent.over, back=False)
     return value.reshape(*part.shape[:-1], *_axes(wide, extent.over), units)
+
+
+def _ordered(value: Tensor, over: Sequence[int], back: bool) -> Tensor:
+    """Return values (…, indices of an extent, D) with their families in ascending order, or `back` in the extent's."""
+    if list(over) == sorted(over):
+        return value
+    leading, count = value.dim() - 1 - len(over), len(over)
+    ascending = sorted(range(count), key=lambda k: over[k])
+    order = sorted(range(count), key=lambda k: ascending[k]) if back else ascending
+    return value.permute(*range(leading), *(leading + k for k in order), value.dim() - 1)
 
 
 def gather(wide: Families, extents: Sequence[Extent], values: Sequence[Tensor], units: int) -> Tensor:
@@ -47,7 +58,9 @@ def gather(wide: Families, extents: Sequence[Extent], values: Sequence[Tensor], 
 def _gather(wide: Families, extent: Extent, value: Tensor, units: int) -> Tensor:
     sizes = [wide.sizes[f][1] for f in extent.over]
     leading = value.shape[: -1 - len(wide.sizes)]
-    value = value.expand(*leading, *_axes(wide, extent.over), units).reshape(*leading, *sizes, units)
+    ascending = [wide.sizes[f][1] for f in sorted(extent.over)]
+    value = value.expand(*leading, *_axes(wide, extent.over), units).reshape(*leading, *ascending, units)
+    value = _ordered(value, extent.over, back=True)
     if extent.per != "unit":
         sharers = wide.sharers(extent, units)
         value = value.unflatten(-1, (sharers, units // sharers)).sum(-1).movedim(-1, -1 - len(sizes))
@@ -91,7 +104,7 @@ def along(program: Program) -> Callable[..., Tensor]:
     count = 0 if program.wide is None else len(program.wide.sizes)
 
     def run(op: Op, family: int, *values: Tensor) -> Tensor:
-        dim = family - count - 1
+        dim = family - count - 1  # not of `move`
         match op:
             case Op.SUM:
                 return values[0].sum(dim, keepdim=True)
@@ -99,6 +112,9 @@ def along(program: Program) -> Callable[..., Tensor]:
                 return _logsum(values[0], dim)
             case Op.MOST | Op.LEAST:
                 return _chosen(values[0], dim, op is Op.MOST)
+            case Op.MOVE:
+                before, after = divmod(family, count)
+                return values[0].transpose(before - count - 1, after - count - 1)
         equal = (values[0] == values[1]) & values[1].isfinite()
         first = equal & (equal.cumsum(dim) == 1)
         return first.to(values[0].dtype)

@@ -9,15 +9,21 @@
 
 A program of families reads flat rows: see `rrnn.backends.extents`.
 
+Packed sequences lie end to end in one row of steps instead of side by side: x, inp and out are then (total, 1, …), the
+states have one entry per sequence, (S, n, D), and `sequences` (n, 3) says for each, longest first, its number (the
+place of its state), its first step, and the step behind its last one. The recurrence starts anew in each of them.
+
 Outputs take x's dtype, states the compute dtype (float64 for float64, else float32). `saved` holds the stored states
-before the steps 0, every, 2·every, …: (⌈T/every⌉, S, B, D). Gradients of per-unit values come summed over time and
-batch, (U, D); `rrnn.ops` turns them into gradients of parameters.
+before the steps 0, every, 2·every, …: (⌈T/every⌉, S, B, D); of packed sequences (⌊total/every⌋ + n, S, 1, D), where
+those of sequence number i begin at ⌊its first step/every⌋ + i, so that none overlap, whatever the lengths. Gradients of
+per-unit values come summed over time and batch, (U, D); `rrnn.ops` turns them into gradients of parameters.
 """
 
 from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -38,11 +44,50 @@ class CellCall(NamedTuple):
     """The interval at which states are saved for the backward pass; 0 saves none: inference."""
     width: int = 0
     """The number of units of a program of families; 0 for another one, whose x tells."""
+    sequences: Tensor | None = None
+    """For packed sequences: (n, 3) int64 on x's device, rows (number, first step, step behind the last), longest first;
+    there is no mask then. None: every column of x is a sequence."""
 
     @property
     def units(self) -> int:
         """The number of units D."""
         return self.width or self.x.shape[-1]
+
+    @property
+    def batch(self) -> int:
+        """The number of sequences, which is the batch of the states."""
+        return self.x.shape[1] if self.sequences is None else self.sequences.shape[0]
+
+    def separate(self) -> Iterator[tuple[int, slice, CellCall]]:
+        """Yield each packed sequence, first to last, as (its number, its steps, a call of its own). It waits for the
+        device."""
+        assert self.sequences is not None
+        for number, begin, end in sorted(self.sequences.tolist()):
+            inp = None if self.inp is None else self.inp[begin:end]
+            yield number, slice(begin, end), self._replace(x=self.x[begin:end], inp=inp, sequences=None)
+
+    def own_saved(self, number: int, steps: slice) -> slice:
+        """Return the place in `saved` of a packed sequence's states."""
+        begin = steps.start // self.every + number
+        return slice(begin, begin - (steps.start - steps.stop) // self.every)
+
+    def saved_shape(self, states: int) -> tuple[int, int, int, int]:
+        """Return the shape of `saved` for a program with this many stored numbers, and `every` above 0."""
+        steps, n = self.x.shape[0], self.batch
+        if self.sequences is None:
+            return -(-steps // self.every), states, n, self.units
+        return steps // self.every + n, states, 1, self.units
+
+
+def sequence_table(offsets: Tensor, total: int) -> Tensor:
+    """Return `CellCall.sequences`, (n, 3), of n packed sequences with these offsets (n + 1), on the offsets' device and
+    without waiting for it. Offsets that nobody could check are clamped, so that kernels stay inside their tensors."""
+    offsets = offsets.to(torch.int64).clamp(0, total)
+    begin, end = offsets[:-1], torch.maximum(offsets[1:], offsets[:-1])
+    rows = torch.stack([torch.arange(begin.shape[0], device=offsets.device), begin, end], 1)
+    return rows[
+        (begin - end).argsort(stable=True)
+    ]  # the longest first: they start first, so that none comes late
 
 
 class Gradients(NamedTuple):
@@ -109,6 +154,17 @@ def first_state(
         for own, number in zip(rows, numbers, strict=True)
     ]
     return torch.cat(parts)
+
+
+def by_sequence(state: Tensor, sequences: Tensor | None) -> Tensor:
+    """Return states (S, n, D) as kernels read them: those of packed sequences as (n, S, D), so that each has its own in
+    one piece."""
+    return (state if sequences is None else state.transpose(0, 1)).contiguous()
+
+
+def by_state(state: Tensor, sequences: Tensor | None) -> Tensor:
+    """Return states (S, n, D) from what a kernel has written."""
+    return state if sequences is None else state.transpose(0, 1).contiguous()
 
 
 def captured() -> bool:

@@ -82,19 +82,20 @@ class LayerCall(NamedTuple):
     mask: Tensor | None  # (T, B)
     inp: Tensor | None  # (T, B, ΣD)
     cells: LayerCells
+    sequences: Tensor | None = None  # (n, 3) of packed sequences, as in `CellCall`
 
     def split(self) -> list[CellCall]:
         """Return each cell's own call."""
-        x, params, mask, inp, cells = self
+        x, params, mask, inp, cells, packed = self
         if len(cells.programs) == 1:  # most layers have one, and time matters in `step`
             (program,), (table,), (view,) = cells.programs, params, cells.slices(x)
             width = cells.widths[0] if program.wide is not None else 0
-            return [
-                CellCall(program, view, table, mask, inp if program.uses_input else None, cells.every, width)
-            ]
+            own = inp if program.uses_input else None
+            return [CellCall(program, view, table, mask, own, cells.every, width, packed)]
         own, masks, inputs = cells.slices(x), repeat(mask), cells.inputs(inp)
         widths = [w if p.wide is not None else 0 for p, w in zip(cells.programs, cells.widths, strict=True)]
-        return list(map(CellCall, cells.programs, own, params, masks, inputs, repeat(cells.every), widths))
+        rest = repeat(cells.every), widths, repeat(packed)
+        return list(map(CellCall, cells.programs, own, params, masks, inputs, *rest))
 
 
 def run_forward(

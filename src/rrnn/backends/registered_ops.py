@@ -25,6 +25,7 @@ class _OpCells(NamedTuple):
     widths: list[int]
     every: int
     backend: str
+    sequences: Tensor | None = None
 
     def resolved(self, x: Tensor) -> LayerCells:
         """Parse the programs, and find the backend that runs them on x's device."""
@@ -34,7 +35,7 @@ class _OpCells(NamedTuple):
 
 
 _LIB = torch.library.Library("rrnn", "DEF")
-_CELLS = "str[] programs, SymInt[] widths, int every, str backend"
+_CELLS = "str[] programs, SymInt[] widths, int every, str backend, Tensor? sequences=None"
 _LIB.define(
     f"forward(Tensor x, Tensor[] params, Tensor[] states, Tensor? mask, Tensor? inp, {_CELLS})"
     " -> (Tensor, Tensor[], Tensor[])",
@@ -54,7 +55,8 @@ def _op_forward(
     inp: Tensor | None,
     *cells: Any,
 ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    call = LayerCall(x, params, mask, inp, _OpCells(*cells).resolved(x))
+    given = _OpCells(*cells)
+    call = LayerCall(x, params, mask, inp, given.resolved(x), given.sequences)
     first = [cast(s, compute_dtype(x.dtype)) for s in states]
     with torch.no_grad():
         out, finals, saved = run_forward(call, first)
@@ -72,8 +74,9 @@ def _op_backward(
     grad_finals: list[Tensor],
     *cells: Any,
 ) -> tuple[Tensor, list[Tensor], list[Tensor], Tensor]:
-    call = LayerCall(x, params, mask, inp, _OpCells(*cells).resolved(x))
-    shapes = [(-(-x.shape[0] // call.cells.every), *g.shape) for g in grad_finals]
+    given = _OpCells(*cells)
+    call = LayerCall(x, params, mask, inp, given.resolved(x), given.sequences)
+    shapes = [own.saved_shape(g.shape[0]) for own, g in zip(call.split(), grad_finals, strict=True)]
     saved = [kept.view(shape) for kept, shape in zip(saved, shapes, strict=True)]
     with torch.no_grad():
         gx, gp, gs, gi = run_backward(call, saved, grad_out, grad_finals, [True] * len(saved))
@@ -86,15 +89,18 @@ _LIB.impl("backward", _op_backward, "CompositeExplicitAutograd")
 
 @torch.library.register_fake("rrnn::forward", lib=_LIB)
 def _fake_forward(x: Tensor, *rest: Any) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    programs, widths, every, _ = _OpCells(*rest[4:])
-    dtype, steps, batch = compute_dtype(x.dtype), x.shape[0], x.shape[1]
+    programs, widths, every, _, packed = _OpCells(*rest[4:])
+    dtype, steps, rows = compute_dtype(x.dtype), x.shape[0], x.shape[1]
+    batch = rows if packed is None else packed.shape[0]
     parsed = [Program.parse(text) for text in programs]
     counts = [p.flat.state_count for p in parsed]
     finals = [x.new_empty(n, batch, w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
-    kept = (steps + every - 1) // every if every else 0
-    saved = [x.new_empty(kept * n * batch * w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
+    kept = 0  # stored numbers of all units of one sequence, as in `CellCall.saved_shape`
+    if every:
+        kept = (steps + every - 1) // every * batch if packed is None else steps // every + batch
+    saved = [x.new_empty(kept * n * w, dtype=dtype) for n, w in zip(counts, widths, strict=True)]
     columns = sum(w * p.output_count for p, w in zip(parsed, widths, strict=True))
-    return x.new_empty(steps, batch, columns), finals, saved if every else []
+    return x.new_empty(steps, rows, columns), finals, saved if every else []
 
 
 @torch.library.register_fake("rrnn::backward", lib=_LIB)
@@ -112,8 +118,9 @@ def _fake_backward(
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
     x, params, states, mask, inp, *cells = inputs
-    ctx.save_for_backward(x, inp, mask, *params, *output[2])
-    ctx.cells, ctx.dtypes = _OpCells(*cells), [s.dtype for s in states]
+    given = _OpCells(*cells)
+    ctx.save_for_backward(x, inp, mask, given.sequences, *params, *output[2])
+    ctx.cells, ctx.dtypes = given._replace(sequences=None), [s.dtype for s in states]
 
 
 def _op_grad(ctx: Any, grad_out: Tensor, grad_finals: list[Tensor], _: Any) -> tuple[Any, ...]:
@@ -123,12 +130,14 @@ def _op_grad(ctx: Any, grad_out: Tensor, grad_finals: list[Tensor], _: Any) -> t
             "this graph kept no states for a backward pass, since it was traced for inference (torch.no_grad). "
             "Compile or export it with gradients enabled to train it."
         )
-    x, inp, mask, *rest = ctx.saved_tensors
+    x, inp, mask, packed, *rest = ctx.saved_tensors
     params, saved = rest[:count], rest[count:]
     grads = grad_out, list(grad_finals)
+    cells = cells._replace(sequences=packed)
     gx, gp, gs, gi = torch.ops.rrnn.backward(x, params, mask, inp, saved, *grads, *cells)
     gs = [g.to(d) for g, d in zip(gs, ctx.dtypes, strict=True)]
-    return gx, gp, gs, None, None if inp is None else gi, *(None for _ in cells)
+    rest = len(ctx.needs_input_grad) - 5  # graphs of older versions do not pass `sequences`
+    return gx, gp, gs, None, None if inp is None else gi, *[None] * rest
 
 
 torch.library.register_autograd("rrnn::forward", _op_grad, setup_context=_setup, lib=_LIB)
@@ -148,15 +157,16 @@ def _op_traced(
     programs: str,
     every: int,
     backend: str,
+    sequences: Tensor | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     grad = wants_gradients(x, inp, *params, *states)
-    cells = json.loads(programs), [s.shape[-1] for s in states], every if grad else 0, backend
+    cells = json.loads(programs), [s.shape[-1] for s in states], every if grad else 0, backend, sequences
     out, finals, _ = torch.ops.rrnn.forward(x, params, states, mask, inp, *cells)
     return out, finals
 
 
 _LIB.define(
     "traced(Tensor x, Tensor[] params, Tensor[] states, Tensor? mask, Tensor? inp, str programs, int every,"
-    " str backend) -> (Tensor, Tensor[])"
+    " str backend, Tensor? sequences=None) -> (Tensor, Tensor[])"
 )
 _LIB.impl("traced", _op_traced, "CompositeImplicitAutograd")

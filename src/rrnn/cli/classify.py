@@ -21,6 +21,7 @@ from rrnn.cli.shared import (
     resumable,
     write_json,
 )
+from rrnn.cli.terminal import terminal_width
 from rrnn.errors import RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.ranges import PAPER
@@ -121,7 +122,11 @@ def eval(options: Eval) -> None:
     if skips.counts:
         print(f"{options.split}: {skipped(skips.counts)}", file=sys.stderr)
     report = evaluate(model, texts, labels)
-    print(json.dumps(report.to_dict(), indent=2) if options.json else report.to_text(options.split))
+    print(
+        json.dumps(report.to_dict(), indent=2)
+        if options.json
+        else report.to_text(options.split, terminal_width())
+    )
 
 
 @dataclass

@@ -64,7 +64,8 @@ def summary(cell: Cell) -> str:
     ]
     rows = [(f"start {q}", expr_text(weight, names)) for q, weight in cell.initials]
     rows += [
-        (f"{a.source} →{'ε' if a.epsilon else ''} {a.target}", expr_text(a.weight, names)) for a in cell.arcs
+        (f"{a.source} {'⇉' if a.full else '→ε' if a.epsilon else '→'} {a.target}", expr_text(a.weight, names))
+        for a in cell.arcs
     ]
     rows += [(f"final {q}", expr_text(weight, names)) for q, weight in cell.finals]
     rows += [(f"read {q}", expr_text(weight, names)) for q, weight in cell.reads]

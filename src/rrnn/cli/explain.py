@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 12  # the number of words in the table
 _MOST = 10_000  # units, and paths of each
+_MAPS = 3  # the number of heat maps on a page
 
 
 @dataclass
@@ -40,6 +42,8 @@ class Explain:
     """The number of phrases and paths of each unit."""
     html: Annotated[Path | None, option("FILE.html")] = None
     """Write a self-contained HTML file instead of printing."""
+    map: Annotated[Path | None, option("FILE.svg")] = None
+    """Also draw at which words the paths of the strongest unit enter, for the output after each word."""
     json: Annotated[bool, option()] = False
     """Print one JSON object, {"explanations": [...]}."""
 
@@ -56,12 +60,15 @@ def explain(options: Explain) -> None:
             raise DataError(f"--{name} must lie between 1 and {_MOST:,}; got {getattr(options, name)}")
     if options.html is not None and options.json:
         raise DataError("--html writes a page and --json prints: leave out one of them")
+    if options.map is not None and len(options.texts) > 1:
+        raise DataError(f"--map draws one text; got {len(options.texts)} texts. Use --html for several.")
     run = classify_run(options.run)
     model = load_run(run)
-    found = [
-        (text, explain_text(model, text, target=options.label, units=options.units, paths=options.paths))
-        for text in options.texts
-    ]
+    maps = _MAPS if options.html is not None else int(options.map is not None)
+    how: Any = {"target": options.label, "units": options.units, "paths": options.paths, "maps": maps}
+    found = [(text, explain_text(model, text, **how)) for text in options.texts]
+    if options.map is not None:
+        _draw(options.map, found[0][1])
     if options.html is not None:
         from rrnn.automata import Cell
         from rrnn.report import explanation_page
@@ -83,6 +90,23 @@ def explain(options: Explain) -> None:
             if i:
                 console.print()
             _print(console, each)
+        if options.map is None and len(found) == 1 and found[0][1].units:
+            console.print(
+                "\n--map FILE.svg draws at which words the strongest unit’s paths enter.", style="dim"
+            )
+
+
+def _draw(file: Path, e: Explanation) -> None:
+    from rrnn.draw.heat_maps import MAX_WORDS
+    from rrnn.errors import DataError
+
+    if not e.maps:
+        long = f"a map has room for {MAX_WORDS} words, and this text has {len(e.words)}"
+        raise DataError(
+            f"there is no map to draw: {long if e.units else 'this model has no automata inside'}."
+        )
+    e.maps[0].picture(e.tokens, alone=True).save(file)
+    print(f"written: {file}", file=sys.stderr)
 
 
 def _print(console: Console, e: Explanation) -> None:

@@ -25,15 +25,20 @@ def paragraph(text: str, indent: str = "") -> str:
     )
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "") -> str:
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "", in_files: int | None = None
+) -> str:
     """Return a table without trailing spaces. Its columns are as wide as their widest cell; if the terminal is too
-    narrow for that, the widest ones are narrower, and their cells have several lines."""
+    narrow for that, the widest ones are narrower, and their cells have several lines. `in_files` is the width to
+    fit into, if words are short enough, where the output goes to a file or a pipe; by default there is none."""
     lines = [header, *rows]
     columns = list(zip(*lines, strict=True))
     widths = [max(map(len, column)) for column in columns]
-    words = [max(len(word) for cell in column for word in _BREAKS.split(cell)) for column in columns]
-    room = (terminal_width() or 10**6) - len(indent) - 2 * (len(header) - 1)
-    for least in (words, [1] * len(words)):  # break lines between words if that is enough
+    breaks = _SPACES if terminal_width() is None else _BREAKS
+    words = [max(len(word) for cell in column for word in breaks.split(cell)) for column in columns]
+    room = (terminal_width() or in_files or 10**6) - len(indent) - 2 * (len(header) - 1)
+    # Break lines between words if that is enough; in files never within them, so that programs find names whole.
+    for least in (words,) if terminal_width() is None else (words, [1] * len(words)):
         while sum(widths) > room and (wide := [i for i, width in enumerate(widths) if width > least[i]]):
             widths[max(wide, key=widths.__getitem__)] -= 1
     return "\n".join(
@@ -43,6 +48,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = ""
     )
 
 
+_SPACES = re.compile(r"\s+")
 _BREAKS = re.compile(r"\s+|(?<=\w-)(?=\w)")  # where textwrap breaks lines
 
 

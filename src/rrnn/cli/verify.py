@@ -64,7 +64,10 @@ def _table(verdicts: list[Verdict]) -> str:
         for v in verdicts
     ]
     head = ("model", "semiring", "automaton", "states", "error", "verdict")
-    lines = [table(head, rows), *(paragraph(f"[{i}] {note}", "    ") for i, note in enumerate(notes, 1))]
+    lines = [
+        table(head, rows, in_files=80),
+        *(paragraph(f"[{i}] {note}", "    ") for i, note in enumerate(notes, 1)),
+    ]
     return "\n".join([*lines, "", paragraph(_summary(verdicts))])
 
 

@@ -247,6 +247,8 @@ def formula(
                 )
             case ex.Component(of=of, name=name):
                 return (*show(of, 3), *roman(f".{name}"))
+            case ex.At(of=of, end=end):
+                return (*show(of, 3), *below(end))
             case ex.Construct(function=function, arguments=arguments):
                 inside = join([show(a) for a in arguments], roman(", "))
                 return (Span(printable(function)), *_brackets(inside))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from rrnn import __version__
 from rrnn.automata import Cell
+from rrnn.automata.unroll import written_states
 from rrnn.errors import DataError, RunError
 from rrnn.explorer.pictures import picture
 from rrnn.interpret.paths import finite
@@ -17,6 +19,8 @@ from rrnn.zoo.models import MODELS
 
 MAX_TEXT, MAX_WORDS = 4000, 200
 UNITS, PATHS = 5, 3
+MAP_WORDS = 60
+"""Words of a text up to which the page shows where paths enter: the pictures have a cell for every two words."""
 
 
 def explain(folder: str, text: str, target: str | None) -> dict[str, Any]:
@@ -30,10 +34,20 @@ def explain(folder: str, text: str, target: str | None) -> dict[str, Any]:
         raise DataError(
             f"the page explains texts of up to {MAX_WORDS} words; got {words}. Use `rrnn explain` for longer ones."
         )
-    found = explain_text(model, text, target=target, units=UNITS, paths=PATHS)
+    maps = UNITS if words <= MAP_WORDS else 0
+    found = explain_text(model, text, target=target, units=UNITS, paths=PATHS, maps=maps)
     cells = {unit.cell: _cell(model, unit.cell) for unit in found.units}
     pictures = {name: picture(cell) for name, cell in cells.items()}
-    answer = found.to_json() | {"pictures": pictures, "labels": model.labels}
+    drawn = [
+        {
+            "units": each.units,
+            "direction": each.direction,
+            "says": each.says,
+            "svg": each.picture(found.tokens),
+        }
+        for each in found.maps
+    ]
+    answer = found.to_json() | {"pictures": pictures, "labels": model.labels, "maps": drawn}
     for unit, shown in zip(found.units, answer["units"], strict=True):
         for own, path in zip(unit.paths, shown["paths"], strict=True):
             path |= _drawn(cells[unit.cell], pictures[unit.cell], path) | {"adds": unit.added_by(own.weight)}
@@ -60,11 +74,22 @@ def _cell(model: TrainedClassifier, name: str) -> Cell:
 
 
 def _drawn(cell: Cell, drawn: dict[str, Any], path: dict[str, Any]) -> dict[str, Any]:
-    """Return the states and arrows of a path by their numbers in the picture."""
-    place = {q: i for i, q in enumerate(cell.states)}
+    """Return the states and arrows of a path by their numbers in the picture, which draws a family once."""
+    place, states = {q: i for i, q in enumerate(cell.states)}, written_states(cell)
     arrows = {tuple(ends): i for i, ends in enumerate(drawn.get("edges", []))}
-    ends = [(place[step["source"]], place[step["target"]]) for step in path["steps"]]
-    return {
-        "states": [place[path["start"]], *(target for _, target in ends)],
-        "edges": [arrows.get(each) for each in ends],
-    }
+    visited = [states[path["start"]]]
+    for step in path["steps"]:
+        # A path that is read out ends in no state of the picture: it ends in the state that was read.
+        visited.append(states.get(step["target"]) or _read_after(cell, visited[-1]))
+    numbers = [place[q] for q in visited]
+    return {"states": numbers, "edges": [arrows.get(ends) for ends in pairwise(numbers)]}
+
+
+def _read_after(cell: Cell, state: str) -> str:
+    """Return the state that is read when a path goes on from a state: itself, if it is read."""
+    read = [q for q, _ in cell.reads]
+    return (
+        state
+        if state in read
+        else next(a.target for a in cell.arcs if a.source == state and a.target in read)
+    )

@@ -71,7 +71,7 @@ def _calls(cell: Cell, written: dict[ex.Expr, str]) -> Iterator[str]:
 
     yield from (end("initial", q, w) for q, w in cell.initials)
     seen: set[tuple[str, str, bool]] = set()
-    for source, target, weight, epsilon in cell.arcs:
+    for source, target, weight, epsilon, _ in cell.arcs:
         merge = ', merge="plus"' if (source, target, epsilon) in seen else ""
         seen.add((source, target, epsilon))
         loop = source == target and not epsilon
@@ -133,7 +133,7 @@ def _unnamed(cell: Cell) -> Cell:
     bare = Cell(cell.name, cell.semiring_name)
     for state, weight in cell.initials:
         bare = bare.initial(state, strip(weight))
-    for source, target, weight, epsilon in cell.arcs:
+    for source, target, weight, epsilon, _ in cell.arcs:
         bare = (bare.epsilon if epsilon else bare.arc)(source, target, strip(weight), merge="plus")
     for state, weight in cell.finals:
         bare = bare.final(state, strip(weight))

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+from rrnn.draw.heat_maps import HEAT_STYLE
 from rrnn.draw.svg import STYLE
 from rrnn.errors import FormatError, RRNNError
 from rrnn.explorer.design_tab import design
@@ -26,7 +27,7 @@ from rrnn.zoo import CELLS, MODELS, get_cell
 def start() -> dict[str, Any]:
     """Return what the page needs once: example cells, the paper's automata with weights, and the style of pictures."""
     return {
-        "style": STYLE,
+        "style": f"{STYLE}\n{HEAT_STYLE}",
         "page": {
             "cells": [
                 {"name": name, "paper": MODELS[name].paper, "text": get_cell(name).to_text()}

@@ -4,8 +4,10 @@ Everything starts with `read`, which lays a layer's automata over sentences; the
 """
 
 from rrnn import moved
+from rrnn.interpret.attention import AttentionMap, attention_map
 from rrnn.interpret.decompose import ArcMasses, Decomposition, Term, arc_masses, decompose
 from rrnn.interpret.deletion import LeaveOneOut, leave_one_out
+from rrnn.interpret.entry_maps import EntryMap, entry_map
 from rrnn.interpret.logits import LogitContributions, logit_contributions
 from rrnn.interpret.paths import PathStep, TokenPath, UnitPaths, best_paths, k_best
 from rrnn.interpret.phrases import Phrase, UnitPhrases, phrases
@@ -14,7 +16,9 @@ from rrnn.interpret.trellises import scores
 
 __all__ = [
     "ArcMasses",
+    "AttentionMap",
     "Decomposition",
+    "EntryMap",
     "LeaveOneOut",
     "LogitContributions",
     "PathStep",
@@ -25,8 +29,10 @@ __all__ = [
     "UnitPaths",
     "UnitPhrases",
     "arc_masses",
+    "attention_map",
     "best_paths",
     "decompose",
+    "entry_map",
     "k_best",
     "leave_one_out",
     "logit_contributions",

@@ -8,6 +8,9 @@ two entering arcs.
   the weights of entering arcs; this is its Aumann–Shapley value.)
 - by pair: all paths whose first entry is at i and whose last is at j; i = j for those that enter once.
 
+A read-out is no entry: where a cell reads its states at every token, a path belongs to the token at which it came into
+the state. `rrnn.interpret.entry_maps` divides the score after every token.
+
 Paths that enter at no token (self-loops alone) make up the constant. Terms and constant add up to the score, so this
 needs a semiring whose ⊕ adds. Terms credit the tokens that enter, not those that close a gate: `leave_one_out` shows
 the latter.
@@ -153,7 +156,7 @@ def decompose(reading: Reading, *, pairs: bool = False) -> Decomposition:
         side_by_side(parts, score, 1),
         reading.in_order(by_token),
         side_by_side(parts, constant, 1),
-        None if by_pair is None else _both_in_order(reading, by_pair),
+        None if by_pair is None else _pairs_in_order(reading, by_pair),
         tuple(p.ring.name for p in parts for _ in p.units),
     )
 
@@ -208,12 +211,10 @@ def _by_pair(part: CellReading, valid: Tensor | None) -> Tensor:
     return found
 
 
-def _both_in_order(reading: Reading, pairs: Tensor) -> Tensor:
+def _pairs_in_order(reading: Reading, pairs: Tensor) -> Tensor:
     """Return pairs by position. In a backward reading, the last entry is the first in the sentence."""
-    if not reading.backward:
-        return pairs
-    by_last = reading.in_order(pairs.transpose(1, 2)).transpose(0, 2)
-    return reading.in_order(by_last).transpose(1, 2)
+    found = reading.both_in_order(pairs)
+    return found.transpose(0, 1) if reading.backward else found
 
 
 # ---- the mass of arcs ----------------------------------------------------------------------------------------------

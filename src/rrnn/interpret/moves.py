@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from rrnn.automata import Cell, CellArc, epsilon_cycles, reachable, unroll
 from rrnn.automata import expressions as ex
 from rrnn.automata.expression_rules import is_constant, is_zero
+from rrnn.automata.unroll import read_out_arcs
 from rrnn.errors import AutomatonError
 
 MAX_MOVES = 20_000
@@ -44,11 +45,18 @@ class Move:
     consumes: bool
     """Whether its arc leads to another state with a weight that may depend on the symbol. A self-loop skips its symbol,
     and so does an arc of weight 1̄, such as the one with which SoPa opens q0 again."""
+    reads: bool = False
+    """Whether it is a self-loop followed by a read-out: an arc of `unroll` into the state in which read-outs end."""
+
+    @property
+    def advances(self) -> bool:
+        """Whether it leads on in the pattern, if only by its ε-arcs."""
+        return self.consumes or (not self.bridge.silent and self.source != self.target)
 
     @property
     def enters(self) -> bool:
-        """Whether it advances in the pattern, if only by its ε-arcs."""
-        return self.consumes or (not self.bridge.silent and self.source != self.target)
+        """Whether it advances, and not only to read out the state in which the path was."""
+        return self.advances and not self.reads
 
     @property
     def source(self) -> str:
@@ -113,7 +121,8 @@ class Moves:
 @lru_cache(maxsize=256)
 def moves_of(cell: Cell) -> Moves:
     """Return the moves of a cell that are on some path from an initial to a final state. Families are written out."""
-    cell = unroll(cell.check())
+    read = read_out_arcs(cell.check())
+    cell = unroll(cell)
     arcs = [a for a in cell.arcs if not is_zero(a.weight, cell.semiring)]
     if cell.epsilon_limit == 0:
         arcs = [a for a in arcs if not a.epsilon]
@@ -127,7 +136,7 @@ def moves_of(cell: Cell) -> Moves:
     for bridge in _bridges(cell, states, arcs):
         bridges.append(bridge)
         over = [a for a in arcs if not a.epsilon and a.source == bridge.target]
-        moves += [Move(bridge, a, _consumes(cell, a)) for a in over]
+        moves += [Move(bridge, a, _consumes(cell, a), (a.source, a.target) in read) for a in over]
         if len(moves) + len(bridges) > MAX_MOVES:
             raise AutomatonError(
                 f"cell {cell.name!r} has more than {MAX_MOVES:,} ways to take ε-arcs and then an arc, too many to "

@@ -189,7 +189,7 @@ def _search(part: CellReading, reading: Reading) -> _Search:
     steps = len(part.weights)
     begun, ending = _outside(part, steps)
     edges, moves, weights = _signed_edges(part)
-    enters = torch.tensor([move.enters for move in part.moves.moves], dtype=torch.bool)[moves]
+    enters = torch.tensor([move.advances for move in part.moves.moves], dtype=torch.bool)[moves]
     entering, staying = (_over(edges, weights, chosen, begun) for chosen in (enters, ~enters))
     remaining = torch.tensor(reading.lengths, dtype=torch.int64) - 1
     signs, size = ending.shape[1:3]
@@ -222,7 +222,7 @@ def _outside(part: CellReading, steps: int) -> tuple[Tensor, Tensor]:
     have entered a state for the last time, r symbols before the end.
     """
     ring, index = part.ring, part.moves.index
-    idle = [move for move in part.moves.moves if not move.enters]
+    idle = [move for move in part.moves.moves if not move.advances]
     ends = ([index[move.source] for move in idle], [index[move.target] for move in idle])
     edges = Edges(len(index), *(torch.tensor(states, dtype=torch.int64) for states in ends))
     outside = Trellis(

@@ -8,7 +8,7 @@ dtype.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -109,18 +109,14 @@ class Reading:
         """Reorder a tensor (T, B, …) from reading order to the order of the sentence."""
         return reverse(by_step, self.lengths) if self.backward else by_step
 
+    def both_in_order(self, by_steps: Tensor) -> Tensor:
+        """Reorder a tensor (T, T, B, …), indexed by two steps, to the order of the sentence."""
+        second = self.in_order(by_steps.transpose(1, 2)).transpose(0, 2)
+        return self.in_order(second).transpose(0, 2).transpose(1, 2)
+
     def of_units(self, units: Sequence[int]) -> Reading:
         """Return the reading of these units only, in the layer's order."""
-        if not isinstance(units, Iterable):
-            raise ShapeError(
-                f"of_units takes a list of unit numbers; got {units!r}. Write of_units([{units!r}])."
-            )
-        unknown = [unit for unit in units if unit not in self.units]
-        if unknown or not units:
-            raise ShapeError(
-                f"the units of this reading have numbers from {min(self.units)} to {max(self.units)}; "
-                f"got {repr(unknown[0]) if unknown else 'none'}"
-            )
+        check_units(units, self.units, "this reading")
         kept = [part.only([c for c, unit in enumerate(part.units) if unit in units]) for part in self.parts]
         return replace(self, parts=tuple(part for part in kept if part.units))
 
@@ -133,14 +129,18 @@ def read(
     lengths: Sequence[int] | None = None,
     layer: int = 0,
     backward: bool = False,
+    units: Collection[int] | None = None,
 ) -> Reading:
     """Read a sentence x (T, I), or a batch in the layout that `rnn` itself takes, with one of its layers.
 
     `tokens` are the words; for a batch, one list per sentence, which also gives its length (as `lengths` does).
     `backward` reads with the backward direction of a bidirectional layer. The first layer reads words; a deeper one,
-    `layer=1`, reads the states below it, which depend on many words, so its tokens are positions.
+    `layer=1`, reads the states below it, which depend on many words, so its tokens are positions. `units` are the
+    numbers of the units to read, by default all: a layer whose units have many states is read faster with a few.
     """
     checked = _rational(rnn, layer, backward)
+    if units is not None:
+        check_units(units, range(checked.hidden_size), "this layer")
     x, sentences = _sentences(rnn, x, tokens, lengths)
     counts = [len(sentence) for sentence in sentences]
     with torch.no_grad():
@@ -150,7 +150,7 @@ def read(
             with _evaluating(rnn):
                 x = _below(rnn, x, mask, counts, layer)
         x = reverse(x, counts) if backward else x
-        parts = weigh(checked, x)
+        parts = weigh(checked, x, units=units)
     if layer:
         sentences = tuple(tuple(f"@{i + 1}" for i in range(n)) for n in counts)
     return Reading(checked, layer, backward, sentences, x, parts)
@@ -177,16 +177,25 @@ class Weights(Evaluator):
         super().__init__(TENSORS, ring, lambda node: leaves[leaf_name(node)], like.new_tensor)
         self.leaves, self.like = leaves, like
 
+    def of_columns(self, columns: Sequence[int], changed: Mapping[str, Tensor] | None = None) -> Weights:
+        """Return the evaluator of some units, chosen by their columns, with the values of some leaves changed."""
+        chosen = {name: value[..., list(columns)] for name, value in self.leaves.items()}
+        return Weights(chosen | dict(changed or {}), self.ring, self.like)
 
-def weigh(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> tuple[CellReading, ...]:
-    """Read x (T, B, I) with each cell of a layer; `history`, zeros if None, is the K − 1 earlier inputs of a window."""
-    evaluators = leaves(layer, x, history)
-    parts, unit = [], 0
-    for (cell, width), value in zip(
-        zip(layer.cell_types, layer.widths, strict=True), evaluators, strict=True
-    ):
-        parts.append(_cell_reading(moves_of(cell), value, range(unit, unit + width), x.shape[:2]))
-        unit += width
+
+def weigh(
+    layer: RationalLayer, x: Tensor, history: Tensor | None = None, units: Collection[int] | None = None
+) -> tuple[CellReading, ...]:
+    """Read x (T, B, I) with each cell of a layer, or with some of its units; `history`, zeros if None, is the K − 1
+    earlier inputs of a window."""
+    parts, first, wanted = [], 0, None if units is None else set(units)
+    for cell, width, value in zip(layer.cell_types, layer.widths, leaves(layer, x, history), strict=True):
+        chosen = [unit for unit in range(first, first + width) if wanted is None or unit in wanted]
+        if len(chosen) < width:
+            value = value.of_columns([unit - first for unit in chosen])
+        if chosen:
+            parts.append(cell_reading(moves_of(cell), value, chosen, x.shape[:2]))
+        first += width
     return tuple(parts)
 
 
@@ -200,7 +209,8 @@ def leaves(layer: RationalLayer, x: Tensor, history: Tensor | None = None) -> li
     ]
 
 
-def _cell_reading(moves: Moves, value: Weights, units: range, shape: Sequence[int]) -> CellReading:
+def cell_reading(moves: Moves, value: Weights, units: Sequence[int], shape: Sequence[int]) -> CellReading:
+    """Return the reading of one cell's units, given their evaluator, over `shape`: steps and sentences."""
     ring, width = moves.cell.semiring, len(units)
 
     def weight(expr: Expr, *shape: int) -> Tensor:
@@ -255,6 +265,18 @@ def _closure(moves: Moves, weight: Callable[..., Tensor], width: int) -> dict[tu
 
 
 # ---- checks of arguments --------------------------------------------------------------------------------------------
+
+
+def check_units(units: Any, known: Sequence[int], what: str) -> None:
+    """Raise a `ShapeError` unless these are some of the known units."""
+    if not isinstance(units, Collection) or isinstance(units, str):
+        raise ShapeError(f"the units to read are a list of unit numbers; got {units!r}. Write [{units!r}].")
+    unknown = [unit for unit in units if unit not in known]
+    if unknown or not units:
+        raise ShapeError(
+            f"the units of {what} have numbers from {min(known)} to {max(known)}; "
+            f"got {repr(unknown[0]) if unknown else 'none'}"
+        )
 
 
 def _rational(rnn: Any, layer: Any, backward: bool) -> RationalLayer:

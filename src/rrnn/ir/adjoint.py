@@ -128,6 +128,10 @@ def reverse(
         if op in (Op.MOST, Op.LEAST):  # in a tie the first index wins
             first = b.along(Op.FIRST, int(attr or 0), args[0], n)
             accumulate(b, grads, args[0], b.emit(Op.MUL, grads[n], first))
+        if op is Op.MOVE:
+            assert b.wide is not None
+            before, after = divmod(int(attr or 0), len(b.wide.sizes))
+            accumulate(b, grads, args[0], b.move(grads[n], after, before))
         if op.value.gradient is None:
             continue
         values = [Value(b, k) for k in (*args, n, grads[n])]

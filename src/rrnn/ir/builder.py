@@ -1,14 +1,10 @@
-"""Emit instructions: fold constants, apply the identities of zero and one, compute equal things once.
-
-`flatten` rewrites a program through a builder so that it computes with numbers alone: that is the program that
-backends run and gradients are taken of.
-"""
+"""Emit instructions: fold constants, apply the identities of zero and one, compute equal things once."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import lru_cache, partial, reduce
 from typing import Any
 
 from rrnn.arithmetic import ALONG_FAMILY, BY_NAME, FOLDS, Arithmetic, Op, Operators
@@ -90,6 +86,8 @@ class Builder:
                 return self.const(folded)
         if op is Op.WHERE and values[0] is not None:
             return args[1] if values[0] else args[2]
+        if (moved := self._moved(args)) is not None:
+            return self.move(self.emit(op, *moved[2:]), *moved[:2])
         return self._simplify(op, args, values) if len(args) == 2 else self._add(Instruction(op, args))
 
     def value(self, n: int) -> float | None:
@@ -212,7 +210,72 @@ class Builder:
         outer, inner = self._factors(args[0])
         if op is Op.SUM and outer is not None and inner is not None:
             return self.emit(Op.MUL, outer, self.along(op, family, inner))
+        if len(self.over[args[0]]) > 1 and (apart := self._apart(op, args[0], family)) is not None:
+            joint, same, folded = apart
+            return self.emit(joint, same, self.along(op, family, folded))
+        if op is not Op.FIRST and (source := self._came_from(args[0], family)) is not None:
+            return self.along(op, source, self.instructions[args[0]].args[0])
         return self._add(Instruction(op, args, family))
+
+    def move(self, n: int, before: int, after: int) -> int:
+        """Return a value over the family `before` under the index of the family `after`, which has the same size."""
+        if before == after or before not in self.over[n]:
+            return n
+        if (source := self._came_from(n, before)) is not None:
+            return self.move(self.instructions[n].args[0], source, after)
+        assert after not in self.over[n], "the index is taken"
+        return self._add(Instruction(Op.MOVE, (n,), before * self._families + after))
+
+    def move_element(self, n: int, before: int, after: int) -> int:
+        """Return an element over the family `before` under the index of the family `after`."""
+        parts = (self.component(n, c) for c in range(self.semiring.size))
+        return self.element(self.move(part, before, after) for part in parts)
+
+    @property
+    def _families(self) -> int:
+        assert self.wide is not None
+        return len(self.wide.sizes)
+
+    def _came_from(self, n: int, family: int) -> int | None:
+        """Return the family whose index a value had before it was moved to that of `family`, or None."""
+        op, _, attr = self.instructions[n]
+        if op is not Op.MOVE:
+            return None
+        before, after = divmod(int(attr or 0), self._families)
+        return before if after == family else None
+
+    def _moved(self, args: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Return (before, after, arguments before the move) if an op of these arguments can run before they are moved,
+        all from one index to another."""
+        moves = {self.instructions[a].attr for a in args if self.instructions[a].op is Op.MOVE}
+        if len(moves) != 1:
+            return None
+        before, after = divmod(int(moves.pop() or 0), self._families)
+        free = [a for a in args if self.instructions[a].op is not Op.MOVE]
+        if any({before, after} & self.over[a] for a in free):
+            return None
+        inside = (self.instructions[a].args[0] if a not in free else a for a in args)
+        return before, after, *inside
+
+    def _apart(self, op: Op, n: int, family: int) -> tuple[Op, int, int] | None:
+        """Return (the op that joins them, what is the same for all indices of a family, what depends on the index) of a
+        product that is folded along it: ⊗ distributes over ⊕. None if there is nothing to take out."""
+        joint = Op.MUL if op is Op.SUM else Op.ADD
+        if op is Op.FIRST or (op is not Op.SUM and self._times_op is not Op.ADD):
+            return None
+        parts, todo = list[int](), [n]
+        while todo:
+            k = todo.pop()
+            if self.instructions[k].op is joint and family in self.over[k]:
+                todo += reversed(self.instructions[k].args)
+            else:
+                parts.append(k)
+        same = [k for k in parts if family not in self.over[k]]
+        own = [k for k in parts if family in self.over[k]]
+        if not same or not own:
+            return None
+        emit = partial(self.emit, joint)
+        return joint, reduce(emit, same), reduce(emit, own)
 
     def _size(self, family: int) -> int:
         assert self.wide is not None
@@ -316,58 +379,15 @@ def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) 
         elif op is Op.COMPONENT:
             number[n] = b.component(number[args[0]], int(attr or 0))
         elif op in ALONG_FAMILY:
-            number[n] = b.along(op, int(attr or 0), *(number[a] for a in args))
+            number[n] = copy_along(b, op, int(attr or 0), *(number[a] for a in args))
         else:
             number[n] = b.emit(op, *(number[a] for a in args))
     return number
 
 
-def flatten(program: Program) -> Program:
-    """Return the program with every ⊕ and ⊗ written out, and as many states as elements have components."""
-    ring = program.semiring
-    if not program.has_elements:  # with several components every program has some, at least its first states
-        return program
-    wide, size = program.wide, ring.size
-    if wide is not None:
-        wide = wide._replace(states=tuple(e for e in wide.states for _ in range(size)))
-    b = Builder(ring, wide)
-    number: dict[int, int] = {}  # scalars
-    elements: dict[
-        int, int
-    ] = {}  # elements, as instructions `element` of the builder, all of which are removed
-    for n, (op, args, attr) in enumerate(program.instructions):
-        if op is Op.CONST:
-            number[n] = b.const(float(attr or 0.0))
-        elif op is Op.STATE:
-            elements[n] = b.element(b.leaf(op, int(attr or 0) * size + c) for c in range(size))
-        elif op.leaf:
-            number[n] = b.leaf(op, None if attr is None else int(attr))
-        elif op is Op.ELEMENT:
-            elements[n] = b.element(number[a] for a in args)
-        elif op is Op.COMPONENT:
-            number[n] = b.component(elements[args[0]], int(attr or 0))
-        elif op in (Op.PLUS, Op.TIMES):
-            given = [b.values_of(elements[a] if a in elements else number[a]) for a in args]
-            run = ring.plus if op is Op.PLUS else ring.times
-            elements[n] = b.from_values(run(given[0], given[1], b.arithmetic))
-        elif op in ALONG_FAMILY:
-            number[n] = b.along(op, int(attr or 0), *(number[a] for a in args))
-        else:
-            number[n] = b.emit(op, *(number[a] if a in number else elements[a] for a in args))
-
-    def spread(n: int, index: int) -> list[tuple[int, int]]:
-        """Return (index, number) of each component."""
-        if n in elements:
-            return [(index * size + c, b.component(elements[n], c)) for c in range(size)]
-        return [(index, number[n])]
-
-    states = [f"{q}.{c}" if c else q for q in program.states for c in ring.components or ("",)]
-    flat, _ = b.finish(
-        program.name,
-        projections=program.projections,
-        parameters=program.parameters,
-        states=tuple(states),
-        initial=[value for n in program.initial for _, value in spread(n, 0)],
-        outputs=[(o.kind, i, value) for o in program.outputs for i, value in spread(o.value, o.index)],
-    )
-    return flat
+def copy_along(b: Builder, op: Op, attr: int, *args: int) -> int:
+    """Emit an op that looks at other indices, from its attribute."""
+    if op is not Op.MOVE:
+        return b.along(op, attr, *args)
+    assert b.wide is not None
+    return b.move(args[0], *divmod(attr, len(b.wide.sizes)))

@@ -49,7 +49,8 @@ class Equations(FormulaWriter):
 
         over = {s: p.wide.states[s].over if p.wide else () for s in new}
         updates = [
-            (self.state(s, "t"), self.write(value) + self.indices(over[s])) for s, value in new.items()
+            (self.state(s, "t"), self.write(value, over=over[s]) + self.indices(over[s]))
+            for s, value in new.items()
         ]
         inside = self.take_definitions()
         starts = [

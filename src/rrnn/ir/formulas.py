@@ -11,6 +11,7 @@ from rrnn.arithmetic import ALONG_FAMILY
 from rrnn.ir.builder import plus_and_times
 from rrnn.ir.notation import (
     ATOM,
+    INDEX_LETTERS,
     MATRIX,
     NEGATIVE,
     PRODUCT,
@@ -75,7 +76,10 @@ class FormulaWriter(ProgramSymbols):
         super().__init__(program, notation, names, outputs, taken)
         self.weights, self.windows = weights, windows or {}
         self._letters = {kind: self._letter(kind) for kind in "wez"}
-        self._introduced: dict[int, str] = {}
+        self._introduced: dict[int, Symbol] = {}
+        self._letters_bound: frozenset[str] = (
+            frozenset()
+        )  # indices of the equation, and of folds around a formula
         self._counts = dict.fromkeys("wez", 0)
         self._definitions: list[tuple[str, tuple[str, str]]] = []
         self._defined: set[int] = set()
@@ -85,10 +89,18 @@ class FormulaWriter(ProgramSymbols):
 
     # ---- writing -------------------------------------------------------------------------------------------
 
-    def write(self, n: int, known: Mapping[int, str] | None = None, states: set[int] | None = None) -> str:
-        """Return the formula of an instruction. `known` values have a symbol already, and those in `states` are new
-        states. The other symbols that it uses are then found by `take_definitions`."""
+    def write(
+        self,
+        n: int,
+        known: Mapping[int, str] | None = None,
+        states: set[int] | None = None,
+        over: Iterable[int] = (),
+    ) -> str:
+        """Return the formula of an instruction, in an equation that holds for each index of the families `over`.
+        `known` values have a symbol already, and those in `states` are new states. The other symbols that it uses are
+        then found by `take_definitions`."""
         self._known, self._states = known or {}, states or set()
+        self._letters_bound = frozenset(self._letters_of(over))
         if n in self._known or n in self.names:
             return self._text(n).text
         return self._spell(n).text
@@ -130,22 +142,26 @@ class FormulaWriter(ProgramSymbols):
 
     def _named(self, n: int) -> str:
         if n in self._introduced:
-            return self._introduced[n]
-        return self.notation.symbol(self.names[n]._replace(time="" if n in self.program.per_unit else "t"))
+            return self.notation.symbol(self._introduced[n]._replace(index=self.index(n)))
+        time = "" if n in self.program.per_unit else "t"
+        return self.notation.symbol(self.names[n]._replace(time=time, index=self.index(n)))
 
     def _define(self, n: int) -> None:
         kind = "unit" if n in self.program.per_unit else "state" if n in self._stateful else "step"
+        outside = self._letters_bound, self.index_letters
+        self.index_letters = {}
+        self._letters_bound = frozenset(self.index(n))
         formula = self._spell(n).text  # first, so that what it uses is defined before it
         if n not in self.names:
             letter = "w" if n in self.weights else {"unit": "e", "state": "z", "step": "w"}[kind]
             self._counts[letter] += 1
             old = kind == "state" and not self._states and n not in self._of_this_step
             time = "" if kind == "unit" else "t-1" if old else "t"
-            symbol = Symbol(self._letters[letter], str(self._counts[letter]), time, index=self.index(n))
-            self._introduced[n] = self.notation.symbol(symbol)
+            self._introduced[n] = Symbol(self._letters[letter], str(self._counts[letter]), time)
         symbol = self._named(n)
         if symbol != formula:  # a parameter under its own name explains itself
             self._definitions.append((kind, (symbol, formula + self.indices(self.program.over[n]))))
+        self._letters_bound, self.index_letters = outside
 
     def _is_worth_a_name(self, n: int) -> bool:
         shared = self._uses.get(n, 0) > 1
@@ -189,8 +205,10 @@ class FormulaWriter(ProgramSymbols):
             inner = self._text(short.argument).text
             function = write.function(Op.LOG) if short.function == "log" else write.word(short.function)
             return Formula(write.size(inner) if short.function == "abs" else write.apply(function, inner))
+        if op is Op.MOVE:
+            return self._moved(int(attr or 0), args[0])
         if op in ALONG_FAMILY:
-            return self._along(op, int(attr or 0), self._text(args[0]))
+            return self._along(op, int(attr or 0), args[0])
         if (whole := self._whole_sum(n)) is not None:
             return self._along(Op.SUM, *whole)
         if op in (Op.ADD, Op.SUB, Op.NEG):
@@ -227,11 +245,30 @@ class FormulaWriter(ProgramSymbols):
             return Formula(write.root(self._text(args[0]).text))
         return Formula(write.apply(write.function(op), self._text(args[0]).text))
 
-    def _along(self, op: Op, family: int, body: Formula) -> Formula:
+    def _along(self, op: Op, family: int, n: int) -> Formula:
+        """Write a fold. Where its letter already stands for another index, it has one of its own."""
         names = {Op.SUM: "Σ", Op.MOST: "max", Op.LEAST: "min", Op.LOGSUM: "logsumexp"}
-        return self.notation.along(names.get(op, op.text), self._letters_of([family]), body)
+        outside = self._letters_bound, self.index_letters
+        letter = self._letters_of([family])
+        if letter in self._letters_bound:
+            letter = next(each for each in INDEX_LETTERS if each not in self._letters_bound)
+            self.index_letters = self.index_letters | {family: letter}
+        self._letters_bound |= {letter}
+        found = self.notation.along(names.get(op, op.text), letter, self._text(n))
+        self._letters_bound, self.index_letters = outside
+        return found
 
-    def _whole_sum(self, n: int) -> tuple[int, Formula] | None:
+    def _moved(self, attr: int, n: int) -> Formula:
+        """Write a value under the index of another family."""
+        assert self.program.wide is not None
+        before, after = divmod(attr, len(self.program.wide.sizes))
+        outside = self.index_letters
+        self.index_letters = outside | {before: self._letters_of([after])}
+        found = self._text(n)
+        self.index_letters = outside
+        return found
+
+    def _whole_sum(self, n: int) -> tuple[int, int] | None:
         """Return (family, what is added up) if an instruction adds up a family of elements, component by component."""
         code = self.program.instructions
         op, args, _ = code[n]
@@ -242,20 +279,20 @@ class FormulaWriter(ProgramSymbols):
         if len(wholes) != 1 or [i.attr for i in inner] != list(range(len(args))):
             return None
         ((family, (whole,)),) = wholes
-        return int(family or 0), self._text(whole)
+        return int(family or 0), whole
 
     def _leaf(self, op: Op, index: int) -> str:
         write = self.notation
         match op:
             case Op.PARAM:
-                return write.symbol(self.parameters[index])
+                return write.symbol(self.leaf_symbol(op, index))
             case Op.PREACT:
                 name = self.program.projections[index]
                 window = self.windows.get(name, 1)
                 times = ["t", *(f"t-{k}" for k in range(1, window))][::-1]
                 shown = times if window <= _SHOWN else [times[0], times[-1]]
                 inputs = [Symbol(self.input_letter, "", time) for time in shown]
-                return write.matrix_times(self.projections[index], inputs, len(shown) < window)
+                return write.matrix_times(self.leaf_symbol(op, index), inputs, len(shown) < window)
             case Op.INPUT:
                 return write.symbol(Symbol(self.input_letter, "", "t"))
             case Op.STATE:

@@ -7,8 +7,8 @@ the score. So a state that no consuming arc enters (F's q₃) is never stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -58,6 +58,17 @@ def _may_cancel(cell: Cell) -> bool:
     return not all(is_positive(weight) for _, weight in cell.weights())
 
 
+def _without_unused_indices(program: Program) -> Program:
+    """Return the program without indices of sources that no instruction has: weights that are products need none."""
+    wide = program.wide
+    if wide is None or any(i.op is Op.MOVE for i in program.instructions):
+        return program
+    used = frozenset[int]().union(*program.over)
+    while wide.sizes and wide.sizes[-1][0].endswith(".source") and len(wide.sizes) - 1 not in used:
+        wide = wide._replace(sizes=wide.sizes[:-1])
+    return replace(program, wide=wide)
+
+
 def bias_name(projection: str) -> str:
     """Return the name of a projection's bias among a program's parameters."""
     return f"{projection}.bias"
@@ -84,12 +95,16 @@ class _Lowering:
         self.finals = {q: w for q, w in ends.items() if q in alive}
         self.reads = {q: w for q, w in reads.items() if q in alive}
         self.projections, self.parameters = self._leaves()
-        self.families = {f.name: i for i, f in enumerate(cell.families)}
+        # Arcs from each state of a family to each have an index of their own for the state that they leave.
+        full = {a.source for a in self.arcs if a.full}
+        sources = [(str(f.source), f.size) for f in cell.families if f.name in full]
+        self.sizes = (*((f.name, f.size) for f in cell.families), *sources)
+        self.families = {name: i for i, (name, _) in enumerate(self.sizes)}
         self.wide = self._wide()
         self.b = Builder(cell.semiring, self.wide)
         self.weights: dict[ex.Expr, int] = {}
         self.value = Evaluator(
-            self.b.arithmetic, cell.semiring, self._leaf, lambda x: Value(self.b, self.b.const(x))
+            self.b.arithmetic, cell.semiring, self._leaf, lambda x: Value(self.b, self.b.const(x)), self._at
         )
         self.score: int | None = None
 
@@ -105,12 +120,13 @@ class _Lowering:
             return None
 
         def extent(leaf: ex.Linear | ex.Parameter) -> Extent:
-            return Extent(() if leaf.over is None else (self.families[leaf.over.name],), leaf.per)
+            over = (str(i).removesuffix(".target") for i in ex.indices_of(leaf))
+            return Extent(tuple(self.families[name] for name in over), leaf.per)
 
         of = {node.name: extent(node) for node in nodes}
         of |= {bias_name(node.name): extent(node) for node in nodes if isinstance(node, ex.Linear)}
         return Families(
-            tuple((f.name, f.size) for f in self.cell.families),
+            self.sizes,
             tuple(of[name] for name in self.projections),
             tuple(of[name] for name in self.parameters),
             tuple(self._extent_of(q) for q in self.states),
@@ -170,6 +186,7 @@ class _Lowering:
                 *(("output", i, n) for i, n in enumerate(outputs)),
             ],
         )
+        program = _without_unused_indices(program)
         # Expressions that folded to a number get no name: the number is clearer, and may occur elsewhere too.
         live = {e: number[n] for e, n in self._numbers() if n in number and b.value(n) is None}
         names: dict[int, str] = {}
@@ -214,6 +231,14 @@ class _Lowering:
             case _:
                 raise AssertionError(e)
         return Value(b, n)
+
+    def _at(self, value: Value, end: str) -> Value:
+        """Return a value over a family at an end of arcs from each state to each; at a target it has its own index."""
+        n = value.n
+        for family in self.cell.families if end == "source" else ():
+            if (source := self.families.get(str(family.source))) is not None:
+                n = self.b.move(n, self.families[family.name], source)
+        return Value(self.b, n)
 
     # ---- the automaton -------------------------------------------------------------------------------------
 
@@ -283,13 +308,21 @@ class _Lowering:
                 product(self.weight(weight), b.sum(before(a.source) for a in group))
                 for weight, group in groups.items()
             )
-        return b.sum(  # arcs from a family into a single state add up what all its states send
-            self._folded(product(self.weight(a.weight), before(a.source)), a.source, q) for a in into
-        )
+        return b.sum(self._sent(a, before(a.source), product) for a in into)
 
-    def _folded(self, n: int, state: str, into: str | None = None) -> int:
-        """Return the ⊕ over the states of a family of what reaches a single state (or the score) from each."""
-        return self.b.fold(n, self.families[state]) if state in self.families and state != into else n
+    def _sent(self, arc: CellArc, before: int, product: Callable[[int, int], int]) -> int:
+        """Return what the states of an arc's source, with these values, send to its target."""
+        weight, source, target = self.weight(arc.weight), arc.source, arc.target
+        if arc.full:
+            along = self.families[f"{source}.source"]
+            before = self.b.move_element(before, self.families[source], along)
+            return self.b.fold(product(weight, before), along)
+        if source in self.families and target not in self.families:
+            return self.b.fold(product(weight, before), self.families[source])
+        if source in self.families and source != target:  # from one index to the same
+            ends = self.families[source], self.families[target]
+            weight, before = (self.b.move_element(n, *ends) for n in (weight, before))
+        return product(weight, before)
 
     def _initial(self) -> dict[str, int]:
         """Return the initial weight of every state."""
@@ -300,9 +333,8 @@ class _Lowering:
         b = self.b
         after = closure if self.cell.epsilon_after_last else {(q, q): b.one for q in self.states}
         ends = self.finals | self.reads  # after a symbol, a read takes the place of a final weight
-        return b.sum(
-            self._folded(b.times(self._closed(q, new, after), self.weight(rho)), q) for q, rho in ends.items()
-        )
+        values = {q: b.times(self._closed(q, new, after), self.weight(rho)) for q, rho in ends.items()}
+        return b.sum(b.fold(n, self.families[q]) if q in self.families else n for q, n in values.items())
 
     def stored(self) -> list[str]:
         """Return the states that need memory: all but the greatest set of states whose update gives back their λ. This

@@ -297,6 +297,9 @@ def _digits(value: float) -> str:
 PLAIN, LATEX = Plain(), Latex()
 
 
+INDEX_LETTERS = "ijklmn"
+
+
 class ProgramSymbols:
     """The symbols of one program: names of the cell language, states, score and outputs.
 
@@ -315,13 +318,12 @@ class ProgramSymbols:
         self.program, self.notation = program, notation
         self.output_count = outputs or program.output_count
         self._symbols: dict[str, Symbol] = {}  # name of the cell language → its symbol
-        self.names = {n: self._symbol(name)._replace(index=self.index(n)) for n, name in names.items()}
+        self.index_letters: dict[
+            int, str
+        ] = {}  # family → the letter of its index, where that is not the usual one
+        self.names = {n: self._symbol(name) for n, name in names.items()}
         self.parameters = [self._parameter(name, names) for name in program.parameters]
         self.projections = [self._symbol(name)._replace(prefix="W") for name in program.projections]
-        if wide := program.wide:  # what there is for each state of a family has an index
-            for table, extents in ((self.parameters, wide.parameters), (self.projections, wide.projections)):
-                pairs = zip(table, extents, strict=True)
-                table[:] = [s._replace(index=self._letters_of(extent.over)) for s, extent in pairs]
         self._letters_used = {s.base for s in (*self.names.values(), *self.parameters) if not s.prefix}
         self._letters_used |= {symbol_of(name).base for name in taken}
         self._state_letter, self.input_letter = self._letter("c", "z", "s"), self._letter("v", "x")
@@ -332,7 +334,15 @@ class ProgramSymbols:
         return self._letters_of(sorted(self.program.over[n]))
 
     def _letters_of(self, families: Iterable[int]) -> str:
-        return "".join("ijkl"[family % 4] for family in families)
+        return "".join(self.index_letters.get(f, INDEX_LETTERS[f % len(INDEX_LETTERS)]) for f in families)
+
+    def leaf_symbol(self, op: Op, index: int) -> Symbol:
+        """Return the symbol of a parameter, or that of a projection's matrix, with the indices that it has."""
+        symbol = self.parameters[index] if op is Op.PARAM else self.projections[index]
+        wide = self.program.wide
+        return (
+            symbol if wide is None else symbol._replace(index=self._letters_of(wide.extent(op, index).over))
+        )
 
     def state(self, s: int, time: str, prefix: str = "") -> str:
         """Return the symbol of a stored state: c if there is one, else c¹, c², …; components are c¹.re and c¹.im."""

@@ -17,13 +17,14 @@ Its canonical text is its key: ops, caches and exported graphs carry the text, a
 A program of families (version 2) lists them with their sizes, and says of each projection, parameter and state over
 which families it extends and whether units share it: `families h:16`, `heads 8 4` (heads, groups of heads),
 `projections B@h/head`. Its instructions are of one index alike, as they are of one unit; `sum`, `logsum`, `most` and
-`least` look at all indices of a family.
+`least` look at all indices of a family. Where arcs lead from each state of h to each, `h.source` is the index of the
+state that they leave, as another family of the same size: `move` takes values from one index to the other, and
+`A@h.source@h` is a matrix.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -31,8 +32,9 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from rrnn.arithmetic import ALONG_FAMILY, BY_NAME, Op
+from rrnn.arithmetic import BY_NAME, Op
 from rrnn.errors import ProgramError
+from rrnn.ir.families import Extent, Families, families_read
 from rrnn.ir.well_formed import Output, verify
 from rrnn.semirings import SEMIRINGS, Semiring, get_semiring
 
@@ -50,72 +52,17 @@ class Instruction(NamedTuple):
     attr: float | int | None = None
 
 
-class Extent(NamedTuple):
-    """Which numbers a projection, parameter or state is: one for each index of the families `over`, and for each unit,
-    head or group."""
-
-    over: tuple[int, ...] = ()
-    per: str = "unit"
-
-
-class Families(NamedTuple):
-    """The families of a program, and the extents of what it reads, in the order of its names."""
-
-    sizes: tuple[tuple[str, int], ...]  # (name, number of states)
-    projections: tuple[Extent, ...] = ()
-    parameters: tuple[Extent, ...] = ()
-    states: tuple[Extent, ...] = ()
-    heads: int = 1
-    groups: int = 1
-    units: tuple[Extent, ...] = ()  # of an epilogue: the per-unit values whose gradients it reads
-
-    def indices(self, extent: Extent) -> int:
-        """Return for how many indices an extent has numbers."""
-        return math.prod(self.sizes[f][1] for f in extent.over)
-
-    def sharers(self, extent: Extent, units: int) -> int:
-        """Return for how many units, heads or groups an extent has numbers."""
-        return {"unit": units, "head": self.heads, "group": self.groups}[extent.per]
-
-    def numbers(self, extent: Extent, units: int) -> int:
-        """Return how many numbers an extent is."""
-        return self.indices(extent) * self.sharers(extent, units)
-
-    def places(self, extent: Extent, units: int, unit: int) -> dict[str, int]:
-        """Return which numbers of an extent a unit reads: the end of a name ("_3" for index 3; "" without a family) →
-        the place among all numbers."""
-        count, sharers = self.indices(extent), self.sharers(extent, units)
-        own = unit * sharers // units
-        if not extent.over:
-            return {"": own}
-        stride, step = (1, sharers) if extent.per == "unit" else (count, 1)
-        return {f"_{i}": own * stride + i * step for i in range(count)}
-
-    def extent(self, op: Op, index: int) -> Extent:
-        """Return the extent of what a leaf reads."""
-        if op is Op.PREACT:
-            return self.projections[index]
-        if op is Op.PARAM:
-            return self.parameters[index]
-        if op is Op.GRAD_UNIT:
-            return self.units[index]
-        return self.states[index] if op in (Op.STATE, Op.GRAD_STATE) else Extent()
-
-
-def families_read(
-    instruction: Instruction, over: Sequence[frozenset[int]], wide: Families | None
-) -> frozenset[int]:
-    """Return the families on whose index an instruction's value depends; `over` are those of earlier ones."""
-    op, args, attr = instruction
-    if wide is None or op is Op.CONST:
-        return _NONE
-    if op.leaf:
-        return frozenset(wide.extent(op, int(attr or 0)).over)
-    inside = _NONE.union(*(over[a] for a in args))
-    return inside - {attr} if op in ALONG_FAMILY and op is not Op.FIRST else inside
-
-
-_NONE: frozenset[int] = frozenset()
+__all__ = [
+    "Extent",
+    "Families",
+    "Instruction",
+    "Op",
+    "Output",
+    "Program",
+    "families_read",
+    "needed",
+    "verify",
+]
 
 
 class HasArguments(Protocol):
@@ -176,7 +123,7 @@ class Program:
     @cached_property
     def flat(self) -> Program:
         """The same program with elements of the semiring written out as numbers: the one that backends run."""
-        from rrnn.ir.builder import flatten
+        from rrnn.ir.flatten import flatten
 
         return flatten(self)
 
@@ -219,6 +166,12 @@ class Program:
         if self.wide is None or (self.wide.heads, self.wide.groups) == (heads, groups):
             return self
         return replace(self, wide=self.wide._replace(heads=heads, groups=groups))
+
+    @cached_property
+    def mixes(self) -> bool:
+        """Whether an instruction has values for pairs of states, or takes them from one index to another."""
+        moves = any(i.op is Op.MOVE for i in self.flat.instructions)
+        return moves or any(len(over) > 1 for over in self.flat.over)
 
     @cached_property
     def uses_input(self) -> bool:

@@ -88,6 +88,7 @@ def _verify_instruction(program: Program, n: int) -> None:
         raise ProgramError(f"{where} {'needs an' if attr is None else 'takes no'} attribute")
     if op is Op.CONST and math.isnan(float(attr or 0)):
         raise ProgramError(f"{where} is NaN")
+    families = len(program.wide.sizes) if program.wide else 0
     if op.attribute == "index" or (op.attribute == "output" and attr is not None):
         limit = {
             Op.COMPONENT: program.semiring.size,
@@ -95,7 +96,8 @@ def _verify_instruction(program: Program, n: int) -> None:
             Op.PREACT: len(program.projections),
             Op.STATE: len(program.states),
             Op.GRAD_STATE: len(program.states),
-            **dict.fromkeys(ALONG_FAMILY, len(program.wide.sizes) if program.wide else 0),
+            **dict.fromkeys(ALONG_FAMILY, families),
+            Op.MOVE: families**2,
         }.get(op)
         if not isinstance(attr, int) or attr < 0 or (limit is not None and attr >= limit):
             there = "" if limit is None else f": there are {limit}"
@@ -127,6 +129,11 @@ def _verify_families(program: Program) -> None:
         or wide.heads % wide.groups
     ):
         raise ProgramError("sizes of families, heads and groups are at least 1, and groups divide the heads")
+    for n, (op, args, attr) in enumerate(program.instructions):
+        if op is Op.MOVE:
+            before, after = divmod(int(attr or 0), len(wide.sizes))
+            if wide.sizes[before][1] != wide.sizes[after][1] or after in program.over[args[0]]:
+                raise ProgramError(f"%{n} (move) takes values to the index of a family that is not free")
     given = {
         "state": wide.states, "new_state": wide.states, "grad_state": wide.states, "initial": wide.states,
         "grad_preact": wide.projections, "grad_param": wide.parameters,

@@ -26,6 +26,7 @@ from rrnn.nn.layer_weights import (
     row_count,
     uniform_rows,
 )
+from rrnn.nn.packed import Packed, PackedWindow
 from rrnn.nn.product import in_one_node, linear
 from rrnn.nn.sequences import LayerState, Window, zero_padding
 from rrnn.ops import Params, initial_states, rational
@@ -43,8 +44,7 @@ def _by_index(program: Program, table: str, place: int, flat: Tensor, units: int
     extent = getattr(wide, table)[place]
     (value,) = spread(wide, [extent], flat, units)
     value = value.reshape(*flat.shape[:-1], wide.indices(extent), units)
-    ends = [f"_{i}" for i in range(wide.indices(extent))] if extent.over else [""]
-    return {name + end: value[..., i, :] for i, end in enumerate(ends)}
+    return {name + end: value[..., i, :] for i, end in enumerate(wide.ends(extent))}
 
 
 class RationalLayer(nn.Module):
@@ -276,13 +276,19 @@ class RationalLayer(nn.Module):
     # ---- running -------------------------------------------------------------------------------------------------
 
     def project(
-        self, x: Tensor, history: Tensor | None, mask: Tensor | None, prefix: bool, drop: Drop | None
+        self,
+        x: Tensor,
+        history: Tensor | None,
+        mask: Tensor | None,
+        prefix: bool,
+        drop: Drop | None,
+        packed: Packed | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Return (pre-activations (T, B, rows) without biases, the next history)."""
         if self.window == 1:
             return self._product(x if drop is None else drop(x)), None
         assert history is not None
-        window = Window(x, history, mask, prefix)
+        window = Window(x, history, mask, prefix) if packed is None else PackedWindow(x, history, packed)
         inputs = window.inputs if drop is None else drop(window.inputs)
         y = self._product(inputs[window.reach :])
         for k in range(1, self.window):
@@ -320,21 +326,23 @@ class RationalLayer(nn.Module):
         prefix: bool = False,
         drop: Drop | None = None,
         programs: Sequence[Program] | None = None,
+        packed: Packed | None = None,
     ) -> tuple[Tensor, LayerState, dict[str, Tensor]]:
         """Run the cells alone; return (their output, the next state, pre-activations of the layer's own rows).
         `programs` stand in for the cells' own, to read other values than their output."""
         weight, zoneout, inside = self.weight, self.zoneout if self.training else 0.0, None
-        states, history = (None, self.no_history(x.shape[1])) if state is None else state
+        batch = x.shape[1] if packed is None else packed.count
+        states, history = (None, self.no_history(batch)) if state is None else state
         plain = self.window == 1 and not (self.own_rows or self.low_rank_rows or zoneout)
         if plain and in_one_node(x, weight):
             y, inside = x if drop is None else drop(x), weight
         else:
-            y, history = self.project(x, history, mask, prefix, drop)
+            y, history = self.project(x, history, mask, prefix, drop, packed)
             y = self._zone_out(y) if zoneout else y
         own = {r.name: y[..., r.start : r.stop] for r in self.own_rows}
         inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
         cells = y[..., : self.columns] if own else y
-        out, finals = self.run_cells(cells, inp, states, mask, inside, programs)
+        out, finals = self.run_cells(cells, inp, states, mask, inside, programs, packed)
         return out, LayerState(finals, history), own
 
     def run_cells(
@@ -345,19 +353,15 @@ class RationalLayer(nn.Module):
         mask: Tensor | None = None,
         weight: Tensor | None = None,
         programs: Sequence[Program] | None = None,
+        packed: Packed | None = None,
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return (output, next states) of pre-activations y (T, B, columns), or of y weightᵀ; `inp` (T, B, units) is
         what cells read as input()."""
-        out, finals = rational(
-            y,
-            self.parameter_rows(self.weight),
-            states,
-            programs or self.programs,
-            mask=mask,
-            inp=inp,
-            weight=weight,
-            widths=self.widths if self.has_families else None,
-        )
+        widths = self.widths if self.has_families else None
+        how = {"mask": mask, "inp": inp, "weight": weight, "widths": widths}
+        table = None if packed is None else packed.table
+        rows, programs = self.parameter_rows(self.weight), programs or self.programs
+        out, finals = rational(y, rows, states, programs, sequences=table, **how)
         return out, tuple(finals)
 
     def forward(
@@ -367,10 +371,12 @@ class RationalLayer(nn.Module):
         mask: Tensor | None = None,
         prefix: bool = False,
         drop: Drop | None = None,
+        packed: Packed | None = None,
     ) -> tuple[Tensor, LayerState]:
         """Return (output, next state) of x (T, B, I) with zeros at padded steps, and mask (T, B). `prefix` says that
-        valid steps come before all padding; `drop` is applied to what projections see."""
-        out, state, own = self.recur(x, state, mask, prefix, drop)
+        valid steps come before all padding; `drop` is applied to what projections see; `packed` says where sequences
+        lie in x (total, 1, I)."""
+        out, state, own = self.recur(x, state, mask, prefix, drop, packed=packed)
         if self.skip:
             carried = own.get("skip", x.to(out.dtype))
             if self.skip == "highway":

@@ -167,8 +167,8 @@ def first_values(leaf: ex.Linear | ex.Parameter, shape: tuple[int, ...]) -> Tens
     """Return the first values of a parameter, or of a projection's bias, in float64. What depends on an index has it
     as the axis that the shape has for it."""
     axes = {leaf.per: len(shape) - 1 if leaf.per == "unit" else 0}
-    if leaf.over is not None:
-        axes[leaf.over.name] = 0 if leaf.per == "unit" else 1
+    first = 0 if leaf.per == "unit" else 1
+    axes |= {str(index): first + k for k, index in enumerate(ex.indices_of(leaf))}
 
     def value(node: ex.Expr) -> Tensor:
         if isinstance(node, ex.Uniform):

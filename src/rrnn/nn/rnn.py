@@ -23,7 +23,8 @@ from rrnn.nn.arguments import (
     check_state,
 )
 from rrnn.nn.dropout import Drops
-from rrnn.nn.layer import Norm, RationalLayer, Skip
+from rrnn.nn.layer import Drop, Norm, RationalLayer, Skip
+from rrnn.nn.packed import Packed
 from rrnn.nn.sequences import (
     LayerState,
     OneStep,
@@ -196,6 +197,7 @@ class RationalRNN(nn.Module):
         *,
         lengths: Tensor | Sequence[int] | None = None,
         mask: Tensor | None = None,
+        cu_seqlens: Tensor | Sequence[int] | None = None,
     ) -> tuple[Tensor, State]: ...
     def forward(
         self,
@@ -204,6 +206,7 @@ class RationalRNN(nn.Module):
         *,
         lengths: Tensor | Sequence[int] | None = None,
         mask: Tensor | None = None,
+        cu_seqlens: Tensor | Sequence[int] | None = None,
     ) -> tuple[Tensor | PackedSequence, State]:
         """Return (output, state) of a sequence (T, I), a batch (T, B, I), or (B, T, I) with `batch_first`, or a
         `PackedSequence`.
@@ -216,13 +219,26 @@ class RationalRNN(nn.Module):
         `lengths` (B) or `mask` (the input's leading shape, True at valid steps) mark padding: it changes no state,
         outputs zeros, and nothing depends on what it holds. State and output follow `nn.LSTM`: outputs of both
         directions are side by side; states are (…, batch, units) whatever `batch_first` is, without a batch for (T, I).
+
+        `cu_seqlens` (n + 1 offsets, int32 or int64) says that the input (total, I) holds n sequences end to end: number
+        i has the steps cu_seqlens[i] to cu_seqlens[i + 1], and may have none. Each is computed as if it was alone, and
+        no padding is made. States are those of a batch of n. The input may also have a batch of one. Offsets on a GPU
+        are taken as they are; on the CPU they are checked first.
         """
         if isinstance(input, PackedSequence):
-            if lengths is not None or mask is not None:
-                raise ShapeError("a PackedSequence has its own lengths: leave out lengths= and mask=")
+            if lengths is not None or mask is not None or cu_seqlens is not None:
+                raise ShapeError(
+                    "a PackedSequence has its own lengths: leave out lengths=, mask= and cu_seqlens="
+                )
             return self._forward_packed(input, hx)
         layers = self._all_layers()
         check_input(input, (2, 3), self.input_size, layers[0].weight)
+        if cu_seqlens is not None:
+            if lengths is not None or mask is not None:
+                raise ShapeError(
+                    "cu_seqlens= says where sequences end, and there is no padding: leave out lengths= and mask="
+                )
+            return self._forward_offsets(layers, input, hx, cu_seqlens)
         given = TimeFirst(input, 1, self.batch_first, lengths, mask)
         first = None if hx is None else self._first(hx, given, layers)
         out, state = self._run(layers, given.x, first, given.mask, given.prefix)
@@ -263,6 +279,27 @@ class RationalRNN(nn.Module):
         data = pack_padded_sequence(out, lengths).data
         return PackedSequence(data, sizes, order, back), reorder(state, back)
 
+    def _forward_offsets(
+        self,
+        layers: Sequence[RationalLayer],
+        input: Tensor,
+        hx: State | None,
+        offsets: Tensor | Sequence[int],
+    ) -> tuple[Tensor, State]:
+        """Run all layers on sequences that lie end to end."""
+        given = TimeFirst(input, 1, self.batch_first)
+        if given.x.shape[1] != 1:
+            one = "(1, total, features)" if self.batch_first else "(total, 1, features)"
+            raise ShapeError(
+                f"with cu_seqlens= the input is (total, features) or {one}: sequences end to end, not side by side; "
+                f"got shape {tuple(input.shape)}. Leave out cu_seqlens=, or flatten the batch."
+            )
+        packed = Packed.of(offsets, given.x.shape[0], input.device)
+        shapes = [layer.state_shapes((packed.count,)) for layer in layers]
+        first = None if hx is None else check_state(hx, shapes)
+        out, state = self._run(layers, given.x, first, None, False, packed)
+        return given.output(out), state
+
     def _run(
         self,
         layers: Sequence[RationalLayer],
@@ -270,6 +307,7 @@ class RationalRNN(nn.Module):
         state: State | None,
         mask: Tensor | None,
         prefix: bool,
+        packed: Packed | None = None,
     ) -> tuple[Tensor, State]:
         """Run all layers on a checked batch, time first."""
         x, n = zero_padding(x, mask), self.num_directions
@@ -281,17 +319,20 @@ class RationalRNN(nn.Module):
             drop = None
             if drops is not None:
                 # Where nothing else reads a layer's input, both dropouts are done at once.
-                at_once = n == 1 and layers[depth].only_projects
+                at_once = n == 1 and layers[depth].only_projects and packed is None
                 x = drops(x, rates[depth > 0], shared if at_once else 0.0)
                 drop = partial(drops, shared=shared) if shared and not at_once else None
             outputs = []
             for i in range(depth * n, depth * n + n):
                 if i % n == 0:
-                    out, final = layers[i](x, given[i], mask, prefix, drop)
+                    out, final = layers[i](x, given[i], mask, prefix, _per_sequence(drop, packed), packed)
                 else:  # flipped padding is still padding, so no sequence needs an order of its own
                     flipped = None if mask is None else mask.flip(0)
-                    out, final = layers[i](x.flip(0), given[i], flipped, False, drop)
-                    out = out.flip(0)
+                    own, first = None if packed is None else packed.flipped(), given[i]
+                    if packed is not None and first is not None:
+                        first = _last_first(first)
+                    out, final = layers[i](x.flip(0), first, flipped, False, _per_sequence(drop, own), own)
+                    out, final = out.flip(0), final if packed is None else _last_first(final)
                 outputs.append(out)
                 finals.append(final)
             x = outputs[0] if n == 1 else torch.cat(outputs, -1)
@@ -327,3 +368,13 @@ class RationalRNN(nn.Module):
         if self.output_size != self.hidden_sizes[-1] * self.num_directions:
             lines.append(f"output_size: {self.output_size}")
         return "\n".join(lines)
+
+
+def _per_sequence(drop: Drop | None, packed: Packed | None) -> Drop | None:
+    """Return dropout with a mask for each sequence, also where sequences are packed."""
+    return drop if drop is None or packed is None else partial(packed.shared_dropout, drop)
+
+
+def _last_first(state: LayerState) -> LayerState:
+    """Return a state with its sequences in reverse order."""
+    return transform(lambda t: t.flip(1), state)

@@ -18,6 +18,7 @@ from rrnn import __version__
 from rrnn.automata import Cell
 from rrnn.draw import to_svg
 from rrnn.draw.charts import COLOURS, STYLE, line_kind
+from rrnn.draw.heat_maps import HEAT_STYLE
 from rrnn.report.run_summaries import RunSummary, read_runs
 from rrnn.report.sections import Section
 from rrnn.semirings.semiring import Element
@@ -108,7 +109,7 @@ def _environment() -> Environment:
         "signed": signed,
     }
     environment.globals |= {
-        "chart_style": STYLE,
+        "chart_style": f"{STYLE}\n{HEAT_STYLE}",
         "colours": COLOURS,
         "line_kind": line_kind,
         "version": __version__,

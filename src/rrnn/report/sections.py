@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 from rrnn.automata import Cell
@@ -215,7 +215,7 @@ class Section:
         labels = next(iter(models.values())).labels
         for example in choose_examples(self._data[0], list(models.values())):
             text = " ".join(example.tokens)
-            answers = [(i, _or_problem(explain, model, text)) for i, model in models.items()]
+            answers = [(i, _or_problem(partial(explain, maps=1), model, text)) for i, model in models.items()]
             yield ExplainedExample(labels[example.label], answers)
 
     def units(self) -> Iterator[tuple[int, str, list[RankedUnit] | str]]:

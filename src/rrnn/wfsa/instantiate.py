@@ -57,7 +57,7 @@ def with_weights(
     cell = unroll(cell)
     symbols, limit, copies = checks.alphabet(alphabet), cell.epsilon_limit, _copies(cell)
     arcs: list[tuple[State, Symbol, State, Any]] = []
-    for source, target, expr, epsilon in cell.arcs:
+    for source, target, expr, epsilon, _ in cell.arcs:
         counts = [j for q, j in copies if q == source]
         if epsilon and limit is not None:
             counts = [j for j in counts if j < limit]

@@ -17,7 +17,18 @@ from rrnn.zoo.chains import cnn, rcnn, sopa
 from rrnn.zoo.counting import ring, symmetric
 from rrnn.zoo.gated import hgrn, min_gru, min_lstm, qrnn, rg_lru, scrn, sru, t_gru, t_lstm, t_rnn
 from rrnn.zoo.rrnn import b, b_max_plus, b_max_plus_scaled, c, example, f, ngram
-from rrnn.zoo.wide import gla, hgrn2, linear_attention, lru, mamba, mamba2, retnet, s4d
+from rrnn.zoo.wide import (
+    delta_net,
+    gated_delta_net,
+    gla,
+    hgrn2,
+    linear_attention,
+    lru,
+    mamba,
+    mamba2,
+    retnet,
+    s4d,
+)
 
 
 @dataclass(frozen=True)
@@ -106,6 +117,8 @@ MODELS: dict[str, Model] = {
     "HGRN2": Model(hgrn2, "Qin et al. 2024"),
     "Mamba": Model(mamba, "Gu and Dao 2023"),
     "Mamba-2": Model(mamba2, "Dao and Gu 2024"),
+    "DeltaNet": Model(delta_net, "Schlag et al. 2021"),
+    "Gated-DeltaNet": Model(gated_delta_net, "Yang et al. 2025"),
     "S4D": Model(s4d, "Gu et al. 2022"),
     "LRU": Model(lru, "Orvieto et al. 2023"),
     "B-signed": Model(partial(b, signed=True), SIGNED),

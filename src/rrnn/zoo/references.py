@@ -21,9 +21,12 @@ REFERENCES: dict[str, str] = {
     "Qin et al. 2023": (
         "Hierarchically Gated Recurrent Neural Network for Sequence Modeling. NeurIPS 2023, arXiv:2311.04823"
     ),
+    "Qin et al. 2024": "HGRN2: Gated Linear RNNs with State Expansion. arXiv:2404.07904",
     "De et al. 2024": (
         "Griffin: Mixing Gated Linear Recurrences with Local Attention for Efficient Language Models. arXiv:2402.19427"
     ),
+    "Schlag et al. 2021": "Linear Transformers Are Secretly Fast Weight Programmers. ICML 2021, arXiv:2102.11174",
+    "Yang et al. 2025": "Gated Delta Networks: Improving Mamba2 with Delta Rule. ICLR 2025, arXiv:2412.06464",
     "Foerster et al. 2017": (
         "Input Switched Affine Networks: An RNN Architecture Designed for Interpretability. ICML 2017, arXiv:1611.09434"
     ),

@@ -147,6 +147,36 @@ def mamba2(states: int = 64) -> Cell:
     return cell.output(score + parameter("D", per="head", start=1) * input())
 
 
+def _delta_rule(name: str, states: int, signed: bool, decay: Expr | None) -> Cell:
+    """Build z = decay (I − β k kᵀ) z' + β k v, read out by q: what the state holds under the key k moves to v by β."""
+    h = family("h", states)
+    k, q, v = _keys(h)
+    beta = sigmoid(linear("beta", per="head"))
+    beta = (2 * beta if signed else beta).named("beta")
+    forget = -beta * k.source * k.target
+    loop, forget = (1.0, forget) if decay is None else (decay, decay * forget)
+    return _attention(name, h, beta * k * v, loop, q).mix(h, h, forget)
+
+
+def delta_net(states: int = 16, signed: bool = False) -> Cell:
+    """Build DeltaNet (Schlag et al. 2021): z = (I − β k kᵀ) z' + β k v, h = Σ q_i z_i with β = σ(W_β x).
+
+    Keys of length one keep the state bounded; normalise them in the block. With `signed` β reaches from 0 to 2, so that
+    the state may change its sign along a key, as parity needs.
+    """
+    return _delta_rule("DeltaNet", states, signed, None)
+
+
+def gated_delta_net(states: int = 16, signed: bool = False) -> Cell:
+    """Build Gated DeltaNet (Yang et al. 2025): z = α (I − β k kᵀ) z' + β k v, h = Σ q_i z_i.
+
+    α = exp(−exp(A_log) softplus(W_α x + b)) belongs to a head, as in Mamba-2; the rest is DeltaNet.
+    """
+    step = softplus(linear("alpha", per="head", bias=True, start=_step_size()))
+    alpha = exp(-exp(parameter("A_log", per="head", start=log(uniform(1, 16)))) * step).named("alpha")
+    return _delta_rule("GatedDeltaNet", states, signed, alpha)
+
+
 def s4d(states: int = 32) -> Cell:
     """Build S4D-Lin (Gu et al. 2022) with zero-order hold: z_i = Ā_i z_i' + B̄_i u, h = 2 Re Σ C_i z_i + D u.
 

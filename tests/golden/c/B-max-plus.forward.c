@@ -19,7 +19,19 @@ struct call {
     real *final, *saved;
     long every, T, B, D, threads;
     parallel_t parallel;
+    const long *sequences; /* NULL, or of packed sequences, (B, 3): see `only` */
 };
+
+/* A packed sequence, (number, begin, end), as a call of its own with one batch row. States lie sequence by sequence. */
+static struct call only(const struct call *p, const long *at) {
+    struct call own = *p;
+    own.T = at[2] - at[1], own.B = 1;
+    own.x += at[1] * p->xt, own.out += at[1] * p->ot;
+    if (p->inp) own.inp += at[1] * p->it;
+    own.first += at[0] * S * p->D, own.final += at[0] * S * p->D;
+    if (p->every) own.saved += (at[1] / p->every + at[0]) * S * p->D;
+    return own;
+}
 
 /* Per-unit values, once a block. */
 static void unit_lanes(long n, const real *restrict params, long stride, real *restrict unit) {
@@ -114,7 +126,8 @@ static void work(void *shared) {
     const long width = block_width(p->D, p->B, BLOCK, p->threads), across = (p->D + width - 1) / width;
     for (long job; (job = take(crew)) >= 0;) {
         const long d0 = job % across * width, n = p->D - d0 < width ? p->D - d0 : width;
-        block(p, job / across, d0, n);
+        const struct call own = p->sequences ? only(p, p->sequences + job / across * 3) : *p;
+        block(&own, p->sequences ? 0 : job / across, d0, n);
     }
 }
 
@@ -123,7 +136,10 @@ EXPORT int rrnn_forward(const struct call *p) {
     const long width = block_width(p->D, p->B, BLOCK, p->threads);
     struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};
     huge(p->out, ((p->T - 1) * p->ot + (p->B - 1) * p->ob + N * p->D) * sizeof(X));
-    if (p->every) huge(p->saved, (p->T + p->every - 1) / p->every * S * p->B * p->D * sizeof(real));
+    if (p->every) {
+        const long rows = p->sequences ? p->T / p->every + p->B : (p->T + p->every - 1) / p->every * p->B;
+        huge(p->saved, rows * S * p->D * sizeof(real));
+    }
     gather(work, &crew, p->parallel, p->threads);
     return 0;
 }

@@ -28,7 +28,21 @@ struct call {
     real *gparams;
     long T, B, D, threads;
     parallel_t parallel;
+    const long *sequences; /* NULL, or of packed sequences, (B, 3): see `only` */
 };
+
+/* A packed sequence, (number, begin, end), as a call of its own with one batch row. States lie sequence by sequence. */
+static struct call only(const struct call *p, const long *at) {
+    struct call own = *p;
+    const long begin = at[1], states = at[0] * S * p->D;
+    own.T = at[2] - begin, own.B = 1;
+    own.x += begin * p->xt, own.go += begin * p->got, own.gx += begin * p->gxt;
+    if (p->inp) own.inp += begin * p->it;
+    if (p->gi) own.gi += begin * p->git;
+    if (p->gfinal) own.gfinal += states;
+    own.gfirst += states, own.saved += (begin / p->every + at[0]) * S * p->D;
+    return own;
+}
 
 /* Per-unit values, once a block. */
 static void unit_lanes(long n, const real *restrict params, long stride, real *restrict unit) {
@@ -265,7 +279,12 @@ static void work(void *shared) {
     void *kept = aligned_alloc(64, (steps + 1) * KEPT * PITCH * sizeof(real));
     for (long job; kept && (job = take(crew)) >= 0;) {
         const long d0 = job % across * width, n = p->D - d0 < width ? p->D - d0 : width;
-        block(p, job / across, d0, n, kept, shared_by->partial);
+        if (p->sequences) {
+            const long *at = p->sequences + job / across * 3;
+            const struct call own = only(p, at);
+            block(&own, 0, d0, n, kept, shared_by->partial + at[0] * U * p->D);
+        } else
+            block(p, job / across, d0, n, kept, shared_by->partial);
     }
     aligned_free(kept);
 }

@@ -19,6 +19,8 @@ from rrnn.backends.interface import (
     Backend,
     CellCall,
     Gradients,
+    by_sequence,
+    by_state,
     cast,
     compute_dtype,
     first_state,
@@ -32,7 +34,7 @@ from rrnn.ir import Program, adjoint
 
 # `struct call` of forward.c and backward.c: pointers and longs, eight bytes each. A call that
 # packs them into bytes has one argument, which costs a third of what two dozen cost.
-_FORWARD, _BACKWARD = struct.Struct("23q"), struct.Struct("31q")
+_FORWARD, _BACKWARD = struct.Struct("24q"), struct.Struct("32q")
 
 
 def _function(source: str, name: str) -> Any:
@@ -78,28 +80,32 @@ class Native(Backend):
             return f"it runs on the CPU, not on {device.type}"
         if dtype not in TYPES:
             return f"it computes with float32, float64 and bfloat16, not {dtype}"
+        if program is not None and program.mixes:
+            return "arcs from each state of a family to each are not compiled yet"
         compiler = find_compiler()
         return compiler if isinstance(compiler, str) else None
 
     def passed_over(self, device: torch.device, dtype: torch.dtype) -> None:
         if self._warned or device.type != "cpu" or dtype not in TYPES:
             return
+        if (why := self.why_not(device, dtype)) is None:
+            return
         self._warned = True
-        why = self.why_not(device, dtype)
         warnings.warn(f"rrnn runs its slow reference backend on the CPU: {why}", RuntimeWarning, stacklevel=2)
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
-        program, x, params, mask, inp, every, _ = call
-        steps, batch, units = *x.shape[:2], call.units
+        program, x, params, mask, inp, every, _, sequences = call
+        steps, batch, units = x.shape[0], call.batch, call.units
         kernel = _forward_kernel(program, x.dtype)
         dtype = compute_dtype(x.dtype)
         x, params = units_contiguous(x), cast(params, dtype).contiguous()
-        state = first_state(program, batch, units, params, dtype) if state is None else state.contiguous()
+        state = first_state(program, batch, units, params, dtype) if state is None else state
+        state = by_sequence(state, sequences)
         inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         final = torch.empty_like(state)
-        saved = state.new_empty(((steps + every - 1) // every, *state.shape)) if every else None
+        saved = state.new_empty(call.saved_shape(program.flat.state_count)) if every else None
         target = out if out.stride(-1) == 1 or out.shape[-1] == 1 else torch.empty(out.shape, dtype=out.dtype)
-        packed = _FORWARD.pack(
+        arguments = _FORWARD.pack(
             *_at3(x),
             *(params.data_ptr(), state.data_ptr()),
             *_at2(mask),
@@ -108,29 +114,30 @@ class Native(Backend):
             *(final.data_ptr(), 0 if saved is None else saved.data_ptr()),
             *(every, steps, batch, units, threads_for(x.numel())),
             parallel_address(),
+            0 if sequences is None else sequences.data_ptr(),
         )
-        if kernel(packed):
+        if kernel(arguments):
             raise BackendError("no memory for the states of one block")
         if target is not out:
             out.copy_(target)
-        return final, saved
+        return by_state(final, sequences), saved
 
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
-        program, x, params, mask, inp, every, _ = call
+        program, x, params, mask, inp, every, _, sequences = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
-        steps, batch, units = *x.shape[:2], call.units
+        steps, batch, units = x.shape[0], call.batch, call.units
         kernel = _backward_kernel(program, x.dtype)
         x, params, saved = units_contiguous(x), cast(params, saved.dtype).contiguous(), saved.contiguous()
         grad_out = units_contiguous(cast(grad_out, x.dtype))
         inp = None if inp is None else units_contiguous(inp.to(x.dtype))
-        grad_state = None if grad_state is None else grad_state.contiguous()
-        first = saved.new_empty(saved.shape[1:])
+        grad_state = None if grad_state is None else by_sequence(grad_state, sequences)
+        first = by_sequence(saved.new_empty(saved.shape[1], batch, units), sequences)
         rows = adjoint(program).unit_rows
         grad_params = (
             torch.empty_like(params) if program.wide is None else params.new_empty(batch, rows, units)
         )
         into_x, into_inp = units_contiguous(grad_x), None if grad_inp is None else units_contiguous(grad_inp)
-        packed = _BACKWARD.pack(
+        arguments = _BACKWARD.pack(
             *_at3(x),
             params.data_ptr(),
             *_at2(mask),
@@ -143,8 +150,9 @@ class Native(Backend):
             grad_params.data_ptr(),
             *(steps, batch, units, threads_for(x.numel())),
             parallel_address(),
+            0 if sequences is None else sequences.data_ptr(),
         )
-        if kernel(packed):
+        if kernel(arguments):
             raise BackendError("no memory for the states of one segment of time: lower save_every")
         if into_x is not grad_x:
             grad_x.copy_(into_x)
@@ -152,7 +160,7 @@ class Native(Backend):
             grad_inp.copy_(into_inp)
         if program.wide is not None:  # of per-unit values, for each sequence; the epilogue is left to torch
             grad_params = grad_params.sum(0)
-        return grad_params, first if wants_first else None
+        return grad_params, by_state(first, sequences) if wants_first else None
 
 
 _AFFINE = struct.Struct("15q")

@@ -14,22 +14,7 @@ enum { S = @S@, K = @K@, P = @P@, N = @N@, V = @V@, U = @U@, ROWS = @rows@, LANE
 enum { BLOCK = @block@, PITCH = BLOCK + 16 }; /* lanes of a block; from row to row: rows 2^n apart would share cache sets */
 enum { KEPT = @kept@ }; /* rows that `again` leaves for `back`, the new states first */
 
-struct call {
-    const X *x; long xt, xb, xk;
-    const real *params;
-    const uint8_t *mask; long mt, mb;
-    const X *inp; long it, ib;
-    const real *saved; long every;
-    const X *go; long got, gob;
-    const real *gfinal;
-    real *gfirst;
-    X *gx; long gxt, gxb, gxk;
-    X *gi; long git, gib;
-    real *gparams;
-    long T, B, D, threads;
-    parallel_t parallel;
-};
-
+@call@
 @units@
 /* One step forward, n lanes, a multiple of LANES: from the old states to new states and kept values. */
 static void again(long n, const X *restrict a, long xk, const X *restrict v, const real *restrict old,
@@ -130,7 +115,12 @@ static void work(void *shared) {
     void *kept = aligned_alloc(64, (steps + 1) * KEPT * PITCH * sizeof(real));
     for (long job; kept && (job = take(crew)) >= 0;) {
         const long d0 = job % across * width, n = p->D - d0 < width ? p->D - d0 : width;
-        block(p, job / across, d0, n, kept, shared_by->partial);
+        if (p->sequences) {
+            const long *at = p->sequences + job / across * 3;
+            const struct call own = only(p, at);
+            block(&own, 0, d0, n, kept, shared_by->partial + at[0] * U * p->D);
+        } else
+            block(p, job / across, d0, n, kept, shared_by->partial);
     }
     aligned_free(kept);
 }

@@ -10,17 +10,7 @@ typedef @real@ real; /* what is computed with */
 enum { S = @S@, K = @K@, P = @P@, N = @N@, V = @V@, ROWS = @rows@, LANES = @lanes@ };
 enum { BLOCK = @block@, PITCH = BLOCK + 16 }; /* lanes of a block; from row to row: rows 2^n apart would share cache sets */
 
-struct call {
-    const X *x; long xt, xb, xk;
-    const real *params, *first;
-    const uint8_t *mask; long mt, mb;
-    const X *inp; long it, ib;
-    X *out; long ot, ob;
-    real *final, *saved;
-    long every, T, B, D, threads;
-    parallel_t parallel;
-};
-
+@call@
 @units@
 /* One time step of n lanes, a multiple of LANES. */
 static void step(long n, const X *restrict a, long xk, const X *restrict v, X *restrict o, long ok,
@@ -74,7 +64,8 @@ static void work(void *shared) {
     const long width = block_width(p->D, p->B, BLOCK, p->threads), across = (p->D + width - 1) / width;
     for (long job; (job = take(crew)) >= 0;) {
         const long d0 = job % across * width, n = p->D - d0 < width ? p->D - d0 : width;
-        block(p, job / across, d0, n);
+        const struct call own = p->sequences ? only(p, p->sequences + job / across * 3) : *p;
+        block(&own, p->sequences ? 0 : job / across, d0, n);
     }
 }
 
@@ -83,7 +74,10 @@ EXPORT int rrnn_forward(const struct call *p) {
     const long width = block_width(p->D, p->B, BLOCK, p->threads);
     struct crew crew = {p, p->B * ((p->D + width - 1) / width), 0};
     huge(p->out, ((p->T - 1) * p->ot + (p->B - 1) * p->ob + N * p->D) * sizeof(X));
-    if (p->every) huge(p->saved, (p->T + p->every - 1) / p->every * S * p->B * p->D * sizeof(real));
+    if (p->every) {
+        const long rows = p->sequences ? p->T / p->every + p->B : (p->T + p->every - 1) / p->every * p->B;
+        huge(p->saved, rows * S * p->D * sizeof(real));
+    }
     gather(work, &crew, p->parallel, p->threads);
     return 0;
 }

@@ -57,8 +57,10 @@ def header() -> str:
 
 
 def fill(template: str, **values: object) -> str:
-    """Return a template of this folder with every @KEY@ replaced."""
+    """Return a template of this folder with every @KEY@ replaced, and with @call@ its `struct call`."""
     text = _resource(template)
+    if "@call@" in text:
+        text = text.replace("@call@\n", _resource(template.removeprefix("wide_").replace(".c", "_call.c")))
     for key, value in values.items():
         text = text.replace(f"@{key}@", str(value))
     return text

@@ -1,6 +1,6 @@
 /* @name@: backward, @type@, with families of states
 
-   As wide_forward.c and backward.c; gunits (B, U, D): per batch row, sums over time of the gradients of per-unit values.
+   As wide_forward.c and backward.c; gparams (B, U, D): per batch row, sums over time of the gradients of per-unit values.
    What a head or group shares gets the sum over its units: a job runs the blocks of one group (or a part of them, fixed
    by the shape alone) segment by segment, and adds up a segment's sums in `partial` (parts, T, B, C shared), which are
    added in the end. So results do not depend on the number of threads, bit for bit. */
@@ -11,22 +11,7 @@ typedef @real@ real; /* what is computed with */
 enum { S = @S@, R = @R@, PR = @PR@, N = @N@, V = @V@, U = @U@, W = @W@, HEADS = @heads@, GROUPS = @groups@ };
 enum { LANES = @lanes@, BLOCK = @block@, PITCH = BLOCK + 16, KEPT = @kept@ };
 
-struct call {
-    const X *x; long xt, xb, xk;
-    const real *params;
-    const uint8_t *mask; long mt, mb;
-    const X *inp; long it, ib;
-    const real *saved; long every;
-    const X *go; long got, gob;
-    const real *gfinal;
-    real *gfirst;
-    X *gx; long gxt, gxb, gxk;
-    X *gi; long git, gib;
-    real *gunits;
-    long T, B, D, threads;
-    parallel_t parallel;
-};
-
+@call@
 @common@
 /* The sum of m lanes, in an order that does not depend on the compiler. */
 static inline real total(const real *restrict lanes, long m) {
@@ -60,7 +45,7 @@ static void back(long n, long m, const X *restrict a, long xk, const X *restrict
     (void)acc, (void)ga, (void)gxk, (void)gw, (void)gv, (void)head, (void)group;
 }
 
-struct shared { const struct call *call; real *partial; long parts; };
+struct shared { const struct call *call; real *partial; long parts, rows; }; /* rows: steps of all columns of x */
 
 /* A block's own memory: gradients of states, twice, of per-unit values, and the per-unit values. */
 enum { OWN = (2 * S + U + V + 1) * PITCH };
@@ -138,7 +123,7 @@ static void blocks(const struct call *p, long b, long group, long part, long par
             if (t1 > 0) segment(p, b, head, d0, n, t0, t1, mine, kept, first, partial);
             if (t0 > 0) continue;
             for (int s = 0; s < S; s++) memcpy(p->gfirst + (s * B + b) * D + d0, mine + s * PITCH, n * sizeof(real));
-            for (int u = 0; u < U; u++) memcpy(p->gunits + (b * U + u) * D + d0, acc + u * PITCH, n * sizeof(real));
+            for (int u = 0; u < U; u++) memcpy(p->gparams + (b * U + u) * D + d0, acc + u * PITCH, n * sizeof(real));
         }
         if (t0 <= 0) break;
     }
@@ -154,24 +139,32 @@ static void work(void *given) {
     real *memory = aligned_alloc(64, (most * OWN + S * PITCH + keep) * sizeof(real));
     for (long job; memory && (job = take(crew)) >= 0;) {
         const long part = job % s->parts, group = job / s->parts % GROUPS, b = job / s->parts / GROUPS;
-        blocks(p, b, group, part, s->parts, memory, memory + most * OWN, memory + most * OWN + keep,
-               s->partial + part * p->T * p->B * W);
+        real *partial = s->partial + part * s->rows * W;
+        struct call own = *p;
+        if (p->sequences) {
+            const long *at = p->sequences + b * 3;
+            own = only(p, at);
+            own.gparams += at[0] * U * p->D, partial += at[1] * W;
+        }
+        blocks(&own, p->sequences ? 0 : b, group, part, s->parts, memory, memory + most * OWN, memory + most * OWN + keep,
+               partial);
     }
     free(memory);
 }
 
 int rrnn_backward(const struct call *p) {
     if (!p->B || !p->D) return 0;
-    const long count = HEADS / GROUPS * ((p->D / HEADS + BLOCK - 1) / BLOCK), size = p->T * p->B * W;
+    const long count = HEADS / GROUPS * ((p->D / HEADS + BLOCK - 1) / BLOCK), columns = p->sequences ? 1 : p->B;
+    const long rows = p->T * columns, size = rows * W;
     long parts = 8 / (p->B * GROUPS); /* by the shape alone */
     parts = parts < 1 ? 1 : parts > count ? count : parts;
-    struct shared shared = {p, calloc(parts * size + 1, sizeof(real)), parts};
+    struct shared shared = {p, calloc(parts * size + 1, sizeof(real)), parts, rows};
     struct crew crew = {&shared, p->B * GROUPS * parts, 0};
     huge(p->gx, ((p->T - 1) * p->gxt + (p->B - 1) * p->gxb + R * p->D + W) * sizeof(X));
     if (shared.partial) gather(work, &crew, p->parallel, p->threads);
     const int done = crew.next >= crew.jobs;
-    for (long row = 0; done && row < p->T * p->B; row++) {
-        const long t = row / p->B, b = row % p->B;
+    for (long row = 0; done && row < rows; row++) {
+        const long t = row / columns, b = row % columns;
         X *ga = p->gx + t * p->gxt + b * p->gxb, *gw = ga + R * p->D;
         for (long c = 0; c < W; c++) {
             real sum = shared.partial[row * W + c];

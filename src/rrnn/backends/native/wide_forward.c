@@ -10,17 +10,7 @@ typedef @real@ real; /* what is computed with */
 enum { S = @S@, R = @R@, PR = @PR@, N = @N@, V = @V@, HEADS = @heads@, GROUPS = @groups@, LANES = @lanes@ };
 enum { BLOCK = @block@, PITCH = BLOCK + 16 };
 
-struct call {
-    const X *x; long xt, xb, xk;
-    const real *params, *first;
-    const uint8_t *mask; long mt, mb;
-    const X *inp; long it, ib;
-    X *out; long ot, ob;
-    real *final, *saved;
-    long every, T, B, D, threads;
-    parallel_t parallel;
-};
-
+@call@
 @common@
 @units@
 /* One time step of n lanes, a multiple of LANES, from the old states z to the new ones, y. */
@@ -72,8 +62,9 @@ static void work(void *shared) {
     real *memory = aligned_alloc(64, (2 * S + V + 1) * PITCH * sizeof(real));
     for (long job; memory && (job = take(crew)) >= 0;) {
         const long part = job % across * BLOCK, head = job / across % HEADS, b = job / across / HEADS;
-        block(p, b, head, head * width + part, width - part < BLOCK ? width - part : BLOCK, memory, memory + S * PITCH,
-              memory + 2 * S * PITCH);
+        const long d0 = head * width + part, n = width - part < BLOCK ? width - part : BLOCK;
+        const struct call own = p->sequences ? only(p, p->sequences + b * 3) : *p;
+        block(&own, p->sequences ? 0 : b, head, d0, n, memory, memory + S * PITCH, memory + 2 * S * PITCH);
     }
     free(memory);
 }

@@ -7,11 +7,20 @@ import importlib.util
 import math
 import os
 from functools import cache, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from rrnn.backends.interface import Backend, CellCall, Gradients, first_state, units_contiguous
+from rrnn.backends.interface import (
+    Backend,
+    CellCall,
+    Gradients,
+    by_sequence,
+    by_state,
+    first_state,
+    units_contiguous,
+)
 from rrnn.backends.triton import families
 from rrnn.backends.triton.chained_chunks import words
 from rrnn.backends.triton.module import Kernels, kernels_of
@@ -20,6 +29,7 @@ from rrnn.ir import Program, adjoint, reverse_scan_form, scan_form
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _HERE = contextlib.nullcontext()
+ENOUGH = 1 << 30  # lanes that fill any GPU
 MANY_ROWS = 64  # rows from which torch's reduction is quicker than the parameters' kernel
 
 
@@ -41,6 +51,16 @@ def gpu_of(device: torch.device) -> Gpu:
 
 
 _plan = lru_cache(maxsize=1024)(plan_of)  # hashing its arguments is quicker than choosing again
+
+
+def _schedule(call: CellCall, backward: bool) -> Plan:
+    """Return the plan of a call. Packed sequences are walked serially, each by programs of its own: to cut them into
+    chunks, the host would have to know their lengths."""
+    steps, batch, device = call.x.shape[0], call.batch, call.x.device
+    lanes = batch * call.units
+    if call.sequences is not None:
+        steps, lanes = steps // max(1, batch), ENOUGH
+    return _plan(call.program, steps, lanes, call.x.element_size(), call.every, backward, gpu_of(device))
 
 
 def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
@@ -70,6 +90,8 @@ class Triton(Backend):
             return f"it runs on CUDA devices, not on {device.type}"
         if dtype not in DTYPES:
             return f"it computes with float32, bfloat16 and float16, not {dtype}"
+        if program is not None and program.mixes:
+            return "arcs from each state of a family to each are not compiled yet"
         return None
 
     def forward(
@@ -78,22 +100,21 @@ class Triton(Backend):
         if call.program.wide is not None:
             with on_device(call.x.device):
                 return families.forward(call, state, out)
-        program, x, params, mask, inp, every, _ = call
-        steps, batch, _, units = x.shape
-        how = schedule or _plan(
-            program, steps, batch * units, x.element_size(), every, False, gpu_of(x.device)
-        )
-        launch = kernels_of(program, how.unroll, every, how.stages)
+        program, x, params, mask, inp, every, _, packed = call
+        steps, batch, units = x.shape[0], call.batch, call.units
+        how = schedule or _schedule(call, False)
+        launch = kernels_of(program, how.unroll, every, how.stages, packed is not None)
         shape = (len(program.flat.states), batch, units)
         x, params = units_contiguous(x), params.contiguous()
-        state = None if state is None else state.contiguous()
         inp = None if inp is None else units_contiguous(inp)
         final = x.new_empty(shape, dtype=torch.float32)
-        saved = final.new_empty(((steps + every - 1) // every, *shape)) if every else None
+        saved = final.new_empty(call.saved_shape(shape[0])) if every else None
         if not (steps and batch and units):  # x is also empty where nothing is projected
             return final.copy_(first_state(program, batch, units, params) if state is None else state), saved
+        state, table, final = _own_states(state, final, packed)
         chunk, chunks = how.cut(steps, every, bool(program.states))
-        grid, sizes = (-(-units // how.block), batch, chunks), (steps, batch, units, chunk)
+        grid = (-(-units // how.block), batch, chunks)
+        sizes = (steps, batch, units, chunk) if packed is None else (units,)
         read, masked = (*_strides(x, 3), *_strides(mask), *_strides(inp)), mask is not None
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
         written, numbers = (final if saved is None else saved), (*read, *_strides(out), *sizes)
@@ -110,9 +131,9 @@ class Triton(Backend):
                 launch("summary", grid, (x, params, bits, there, entries), (*read, *sizes), how, masked)
                 joined = (*grid[:2], 1), (state, entries, starts, final), (batch, units, chunks, 1)
                 launch("join", *joined, how)
-            tensors = (x, params, starts, bits, there, out, final, written)
+            tensors = (x, params, starts, bits, there, out, final, written, *table)
             launch("forward", grid, tensors, numbers, how, masked)
-        return final, saved
+        return by_state(final, packed), saved
 
     def backward(
         self, call: CellCall, saved: Tensor, grads: Gradients, schedule: Plan | None = None
@@ -120,27 +141,27 @@ class Triton(Backend):
         if call.program.wide is not None:
             with on_device(call.x.device):
                 return families.backward(call, saved, grads)
-        program, x, params, mask, inp, every, _ = call
+        program, x, params, mask, inp, every, _, packed = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
-        steps, batch, _, units = x.shape
-        how = schedule or _plan(
-            program, steps, batch * units, x.element_size(), every, True, gpu_of(x.device)
-        )
-        launch = kernels_of(program, how.unroll, every, how.stages)
+        steps, batch, units = x.shape[0], call.batch, call.units
+        how = schedule or _schedule(call, True)
+        launch = kernels_of(program, how.unroll, every, how.stages, packed is not None)
         shape = (len(program.flat.states), batch, units)
         x, params, saved = units_contiguous(x), params.contiguous(), saved.contiguous()
         go = units_contiguous(grad_out)
         inp = None if inp is None else units_contiguous(inp)
-        grad_state = None if grad_state is None else grad_state.contiguous()
         first = saved.new_empty(shape) if wants_first else None
         if not (steps and batch and units):
             grad_x.zero_()
             if first is not None:
                 first = first.zero_() if grad_state is None else first.copy_(grad_state)
             return torch.zeros_like(params), first
+        grad_state, table, first = _own_states(grad_state, first, packed)
         chunk, chunks = how.cut(steps, every, bool(program.states))
-        partial = saved.new_empty((chunks, len(adjoint(program).units), batch, units))
-        grid, sizes = (-(-units // how.block), batch, chunks), (steps, batch, units, chunk)
+        sums = len(adjoint(program).units)
+        partial = saved.new_empty((chunks, sums, batch, units) if packed is None else (batch, sums, 1, units))
+        grid = (-(-units // how.block), batch, chunks)
+        sizes = (steps, batch, units, chunk) if packed is None else (units,)
         bits, there = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
         strides, masked = (*_strides(x, 3), *_strides(mask), *_strides(inp), *_strides(go)), mask is not None
         read, written = (x, params, bits, there, saved, go), (grad_x, x if grad_inp is None else grad_inp)
@@ -159,8 +180,21 @@ class Triton(Backend):
                 launch("reverse_summary", grid, (*read, entries), (*strides, *sizes), how, masked)
                 joined = (*grid[:2], 1), (grad_state, entries, ends, first), (batch, units, chunks, -1)
                 launch("reverse_join", *joined, how)
-            launch("backward", grid, (*read, ends, *written, first, partial), numbers, how, masked)
-            return _parameters(launch, partial, params, how), first
+            launch("backward", grid, (*read, ends, *written, first, partial, *table), numbers, how, masked)
+            return _parameters(launch, partial, params, how), None if first is None else by_state(
+                first, packed
+            )
+
+
+def _own_states(
+    given: Tensor | None, made: Tensor | None, packed: Tensor | None
+) -> tuple[Tensor | None, tuple[Tensor, ...], Any]:
+    """Return the states that a kernel reads, its table of packed sequences, and the (still empty) ones that it writes.
+    States of packed sequences lie one sequence after another."""
+    given = None if given is None else by_sequence(given, packed)
+    if packed is None:
+        return given, (), made
+    return given, (packed,), None if made is None else made.view(made.shape[1], made.shape[0], made.shape[2])
 
 
 def _parameters(launch: Kernels, partial: Tensor, params: Tensor, how: Plan) -> Tensor:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rrnn.backends.triton.chained_chunks import CHAIN, PLACE, join
-from rrnn.backends.triton.kernel_text import EntryKeys, EntryName, KernelText, is_const, parameter, whole
+from rrnn.backends.triton.kernel_text import (
+    PACKED,
+    EntryKeys,
+    EntryName,
+    KernelText,
+    is_const,
+    parameter,
+    shift,
+    whole,
+)
 from rrnn.backends.triton.time_loop import TimeLoop
 from rrnn.ir import Op, Program, adjoint, reverse_scan_form
 from rrnn.ir.adjoint import unit_values
@@ -108,8 +117,18 @@ class BackwardKernels(TimeLoop):
     def backward(self) -> str:
         """Return the kernel of the gradient of every chunk."""
         k = KernelText()
+        if self.packed:
+            steps = {"x": "xt", "go": "gt", "gx": "gxt"}
+            steps |= {"inp": "it", "gi": "git"} if self.program.uses_input else {}
+            rows = dict[str, str].fromkeys(("ends", "gfirst"), f"{self.S} * D")
+            shift(
+                k, steps, rows | {"partial": f"{len(adjoint(self.program).units)} * D"}, (self.every, self.S)
+            )
         k.first("g", "ends", lambda s: f"(c * {self.S} + {s}) * lanes + lane", [0.0] * self.S)
         self._recur(k)
+        if self.packed:
+            numbers = _NUMBERS.replace(" T, B, D, C,", " D,")
+            return k.text("backward", f"{_POINTERS} sequences,\n    {numbers} {_CONSTANTS}", PACKED)
         return k.text("backward", f"{_POINTERS}\n    {_NUMBERS} {_CONSTANTS}")
 
     def parameters(self) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rrnn.backends.cache import cached
-from rrnn.backends.interface import CellCall, Gradients, first_state
+from rrnn.backends.interface import CellCall, Gradients, by_sequence, by_state, first_state
 from rrnn.backends.native.family_loops import Addresses
 from rrnn.backends.triton.family_kernels import padded, render
 from rrnn.ir import Program, adjoint
@@ -21,8 +21,8 @@ TILE = 1024
 
 
 @lru_cache(maxsize=256)
-def _module(program: Program, every: int) -> ModuleType:
-    source = render(program, every)
+def _module(program: Program, every: int, packed: bool) -> ModuleType:
+    source = render(program, every, packed)
     path = cached(source, ".py", source.encode)
     spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
     assert spec is not None and spec.loader is not None
@@ -45,22 +45,23 @@ def _rows(x: Tensor) -> Tensor:
 
 def forward(call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
     """Run a program of families on Triton, as `Backend.forward` describes it."""
-    program, x, params, mask, inp, every, _ = call
+    program, x, params, mask, inp, every, _, packed = call
     assert program.wide is not None
-    steps, batch, units = *x.shape[:2], call.units
+    steps, rows, batch, units = *x.shape[:2], call.batch, call.units
     x, params = _rows(x), params.contiguous()
     inp = None if inp is None else _rows(inp)
-    state = first_state(program, batch, units, params) if state is None else state.contiguous().float()
-    final = torch.empty_like(state)
-    saved = state.new_empty(((steps + every - 1) // every, *state.shape)) if every else None
+    state = first_state(program, batch, units, params) if state is None else state.float()
+    saved = state.new_empty(call.saved_shape(state.shape[0])) if every else None
     if not (steps and batch and units):
-        return final.copy_(state), saved
+        return state.clone(), saved
+    state = by_sequence(state, packed)
+    final = torch.empty_like(state)
     target = out if out.stride(-1) == 1 else torch.empty_like(out, memory_format=torch.contiguous_format)
     block, warps = block_of(program.wide, units)
     heads = program.wide.heads
-    grid = (heads * -(-(units // heads) // block), batch)
+    grid = (heads * -(-(units // heads) // block), batch, 1)
     bits = x if mask is None else mask.view(torch.uint8)
-    _module(program, every).forward[grid](
+    _module(program, every, packed is not None).forward[grid](
         *(
             x,
             params,
@@ -70,15 +71,16 @@ def forward(call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, 
             target,
             final,
             final if saved is None else saved,
+            *(() if packed is None else (packed,)),
         ),
-        *(*x.stride()[:2], *_strides(mask), *_strides(inp), *target.stride()[:2], steps, batch, units),
+        *(*x.stride()[:2], *_strides(mask), *_strides(inp), *target.stride()[:2], steps, rows, units),
         MASKED=mask is not None,
         BLOCK=block,
         num_warps=warps,
     )
     if target is not out:
         out.copy_(target)
-    return final, saved
+    return by_state(final, packed), saved
 
 
 def _strides(t: Tensor | None) -> tuple[int, int]:
@@ -87,26 +89,27 @@ def _strides(t: Tensor | None) -> tuple[int, int]:
 
 def backward(call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
     """Run the gradient of a program of families, as `Backend.backward` describes it; per-unit values get gradients."""
-    program, x, params, mask, inp, every, _ = call
+    program, x, params, mask, inp, every, _, packed = call
     wide = program.wide
     assert wide is not None
-    steps, batch, units = *x.shape[:2], call.units
+    steps, columns, batch, units = *x.shape[:2], call.batch, call.units
     x, params, saved = _rows(x), params.contiguous(), saved.contiguous()
     inp, go = None if inp is None else _rows(inp), _rows(grads.out)
     shape = (program.flat.state_count, batch, units)
-    gfinal = saved.new_zeros(shape) if grads.state is None else grads.state.contiguous().float()
-    first = torch.empty_like(gfinal)
+    gfinal = saved.new_zeros(shape) if grads.state is None else grads.state.float()
     rows = adjoint(program).unit_rows
     if not (steps and batch and units):
         grads.x.zero_()
-        return saved.new_zeros(rows, units), first.copy_(gfinal) if grads.wants_first else None
+        return saved.new_zeros(rows, units), gfinal.clone() if grads.wants_first else None
+    gfinal = by_sequence(gfinal, packed)
+    first = torch.empty_like(gfinal)
     block, warps = block_of(wide, units)
     blocks = -(-(units // wide.heads) // block)
     table = Addresses(wide, wide.projections)
     slots = blocks * (wide.heads // wide.groups if any(e.per == "group" for e in wide.projections) else 1)
-    shared = saved.new_zeros(slots, steps, batch, table.shared)
+    shared = saved.new_zeros(slots, steps, columns, table.shared)
     sums = saved.new_empty(batch, rows, units)
-    scratch = saved.new_empty(min(every, steps), *shape)
+    scratch = saved.new_empty(every if packed is not None else min(every, steps), *shape)
     into = (
         grads.x
         if grads.x.stride(-1) == 1
@@ -114,7 +117,7 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, T
     )
     into_inp = None if grads.inp is None else _rows(grads.inp)
     bits = x if mask is None else mask.view(torch.uint8)
-    _module(program, every).backward[wide.heads * blocks, batch](
+    _module(program, every, packed is not None).backward[wide.heads * blocks, batch, 1](
         *(
             x,
             params,
@@ -126,9 +129,9 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, T
             into,
             into if into_inp is None else into_inp,
         ),
-        *(first, sums, shared, scratch),
+        *(first, sums, shared, scratch, *(() if packed is None else (packed,))),
         *(*x.stride()[:2], *_strides(mask), *_strides(inp), *go.stride()[:2], *into.stride()[:2]),
-        *(*_strides(into_inp), steps, batch, units),
+        *(*_strides(into_inp), steps, columns, units),
         MASKED=mask is not None,
         BLOCK=block,
         num_warps=warps,
@@ -139,4 +142,4 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, T
         grads.x.copy_(into)
     if into_inp is not None and grads.inp is not None and into_inp is not grads.inp:
         grads.inp.copy_(into_inp)
-    return sums.sum(0), first if grads.wants_first else None
+    return sums.sum(0), by_state(first, packed) if grads.wants_first else None

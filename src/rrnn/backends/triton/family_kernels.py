@@ -7,6 +7,8 @@ So the text is as long for a family of 4 states as for one of 128.
 Backwards, time runs in segments of EVERY steps, the last one first. A segment is run forward from its saved states,
 which leaves the state before each step in `scratch`; then it is walked back. What a head or group shares gets a partial
 sum from each block of units, and the partial sums are added in a fixed order.
+
+For packed sequences, a program owns units of one sequence: it moves its pointers there, and finds the length.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 from rrnn.arithmetic import ALONG_FAMILY
 from rrnn.backends.native.family_loops import Addresses
-from rrnn.backends.triton.kernel_text import HEAD, OPS, number
+from rrnn.backends.triton.kernel_text import HEAD, OPS, number, shift
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
 from rrnn.ir.program import Extent, Families, needed
@@ -44,16 +46,22 @@ class _Text:
     def __call__(self, *lines: str) -> None:
         self.lines += ["    " * self.depth + line for line in lines]
 
-    def place(self) -> None:
-        """Write where the Triton program works: units d of a head and batch row b; k0, k1, … are indices."""
+    def place(self, packed: bool) -> None:
+        """Write where the Triton program works: units d of a head and batch row b; k0, k1, … are indices. A packed
+        sequence is a batch of one row, of which T is the length; `rows` counts all steps."""
         heads, groups = self.wide.heads, self.wide.groups
+        self("rows = tl.cast(T, tl.int64) * B")
+        if packed:
+            self("number = tl.load(sequences + tl.program_id(1) * 3)")
+            self("offset = tl.load(sequences + tl.program_id(1) * 3 + 1)")
+            self("T = tl.load(sequences + tl.program_id(1) * 3 + 2) - offset")
         self(
             f"U = D // {heads}",
             "blocks = tl.cdiv(U, BLOCK)",
             "head = tl.program_id(0) // blocks",
             f"group = head // {heads // groups}",
             "u = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)[:, None]",
-            "b = tl.program_id(1).to(tl.int64)",
+            f"b = tl.program_id({2 if packed else 1}).to(tl.int64)",
             "ok = u < U",
             "d = (head * U + u).to(tl.int64)",
             "lanes = tl.cast(B, tl.int64) * D",
@@ -131,8 +139,9 @@ class _Text:
 class FamilyKernels:
     """Writes the kernels of one program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, packed: bool = False) -> None:
         assert program.wide is not None
+        self.packed = packed
         self.program, self.wide = program.flat, program.flat.wide or program.wide
         self.projections = Addresses(self.wide, self.wide.projections)
         self.parameters = Addresses(self.wide, self.wide.parameters)
@@ -189,7 +198,11 @@ class FamilyKernels:
     def forward(self, every: int) -> str:
         p, k = self.program, _Text(self.wide)
         units, outputs = unit_values(p), p.of_kind("output")
-        k.place()
+        k.place(self.packed)
+        if self.packed:
+            steps = {"x": "xt", "out": "ot"} | ({"inp": "it"} if p.uses_input else {})
+            rows = {"first": f"{self.states.rows} * D", "final": f"{self.states.rows} * D"}
+            shift(k, steps, rows, (every, self.states.rows) if every else None)
         k.units(p, units, self.parameters)
         self._load_states(k, "z", "first")
         k("for step in range(0, T):")
@@ -209,7 +222,7 @@ class FamilyKernels:
         self._renew(k, p, "state", "z", "s")
         k.depth -= 1
         self._store_states(k, "z", "final")
-        pointers = "x, theta, first, mask, inp, out, final, saved,"
+        pointers = "x, theta, first, mask, inp, out, final, saved," + (" sequences," if self.packed else "")
         numbers = "xt, xb, mt, mb, it, ib, ot, ob, T, B, D,"
         return k.text("forward", f"{pointers} {numbers} MASKED: tl.constexpr, BLOCK: tl.constexpr")
 
@@ -218,12 +231,18 @@ class FamilyKernels:
         p, k = whole.step, _Text(self.wide)
         units, sums = unit_values(p), p.of_kind("grad_unit")
         table = Addresses(self.wide, [Extent(tuple(self.program.over[n])) for n in whole.units])
-        k.place()
+        rows = self.states.rows
+        k.place(self.packed)
+        if self.packed:
+            steps = {"x": "xt", "go": "gt", "gx": "gxt", "gshared": str(self.projections.shared)}
+            steps |= {"inp": "it", "gi": "git"} if p.uses_input else {}
+            own = dict[str, str].fromkeys(("gfinal", "gfirst"), f"{rows} * D")
+            own |= {"gunits": f"{table.rows} * D", "scratch": f"{every * rows} * D"}
+            shift(k, steps, own, (every, rows))
         k.units(p, units, self.parameters)
         self._load_states(k, "g", "gfinal")
         for j in sums:
             k(f"acc{j} = tl.zeros({k.shape(table.extents[j].over)}, tl.float32)")
-        rows = self.states.rows
         k(f"segments = tl.cdiv(T, {every})", "for past in range(0, segments):")
         k.depth += 1
         k(
@@ -262,6 +281,7 @@ class FamilyKernels:
             where = f"gunits + (b * {table.rows} + {k.at(extent, table.starts[j])}) * D + d"
             k(f"tl.store({where}, acc{j}, mask={k.ok(extent.over)})")
         pointers = "x, theta, mask, inp, saved, go, gfinal, gx, gi, gfirst, gunits, gshared, scratch,"
+        pointers += " sequences," if self.packed else ""
         numbers = "xt, xb, mt, mb, it, ib, gt, gb, gxt, gxb, git, gib, T, B, D,"
         return k.text("backward", f"{pointers} {numbers} MASKED: tl.constexpr, BLOCK: tl.constexpr")
 
@@ -284,7 +304,7 @@ class FamilyKernels:
                 slot += f" + head % {self.wide.heads // self.wide.groups} * blocks"
             column = f"{start} + {extent.per} * {self.wide.indices(extent)}"
             column += f" + k{extent.over[0]}" if extent.over else " + tl.zeros([1, 1], tl.int32)"
-            row = f"({slot}) * T * tl.cast(B, tl.int64) + t * B + b"
+            row = f"({slot}) * rows + t * B + b"
             where = f"gshared + ({row}) * {self.projections.shared} + {column}"
             mask = f", mask={k.ok(extent.over, lanes=False)}" if extent.over else ""
             k(f"tl.store({where}, r{mask})")
@@ -313,8 +333,8 @@ def first(hit, k):
 """
 
 
-def render(program: Program, every: int) -> str:
+def render(program: Program, every: int, packed: bool = False) -> str:
     """Return the source of a module with the kernels of a program; without `every`, none of the gradient."""
-    kernels = FamilyKernels(program)
+    kernels = FamilyKernels(program, packed)
     about = f'"""{program.name}, generated: families of states, saved every {every} steps."""\n\n'
     return about + HEAD + _MATH + kernels.forward(every) + (kernels.backward(every) if every else "")

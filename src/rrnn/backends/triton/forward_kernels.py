@@ -7,12 +7,14 @@ from typing import Any
 
 from rrnn.backends.triton.chained_chunks import CHAIN, PLACE, join
 from rrnn.backends.triton.kernel_text import (
+    PACKED,
     EntryKeys,
     EntryName,
     KernelText,
     is_const,
     name_of,
     number,
+    shift,
     whole,
 )
 from rrnn.backends.triton.time_loop import TimeLoop
@@ -91,9 +93,16 @@ class ForwardKernels(TimeLoop):
     def forward(self) -> str:
         """Return the kernel that runs every chunk from its first states."""
         k = KernelText()
+        if self.packed:
+            steps = {"x": "xt", "out": "ot"} | ({"inp": "it"} if self.program.uses_input else {})
+            rows = {"starts": f"{self.S} * D", "final": f"{self.S} * D"}
+            shift(k, steps, rows, (self.every, self.S) if self.every else None)
         k.units(self.program, unit_values(self.program))
         k.first("z", "starts", lambda s: f"(c * {self.S} + {s}) * lanes + lane", self.program.first_states)
         self._recur(k)
+        if self.packed:
+            numbers = _NUMBERS.replace(" T, B, D, C,", " D,")
+            return k.text("forward", f"{_POINTERS} sequences, {numbers}\n    {_CONSTANTS}", PACKED)
         return k.text("forward", f"{_POINTERS} {_NUMBERS}\n    {_CONSTANTS}")
 
     def _summarise(self, k: KernelText) -> None:

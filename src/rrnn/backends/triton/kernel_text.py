@@ -33,6 +33,17 @@ GRID = """\
     b = tl.program_id(1).to(tl.int64)
     c = tl.program_id(2).to(tl.int64)
 """
+# The same for packed sequences, longest first: the program's own sequence is a batch of one row, to which `shift` moves
+# all pointers, and T is its length.
+PACKED = """\
+    d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    b = tl.program_id(2).to(tl.int64)
+    c = b
+    number = tl.load(sequences + tl.program_id(1) * 3)
+    offset = tl.load(sequences + tl.program_id(1) * 3 + 1)
+    T = tl.load(sequences + tl.program_id(1) * 3 + 2) - offset
+    B, C = 1, T
+"""
 _LANES = """\
     ok = d < D
     lane = b * D + d
@@ -138,6 +149,20 @@ class KernelText:
         head = [f"\n\n{_JIT}", f"def {name}({arguments}):", (place + _LANES).rstrip("\n")]
         strides = [f"    {stride} = tl.cast({stride}, tl.int64)" for stride in _STRIDES.findall(arguments)]
         return "\n".join([*head, *strides, *self.lines]) + "\n"
+
+
+def shift(
+    k: Callable[..., None], steps: dict[str, str], rows: dict[str, str], saved: tuple[int, int] | None
+) -> None:
+    """Write how pointers get to the program's own packed sequence: `steps` by its offset, pointer → stride of time;
+    `rows` by its number, pointer → numbers of a sequence (None is left alone); `saved`: the interval and the stored
+    states of a unit."""
+    k(*(f"{name} += offset * {stride}" for name, stride in steps.items()))
+    for name, size in rows.items():
+        k(f"if {name} is not None:", f"    {name} += number * {size}")
+    if saved is not None:
+        every, states = saved
+        k(f"saved += (offset // {every} + number) * {states} * D")
 
 
 def whole(value: str, constant: bool) -> str:

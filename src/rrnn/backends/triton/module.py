@@ -4,7 +4,8 @@ All kernels share one frame. A Triton program owns BLOCK units of one batch row 
 chunk serially, `unroll` steps at a time, with all loads issued ahead of the arithmetic. One chunk is the serial
 schedule. With several, `summary` first composes each chunk's transition (the scan form), `join` runs the states from
 chunk to chunk, and `forward` starts every chunk from its joined state; `chained` does all three in one launch.
-Backwards the same with the reverse scan form.
+Backwards the same with the reverse scan form. Packed sequences have kernels of their own, serial ones, in which a
+program moves its pointers to its sequence and finds the length there.
 
 At every call Triton's own launcher asks of each argument what a kernel may be specialised on, a quarter of the host's
 time for a layer. All it can find is dtypes, which numbers are 1 or multiples of 16, and which pointers are. So what it
@@ -29,19 +30,20 @@ from rrnn.ir import Program
 
 
 @lru_cache(maxsize=256)
-def render(program: Program, unroll: int, every: int, stages: int = 0) -> str:
+def render(program: Program, unroll: int, every: int, stages: int = 0, packed: bool = False) -> str:
     """Return the source of a module with the kernels of a program: `unroll` steps at a time forwards, states saved
     every `every` steps (0: none, and then no backward kernels), loads `stages` turns ahead in shared memory (0: one
-    turn, in registers)."""
-    forwards = ForwardKernels(program, unroll, every, stages)
+    turn, in registers). Kernels of `packed` sequences walk each of them serially."""
+    forwards = ForwardKernels(program, unroll, every, stages, packed)
     about = f"{program.name}, generated: unroll {unroll}, states saved every {every} steps, {stages} stages."
+    about += " Packed sequences." if packed else ""
     parts = [f'"""{about}"""\n\n', HEAD, forwards.forward()]
-    if program.states:
+    if program.states and not packed:
         parts += [forwards.summary(), forwards.join(), forwards.chained()]
     if every:
-        backwards = BackwardKernels(program, unroll, every, stages)
+        backwards = BackwardKernels(program, unroll, every, stages, packed)
         parts += [backwards.backward(), backwards.parameters()]
-        if program.states:
+        if program.states and not packed:
             parts += [backwards.reverse_summary(), backwards.reverse_join(), backwards.reverse_chained()]
     return "".join(parts)
 
@@ -92,9 +94,9 @@ class Kernels:
 
 
 @lru_cache(maxsize=512)
-def kernels_of(program: Program, unroll: int, every: int, stages: int) -> Kernels:
+def kernels_of(program: Program, unroll: int, every: int, stages: int, packed: bool = False) -> Kernels:
     """Return the kernels of a program, imported from a content-hashed file, since Triton reads their source."""
-    source = render(program, unroll, every, stages)
+    source = render(program, unroll, every, stages, packed)
     path = cached(source, ".py", source.encode)
     spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
     assert spec is not None and spec.loader is not None

@@ -11,9 +11,9 @@ from rrnn.ir import Op, Program
 class TimeLoop:
     """Writes loops over time; its subclasses write the kernels around them."""
 
-    def __init__(self, program: Program, unroll: int, every: int, stages: int) -> None:
+    def __init__(self, program: Program, unroll: int, every: int, stages: int, packed: bool = False) -> None:
         self.unflattened, self.program = program, program.flat
-        self.unroll, self.every, self.stages = unroll, every, stages
+        self.unroll, self.every, self.stages, self.packed = unroll, every, stages, packed
         # Numbers of stored states, projections and outputs, as in `rrnn.backends.interface`
         self.S, self.K, self.N = len(self.program.states), len(program.projections), program.output_count
 

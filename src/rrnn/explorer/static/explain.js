@@ -2,7 +2,7 @@
 
 import { describe } from "./address.js";
 import { ask } from "./api.js";
-import { bar, element, number, stale } from "./markup.js";
+import { bar, element, number, picture, stale } from "./markup.js";
 import { stage } from "./stage.js";
 
 const $ = (id) => document.getElementById(id);
@@ -61,6 +61,7 @@ export async function explain() {
 
   function showUnits() {
     $("inside").hidden = !found.units.length;
+    $("map-card").hidden = !found.maps.length;
     pressed = drawn = null;
     const largest = Math.max(...found.units.flatMap(({ adds, paths }) => [adds, ...paths.map((path) => path.adds ?? 0)]).map(Math.abs), 0);
     $("units-note").textContent = noteOnUnits(found);
@@ -86,8 +87,17 @@ export async function explain() {
     if (drawn !== unit.cell) shown.show(found.pictures[unit.cell]);
     drawn = unit.cell;
     shown.light(path.states, path.edges);
+    showMap(unit);
     $("unit-caption").textContent = `${unit.cell} over the ${unit.semiring} semiring: the path ${path.text || "without a word"} has the weight `
       + `${number(path.weight ?? "±∞")} in the score ${number(unit.score ?? "±∞")} of unit ${unit.unit}`;
+  }
+
+  /** Shows at which words the paths of a unit, or of the head to which it belongs, enter. */
+  function showMap({ unit, direction }) {
+    const map = found.maps.find(({ units, direction: way }) => units.includes(unit) && way === direction);
+    if (!map) return;
+    $("map-note").textContent = map.says;
+    $("map").replaceChildren(picture(map.svg));
   }
 
   function showPrediction({ label, target, margin, probabilities, labels }) {

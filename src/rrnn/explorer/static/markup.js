@@ -9,7 +9,7 @@ const ALLOWED = {
 };
 const ATTRIBUTES = new Set(
   ("class role width height viewBox x y cx cy r rx d dy font-size font-style text-anchor text-decoration " +
-    "xml:space stretchy lspace rspace").split(" "),
+    "fill-opacity xml:space stretchy lspace rspace").split(" "),
 );
 
 export function element(name, properties = {}, ...children) {

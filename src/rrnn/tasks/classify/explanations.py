@@ -29,6 +29,7 @@ from rrnn.semirings.semiring import Element
 from rrnn.tasks.classify.deletion import logits_without_each
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.trained import TrainedClassifier
+from rrnn.tasks.classify.unit_maps import UnitMap, unit_maps
 from rrnn.tasks.threads import ThreadChoice, cpu_threads
 
 LONG = 64
@@ -110,6 +111,8 @@ class Explanation:
     """The units that add most, the strongest one first."""
     note: str
     """What could not be explained, and why."""
+    maps: tuple[UnitMap, ...] = ()
+    """At which words the paths of the strongest units enter; empty unless maps were requested."""
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -125,16 +128,23 @@ class Explanation:
 
 
 def explain(
-    model: TrainedClassifier, text: str, *, target: str | None = None, units: int = 5, paths: int = 3
+    model: TrainedClassifier,
+    text: str,
+    *,
+    target: str | None = None,
+    units: int = 5,
+    paths: int = 3,
+    maps: int = 0,
 ) -> Explanation:
     """Explain the margin of `target` (the most likely label, if None) by every word, by the strongest `units` of the
-    first layer, and by the strongest `paths` of each unit."""
+    first layer, by the strongest `paths` of each unit, and by up to `maps` entry maps of these units."""
     check_classifier(model)
     if not isinstance(text, str):
         raise DataError(f"the text to explain must be a str; got {type(text).__name__}")
-    for name, count in (("units", units), ("paths", paths)):
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise DataError(f"{name} must be a positive integer, how many to show; got {count!r}")
+    for name, count, least in (("units", units, 1), ("paths", paths, 1), ("maps", maps, 0)):
+        if not isinstance(count, int) or isinstance(count, bool) or count < least:
+            kind = "positive" if least else "non-negative"
+            raise DataError(f"{name} must be a {kind} integer, how many to show; got {count!r}")
     tokens = model.tokenise(text)
     if not tokens:
         raise DataError(
@@ -158,7 +168,7 @@ def explain(
         weigh = _margin(goal, len(model.labels)).to(whole)
         without = ((whole - shorter) @ weigh).tolist()
         shown = [_visible(token if len(token) <= _SHOWN else f"{token[:_SHOWN]}…") for token in tokens]
-        looked = _look(module, ids, shown, weigh, units, paths)
+        looked = _look(module, ids, shown, weigh, units, paths, maps)
     adds = [None] * len(tokens) if looked.adds is None else looked.adds
     words = set(model.vocabulary.words)
     known = [token in words for token in tokens]
@@ -175,6 +185,7 @@ def explain(
         looked.base,
         looked.units,
         looked.note,
+        looked.maps,
     )
 
 
@@ -213,10 +224,11 @@ class _Look(NamedTuple):
     exact: bool
     units: tuple[Unit, ...]
     note: str
+    maps: tuple[UnitMap, ...] = ()
 
 
 def _look(
-    module: TextClassifier, ids: Tensor, tokens: list[str], weigh: Tensor, units: int, paths: int
+    module: TextClassifier, ids: Tensor, tokens: list[str], weigh: Tensor, units: int, paths: int, maps: int
 ) -> _Look:
     first, config = module.layers[0], module.config
     if not isinstance(first, RationalRNN):
@@ -240,7 +252,8 @@ def _look(
     affine = not config.changes_for_affine_readout()
     if any(not part.ring.adds for reading in readings for part in reading.parts):
         adds, slopes = (_by_unit(first, each) for each in _by_output(head, sides))
-        return _Look(None, None, affine, _units(readings, adds, slopes, units, paths), _no_sums(readings))
+        ranked = _units(readings, adds, slopes, units, paths)
+        return _Look(None, None, affine, ranked, _no_sums(readings), _maps(readings, ranked, maps))
     found = [
         logit_contributions(reading, _side(head, halves, i), affine=affine)
         for i, reading in enumerate(readings)
@@ -262,7 +275,12 @@ def _look(
     if ruled is not None:
         part = f"The rules add {float(ruled @ weigh):+.2f} to the margin, which is part of the base."
         above = f"{above} {part}".strip()
-    return _Look(adds.tolist(), base, all(each.exact for each in found), ranked, above)
+    exact = all(each.exact for each in found)
+    return _Look(adds.tolist(), base, exact, ranked, above, _maps(readings, ranked, maps))
+
+
+def _maps(readings: list[Reading], units: Sequence[Unit], most: int) -> tuple[UnitMap, ...]:
+    return unit_maps(readings, [(unit.direction, unit.unit) for unit in units], most)
 
 
 def _no_sums(readings: list[Reading]) -> str:

@@ -260,17 +260,36 @@ class Report:
         """Return the report, ready for JSON."""
         return asdict(self)
 
-    def to_text(self, name: str) -> str:
-        """Return the report as text, with a table of the confusion."""
+    def to_text(self, name: str, width: int | None = None) -> str:
+        """Return the report as text, with a table of the confusion in lines of up to `width` columns, if given."""
         figures = f"accuracy {self.accuracy:.2f} %, macro-F1 {self.macro_f1:.2f} %, loss {self.loss:.4f}"
-        lines = [f"{name}: {figures}, {self.texts} texts"]
-        width = max(5, *map(len, self.labels))
-        lines.append(
-            " ".join([" " * width, *(f"{label:>{width}}" for label in self.labels)]) + "  ← predicted"
-        )
-        for label, counts in zip(self.labels, self.confusion, strict=True):
-            lines.append(" ".join([f"{label:>{width}}", *(f"{count:>{width}}" for count in counts)]))
-        return "\n".join(lines)
+        return "\n".join([f"{name}: {figures}, {self.texts} texts", *self._table(width)])
+
+    def _table(self, width: int | None) -> Iterator[str]:
+        """Yield the lines of the confusion: a row per label. Where labels do not fit above the columns, they are
+        numbered; where that is too wide as well, some columns follow below the others."""
+        size, n, end = max(5, *map(len, self.labels)), len(self.labels), "  ← predicted"
+        heads, titles, numbered = list(self.labels), list(self.labels), False
+        if width is not None and (size + 1) * (n + 1) + len(end) > width:
+            numbered, room = True, max(8, width // 3)
+            heads = [str(i) for i in range(1, n + 1)]
+            size = max(len(str(n)), *(len(str(count)) for row in self.confusion for count in row))
+            titles = [f"{i} {_cut(label, room)}" for i, label in enumerate(self.labels, 1)]
+        side = max(map(len, titles)) if numbered else size
+        per = n if width is None else max(1, (width - side - (0 if numbered else len(end))) // (size + 1))
+        for start in range(0, n, per):
+            here = slice(start, start + per)
+            if numbered and not start:
+                yield "columns: predicted labels, by number"
+            top = " ".join([" " * side, *(f"{head:>{size}}" for head in heads[here])])
+            yield top if numbered else top + end
+            for title, counts in zip(titles, self.confusion, strict=True):
+                name = f"{title:<{side}}" if numbered else f"{title:>{side}}"
+                yield " ".join([name, *(f"{count:>{size}}" for count in counts[here])])
+
+
+def _cut(text: str, letters: int) -> str:
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"
 
 
 def evaluate(model: TrainedClassifier, texts: Sequence[Sequence[str]], labels: Sequence[int]) -> Report:

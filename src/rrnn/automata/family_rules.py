@@ -1,0 +1,117 @@
+"""The rules of families: which index a weight may depend on at its place, and which arcs families may have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rrnn.automata import expressions as ex
+from rrnn.automata.expression_text import expr_text
+from rrnn.errors import CellError
+
+_LEAVES = (ex.Linear, ex.Parameter)
+
+
+def check_ends(
+    place: str,
+    source: ex.Family | None,
+    target: ex.Family | None,
+    epsilon: bool,
+    full: bool,
+    loop: bool,
+) -> None:
+    """Raise a `CellError` for arcs that families cannot have; `full` marks those from each state to each."""
+    if epsilon and (source or target):
+        raise CellError(
+            f"{place} is an ε-arc of a family. Arcs of a family consume a symbol. Put the weight on the arcs that "
+            "enter or leave the family."
+        )
+    if full and not (source and target):
+        raise CellError(
+            f"{place}: arcs lead from each state of a family to each state of a family, and here is a single state.",
+            call=" Use .arc(…) from or to a single state.",
+            line=" Write arc for arcs from or to a single state.",
+        )
+    if not full and source and target and not loop and source.size != target.size:
+        raise CellError(
+            f"{place} joins the states of equal index, and {source.name!r} has {source.size} states, {target.name!r} "
+            f"{target.size}.",
+            call=" Give both one size, or use .mix(…), from each state to each.",
+            line=" Give both one size, or write mix, from each state to each.",
+        )
+
+
+def check_index(expr: ex.Expr, place: str, families: Iterable[ex.Family | None]) -> None:
+    """Raise a `CellError` if an expression depends on an index that its place does not have."""
+    here = {family.name: family for family in families if family is not None}
+    for node in ex.walk(expr):
+        if isinstance(node, ex.At) or (isinstance(node, _LEAVES) and isinstance(node.over, tuple)):
+            raise CellError(
+                f"{place} uses {expr_text(node)}: source and target are the ends of arcs from each state of a family "
+                "to each, which this is not.",
+                call=" Use it in .mix(…).",
+                line=" Use it in a line that begins with mix.",
+            )
+        if isinstance(node, _LEAVES) and isinstance(node.over, ex.Family):
+            _check_family(node, node.over, place, here)
+    used = ex.families_of(expr)
+    if len(used) > 1:
+        names = " and ".join(sorted(family.name for family in used))
+        raise CellError(
+            f"{place} depends on the index of {names}. An arc between states of equal index has a weight over one of "
+            "its families. Use one of them in both expressions."
+        )
+
+
+def _check_family(
+    node: ex.Linear | ex.Parameter, family: ex.Family, place: str, here: dict[str, ex.Family]
+) -> None:
+    """Raise a `CellError` if a leaf over a family stands where that family has no index."""
+    known = here.get(family.name)
+    if known == family:
+        return
+    if known is not None:
+        raise CellError(
+            f"{place} uses {expr_text(node)} with {family.size} values, and the family {known.name!r} has "
+            f"{known.size} states. Use one family for both."
+        )
+    where = f"the family {' or '.join(map(repr, here))}" if here else "single states, which have no index"
+    raise CellError(
+        f"{place} uses {expr_text(node)}, one value for each state of the family {family.name!r}, but it "
+        f"belongs to {where}. Use it on an arc or loop of {family.name!r}, or in "
+        f".read({family.name}, …), which sums over its states."
+    )
+
+
+def check_pairs(expr: ex.Expr, place: str, source: ex.Family | None, target: ex.Family | None) -> None:
+    """Raise a `CellError` if the weight of arcs from each state of a family to each depends on another index than those
+    of the source and the target."""
+    assert source is not None and target is not None
+    ends = {"source": source, "target": target}
+    matrix = source.source, target.target
+
+    def check(node: ex.Expr, end: str | None) -> None:
+        if isinstance(node, ex.At):
+            if end is not None or not ex.families_of(node):
+                what = "at an end already" if end is not None else "the same for all states"
+                raise CellError(
+                    f"{place} uses {expr_text(node)}, and {expr_text(node.of)} is {what}. Write .source and .target "
+                    'after what has a value for each state, as in k = linear("k", over=h).'
+                )
+            end = node.end
+        elif isinstance(node, _LEAVES) and isinstance(node.over, tuple):
+            if end is not None or node.over != matrix:
+                raise CellError(
+                    f"{place} uses {expr_text(node)}; the matrix of these arcs is over ({matrix[0]}, {matrix[1]}), "
+                    f"with {source.size} and {target.size} states."
+                )
+        elif isinstance(node, _LEAVES) and isinstance(node.over, ex.Family):
+            if end is None:
+                raise CellError(
+                    f"{place} uses {expr_text(node)}, one value for each state of the family {node.over.name!r}, and "
+                    "these arcs have two ends. Say which one: write .source or .target after it."
+                )
+            _check_family(node, node.over, f"the {end} in {place}", {ends[end].name: ends[end]})
+        for child in node.children:
+            check(child, end)
+
+    check(expr, None)
