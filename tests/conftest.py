@@ -38,7 +38,7 @@ if settings is not None:
 
 TESTS = Path(__file__).parent
 GOLDEN = TESTS / "golden"
-SLOW_FOLDERS = tuple(TESTS / name for name in ("benchmarks", "docs", "exporters", "report"))
+SLOW_FOLDERS = tuple(TESTS / name for name in ("benchmarks", "docs", "exporters", "hf", "report"))
 """Folders whose tests are all slow. Elsewhere a slow file has `pytestmark = pytest.mark.slow` (or a list that begins
 with it), and a slow test in another file has the mark itself."""
 _SLOW_FILE = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)

@@ -29,6 +29,7 @@ ORDER = [
     "interpret",
     "draw",
     "tasks",
+    "hf",
     "exporters",
     "report",
     "explorer",

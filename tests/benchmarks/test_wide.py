@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 
 pytestmark = pytest.mark.slow
 
@@ -20,3 +21,11 @@ def test_it_runs(tmp_path: Path) -> None:
         (name, run) for name in ("Mamba", "GLA") for run in ("forward", "forward_backward")
     ]
     assert all(row["ms"] > 0 and row["ratio"] > 0 for row in rows)
+
+
+def test_models_on_a_gpu_are_compared_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = import_module("cuda_wide")
+    monkeypatch.setattr(cuda, "SMALL", (5, 2))
+    for name, (shape, _) in cuda.MODELS.items():
+        small = shape._replace(states=min(shape.states, 4), heads=min(shape.heads, 2))
+        assert cuda.check(name, small, torch.float32, "cpu") < 1e-4

@@ -22,7 +22,8 @@ from torch.utils._pytree import tree_leaves
 from wide_layers import build, over
 
 from rrnn.arithmetic import ALONG_FAMILY, Op
-from rrnn.automata import Cell, linear, one, score, step
+from rrnn.automata import Cell, family, linear, one, parameter, score, step
+from rrnn.errors import ExportError
 from rrnn.exporters import export, initial_states
 from rrnn.exporters.onnx_nodes import ALONG, OPSET, ROWS, Graph
 from rrnn.nn import RationalRNN
@@ -112,6 +113,21 @@ def test_families_over_any_semiring(semiring: str, tmp_path: Path) -> None:
     compare(run.run(None, {"input": x.numpy(), **initial_states(run, 2)}), net(x), 1e-9)
 
 
+def test_states_that_mix_by_a_full_matrix(tmp_path: Path) -> None:
+    h = family("h", 3)
+    a = parameter("A", over=(h.source, h.target))
+    cell = Cell("full").initial("q0").loop("q0", one).arc("q0", h, linear("u")).mix(h, h, a)
+    cell = cell.read(h, linear("r", over=h))
+    net = randomised(RationalRNN(cell, 4, 5, dtype=torch.float64)).eval()
+    x = torch.randn(5, 2, 4, dtype=torch.float64)
+    run = session(net, tmp_path)
+    compare(run.run(None, {"input": x.numpy(), **initial_states(run, 2)}), net(x), 1e-9)
+    if any(i.op is Op.MOVE for i in net._all_layers()[0].programs[0].flat.instructions):
+        with pytest.raises(ExportError, match=r"by a weight of its own.*export the model to \.onnx"):
+            export(net, tmp_path / "net.c")
+        assert not (tmp_path / "net.c").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANICS_LAYERS)
 @pytest.mark.parametrize(
@@ -125,6 +141,7 @@ def test_families_over_any_semiring(semiring: str, tmp_path: Path) -> None:
 )
 def test_options_of_layers(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     net = make_layer(name, dtype=torch.float32, **options).eval()
+    torch.manual_seed(0)
     x, lengths = torch.randn(3, 5, 4), torch.tensor([5, 2, 4])
     x = x if net.batch_first else x.transpose(0, 1).contiguous()
     for padded in (False, True):
@@ -173,7 +190,9 @@ def test_a_cell_without_a_gradient(semiring: str, tmp_path: Path) -> None:
 def test_there_is_a_row_for_every_op() -> None:
     elements = (Op.ELEMENT, Op.COMPONENT, Op.PLUS, Op.TIMES)  # flat programs have none
     assert set(ROWS) == {op for op in Op if not op.leaf and op not in (*elements, *ALONG_FAMILY)}
-    assert {*ALONG, Op.FIRST} == set(ALONG_FAMILY)  # `first` is in gradients only
+    assert {*ALONG, Op.FIRST, Op.MOVE} == set(
+        ALONG_FAMILY
+    )  # `first` is in gradients only, `move` is a transpose
 
 
 @pytest.mark.parametrize("op", ROWS, ids=lambda op: op.text)

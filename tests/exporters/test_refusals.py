@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from torch import nn
 
 from rrnn.errors import ExportError
 from rrnn.exporters import export
+from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.classify.rules import RuleUnits, parse_rules
+from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.lm.model import LanguageModel
 from rrnn.zoo import layer
 
@@ -26,6 +30,18 @@ def broken() -> nn.Module:
     return net
 
 
+def with_rules() -> TrainedClassifier:
+    model = classifier()
+    rules = parse_rules("yes good\n")
+    module = TextClassifier(
+        model.config,
+        len(model.vocabulary),
+        2,
+        rules=partial(RuleUnits, rules, model.vocabulary, model.labels),
+    )
+    return TrainedClassifier(module.eval(), model.vocabulary, model.labels, model.config)
+
+
 BAD: dict[str, tuple[Any, str]] = {
     "torch's LSTM": (lambda: nn.LSTM(3, 4), "LSTM is not a layer.*torch.onnx.export"),
     "LSTM of the zoo": (lambda: layer("LSTM", 3, 4), "LSTM is not a layer.*torch.onnx.export"),
@@ -33,6 +49,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "LSTM language model": (lambda: LanguageModel(5, 4, cell="lstm"), "TorchRNN is not a layer"),
     "LSTM classifier": (lambda: classifier(cell="LSTM"), "LSTM is not a layer"),
     "letters": (lambda: classifier(characters=3), "characters"),
+    "rules": (with_rules, "starts from rules"),
     "half precision": (lambda: make_layer("F").half(), r"float32.*float16.*model\.float\(\)"),
     "a NaN": (broken, "NaN"),
     "no model": (lambda: "runs/lm", "str.*rrnn.load"),

@@ -44,8 +44,13 @@ def arguments(steps: int, batch: int) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("grad", [True, False])
 @pytest.mark.parametrize(
     ("cell", "options"),
-    [("F", {}), ("SRU", {"num_layers": 2, "bidirectional": True}), ("B-max-plus", {"batch_first": False})],
-    ids=["F", "SRU", "B-max-plus"],
+    [
+        ("F", {}),
+        ("SRU", {"num_layers": 2, "bidirectional": True}),
+        ("B-max-plus", {"batch_first": False}),
+        ("Mamba-2", {"heads": 3}),
+    ],
+    ids=["F", "SRU", "B-max-plus", "Mamba-2"],
 )
 def test_a_trace_takes_other_shapes_and_has_gradients(
     cell: str, options: dict[str, object], grad: bool

@@ -1,7 +1,7 @@
-"""Ship a model: write layers, language models and classifiers as ONNX files or as plain C.
+"""Ship a model: write layers, language models and classifiers as ONNX files or as plain C, or models for transformers.
 
-`export(model, "model.onnx")` needs the extra `rrnn[onnx]`; `export(model, "model.c")` needs nothing else. The packages
-of the extra are imported only when an ONNX file is written.
+`export(model, "model.onnx")` needs the extra `rrnn[onnx]`, `export(model, "folder", format="hf")` the extra `rrnn[hf]`;
+`export(model, "model.c")` needs nothing else. The packages of an extra are imported only when its format is written.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 ONNX_PACKAGES = ("onnx", "onnx_ir")
 """What writing an ONNX file imports."""
+FORMATS = ("onnx", "c", "hf")
 
 
 def export(
     model: Any,
     path: str | Path,
     *,
+    format: str | None = None,
     lengths: bool | None = None,
     states: bool | None = None,
     vocabulary: bool = True,
@@ -37,8 +39,9 @@ def export(
     """Write a model to a file that runs elsewhere, and return the files written.
 
     `model` is a run's model (`rrnn.load`), its network, a `RationalRNN`, or one of the affine layers ISAN and
-    LinearElman. The end of `path` chooses the format: `.onnx` for ONNX operators of opset 18 with dynamic batch and
-    time, `.c` for one C99 file, with its header beside it, which runs one sequence step by step.
+    LinearElman. The end of `path` chooses the format, or `format` does: "onnx" for ONNX operators of opset 18 with
+    dynamic batch and time, "c" for one C99 file, with its header beside it, which runs one sequence step by step, "hf"
+    for a folder that transformers loads after `import rrnn.hf` (models of runs only).
 
     - `lengths` (ONNX): whether the graph takes the lengths of padded sequences; a classifier always does.
     - `states` (ONNX): whether the graph takes states to begin with. By default it does, except for classifiers and
@@ -49,15 +52,23 @@ def export(
     A model that cannot be exported raises an `ExportError`, and no file is written.
     """
     path = Path(path)
-    kind = path.suffix.lower()
-    if kind not in (".onnx", ".c"):
+    kind = path.suffix.lower().removeprefix(".") if format is None else format
+    if kind not in FORMATS:
+        given = f"{path.name!r} ends in neither" if format is None else f"got format={format!r}"
         raise ExportError(
-            f"a model is exported to .onnx or .c; {path.name!r} ends in neither. Name the output model.onnx or model.c"
+            f"a model is exported to .onnx or .c, or to a folder with format='hf'; {given}. Name the output "
+            "model.onnx or model.c, or add --format hf"
         )
     if not path.parent.is_dir():
         raise ExportError(f"there is no folder {path.parent} to write {path.name} to: create it first")
+    if kind == "hf":
+        if lengths is not None or states is not None or name is not None:
+            raise ExportError("lengths, states and name are options of ONNX and C files: leave them out")
+        from rrnn.hf import save_folder
+
+        return save_folder(model, path, vocabulary=vocabulary)
     module, words, labels = _parts(model, vocabulary)
-    if kind == ".c":
+    if kind == "c":
         if lengths or states:
             raise ExportError(
                 "lengths and states are options of ONNX files: a C model always keeps its state"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from rrnn.arithmetic import ALONG_FAMILY
+from rrnn.errors import ExportError
 from rrnn.exporters.c_text import expression, number
 from rrnn.ir import Op, Program
 from rrnn.ir.program import Extent, needed
@@ -43,6 +44,11 @@ class Memory(NamedTuple):
 
 def family_step(program: Program, units: int, memory: Memory) -> list[str]:
     """Return the statements that compute one step of all units of a cell with families."""
+    if any(i.op is Op.MOVE for i in program.flat.instructions):
+        raise ExportError(
+            f"in {program.name} each state of a family goes to each other by a weight of its own, which is not "
+            "written as C: export the model to .onnx"
+        )
     return _Step(program.flat, units, memory).lines()
 
 

@@ -12,7 +12,7 @@ from rrnn import __version__
 from rrnn.errors import ExportError
 from rrnn.exporters.c_layers import Stack, array_of, check, dense
 from rrnn.exporters.c_text import Source, string
-from rrnn.exporters.parts import check_layer
+from rrnn.exporters.parts import check_classifier, check_layer
 from rrnn.nn.rnn import RationalRNN
 from rrnn.tasks.classify.model import UNKNOWN_ID, TextClassifier
 from rrnn.tasks.lm.model import LanguageModel
@@ -85,11 +85,7 @@ def _language_model(source: Source, module: LanguageModel, words: Vocabulary | N
 def _classifier(
     source: Source, module: TextClassifier, words: Vocabulary | None, labels: list[str] | None
 ) -> _Model:
-    if module.spelling is not None:
-        raise ExportError(
-            "a classifier that reads letters (characters > 0) cannot be exported: its words have features of their "
-            "letters, computed outside the layers. Train one with characters=0."
-        )
+    check_classifier(module)
     stack, (count, size) = Stack(source), module.embedding.shape
     table = source.array("embedding", array_of(module.embedding))
     out, width = f"({table} + word * {size})", size

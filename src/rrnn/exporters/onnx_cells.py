@@ -52,7 +52,7 @@ def cell_nodes(
     for n in sorted(wanted & outside):
         if n not in ready and any(a not in outside for a in code[n].args):
             outside.discard(n)
-    interpret(code, wanted & outside, ready, arithmetic(g), g.number, _along(g, wide))
+    interpret(code, wanted & outside, ready, arithmetic(g), g.number, _along(g, wide, 0))
     final = None
     if program.states or wide is not None:
         traced = _traced(program, ready)
@@ -121,7 +121,7 @@ class _Loop:
             value = self._input("batch", "columns" if own else "units")
             here, scanned = [*here, value], [*scanned, self.ready[n]]
             inside[n] = self._columns(n, value) if own else self._placed(value)
-        interpret(code, loop, inside, arithmetic(body), g.number, _along(body, program.wide))
+        interpret(code, loop, inside, arithmetic(body), g.number, _along(body, program.wide, 1))
         new = [body.add("Expand", inside[n], body.add("Shape", old[s])) for s, n in results.items()]
         if self.mask is not None:
             valid = self._input("batch", 1, dtype=ir.DataType.BOOL)
@@ -203,7 +203,16 @@ def spread(g: Emitter, wide: Families, extent: Extent, value: ir.Value, units: i
     return g.add("Gather", value, g.constant(places), axis=leading)
 
 
-def _along(g: Emitter, wide: Families | None) -> Callable[..., ir.Value]:
-    """Return the function that runs an op along a family on values (…, families, D)."""
+def _along(g: Emitter, wide: Families | None, leading: int) -> Callable[..., ir.Value]:
+    """Return the function that runs an op along a family on values (…, families, D), after so many leading axes."""
     count = 0 if wide is None else len(wide.sizes)
-    return lambda op, family, *values: ALONG[op](g, *values, g.integers(family - count - 1))
+
+    def run(op: Op, family: int, *values: ir.Value) -> ir.Value:
+        if op is not Op.MOVE:
+            return ALONG[op](g, *values, g.integers(family - count - 1))
+        axes = list(range(leading + count + 1))
+        before, after = (leading + axis for axis in divmod(family, count))
+        axes[before], axes[after] = axes[after], axes[before]
+        return g.add("Transpose", values[0], perm=axes)
+
+    return run

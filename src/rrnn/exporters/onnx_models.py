@@ -31,7 +31,7 @@ from rrnn.exporters.onnx_layers import (
     weight,
 )
 from rrnn.exporters.onnx_nodes import IR_VERSION, Graph
-from rrnn.exporters.parts import check_layer, export_dtype, first_state_arrays
+from rrnn.exporters.parts import check_classifier, check_layer, export_dtype, first_state_arrays
 from rrnn.nn.affine import AffineRNN
 from rrnn.nn.rnn import RationalRNN
 from rrnn.tasks.classify.model import TextClassifier
@@ -219,11 +219,7 @@ def _language_model(g: Graph, module: LanguageModel, options: Options) -> _Built
 
 def _classifier(g: Graph, module: TextClassifier) -> _Built:
     """Build the graph of a text classifier: ids (time, batch) and lengths (batch) → logits (batch, classes)."""
-    if module.spelling is not None:
-        raise ExportError(
-            "a classifier that reads letters (characters > 0) cannot be exported: its words have features of their "
-            "letters, computed outside the graph. Train one with characters=0."
-        )
+    check_classifier(module)
     both, how = module.config.bidirectional, module.config.pooling
     ids = g.input("ids", ("time", "batch"), ir.DataType.INT64)
     x = g.add("Gather", weight(g, module.embedding), ids, axis=0)

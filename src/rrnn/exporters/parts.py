@@ -16,6 +16,7 @@ from rrnn.ir import Program
 from rrnn.nn.affine import AffineRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.nn.rnn import RationalRNN
+from rrnn.tasks.classify.model import TextClassifier
 
 
 def finite(array: np.ndarray, what: str = "the model") -> np.ndarray:
@@ -94,6 +95,20 @@ def check_layer(module: Any, format: str, known: Sequence[type[nn.Module]]) -> N
             f"{type(module).__name__} is not a layer that can be exported to {format}: it exports the rational "
             f"recurrences {names}. For torch's own layers and other modules use torch.onnx.export, with "
             "custom_translation_table=rrnn.onnx_translations() if a RationalRNN is among them."
+        )
+
+
+def check_classifier(module: TextClassifier) -> None:
+    """Raise an `ExportError` for a classifier that does more than run layers over embedded words."""
+    if module.spelling is not None:
+        raise ExportError(
+            "a classifier that reads letters (characters > 0) cannot be exported: its words have features of their "
+            "letters, computed outside the layers. Train one with characters=0."
+        )
+    if module.rules is not None:
+        raise ExportError(
+            "a classifier that starts from rules cannot be exported: its rules are units beside the layers. Train one "
+            "without rules, or run this one with rrnn."
         )
 
 

@@ -213,6 +213,10 @@ class CellParameters(nn.Module):
             if bias or not is_bias:
                 value = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
                 (self.bias if is_bias else self.parameter).add(name, value)
+        self.freeze_fixed()
+
+    def freeze_fixed(self) -> None:
+        """Mark the parameters that the cell does not learn."""
         for leaf in self.leaves:
             if isinstance(leaf, ex.Parameter) and not leaf.learned:
                 self.parameter[leaf.name].requires_grad_(False)

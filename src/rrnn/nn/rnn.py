@@ -248,7 +248,7 @@ class RationalRNN(nn.Module):
         """Refuse torch.jit.script, which calls this first and would fail with a message about Python's syntax."""
         raise BackendError(
             "torch.jit.script cannot read the Python code of RationalRNN. Use torch.jit.trace or torch.export, which "
-            "record a layer as one op (docs/layers.md has a table of what works)."
+            "record a layer as one op (docs/export.md has a table of what works)."
         )
 
     def step(self, x_t: Tensor, state: State | None = None) -> tuple[Tensor, State]:

@@ -88,18 +88,18 @@ def _read_bytes(path: Path) -> bytes:
 
 # Contractions are split as in the Penn Treebank and GloVe (do n't, it 's). Numbers, identifiers and hyphenated words
 # stay whole. Other characters are tokens of their own; short runs of one sign stay together.
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"\w+(?=n't\b)|n't\b|'(?:s|re|ve|ll|d|m)\b"
     r"|\d+(?:[.,:]\d+)+|\w+(?:-\w+)*"
     r"|::=|->|[<>!=]=|([.!?*=<>~-])\1{0,2}|[^\w\s]",
     re.IGNORECASE,
 )
-_QUOTES = str.maketrans("‘’“”", "''\"\"")
+QUOTES = str.maketrans("‘’“”", "''\"\"")
 
 
 def split_text(text: str) -> list[str]:
     """Split a raw text into words and punctuation, without changing case."""
-    return [match.group() for match in _TOKEN.finditer(text.translate(_QUOTES))]
+    return [match.group() for match in TOKEN.finditer(text.translate(QUOTES))]
 
 
 # A contraction of "not" that a corpus tore apart: "do n 't", "don 't", and misspellings such as "dosn 't" and "wan 't",
@@ -110,7 +110,7 @@ _TORN_NOT = re.compile(r"\b(\w*[dst]n|(?:ai|are|ca|dare|do|have|may|sdo|sha|wa|w
 def _glove(text: str) -> list[str]:
     """Spell words as GloVe does, then apply `split_text`: contractions (do n 't, don 't), bracket tokens, character
     references, accents and hyphens are rewritten."""
-    text = html.unescape(re.sub(r"(&#\d+) ; ?", r"\1;", text)).lower().translate(_QUOTES)
+    text = html.unescape(re.sub(r"(&#\d+) ; ?", r"\1;", text)).lower().translate(QUOTES)
     text = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     text = re.sub(r"\B-l[rs]b-\B", "(", re.sub(r"\B-r[rs]b-\B", ")", text))
     return split_text(_TORN_NOT.sub(r"\1't", text).replace("-", " ").replace("\\/", " / "))
