@@ -1,6 +1,6 @@
 """Which formal languages does one layer learn? Trained on strings of lengths 1 to 40, tested on lengths up to 500.
 
-    python benchmarks/languages.py --json docs/results/languages-h200.json --device cuda --workers 6
+    python benchmarks/languages.py --json docs/results/languages-cpu.json --workers 13
     python benchmarks/languages.py --json FILE --tasks parity --models ring6 B-signed --steps 500 --settings 1 --seeds 1
 
 | task | a string's label |
@@ -27,23 +27,20 @@ finite: they neither prove nor refute what a model can do at all lengths (`rrnn 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from results import Row, meta, print_table
+from results import Row, print_table
 from torch import Tensor, nn
+from trainings import fill, rows_of
 
 from rrnn import zoo
 
@@ -51,7 +48,7 @@ Strings = tuple[np.ndarray, np.ndarray]
 """Symbols (length, count) and labels (count)."""
 SHORT = 40
 LENGTHS = (42, 50, 60, 80, 100, 150, 200, 300, 400, 500)
-MODELS = ("B", "F", "B-signed", "F-signed", "ring6", "S3", "LSTM")
+MODELS = ("B", "F", "B-signed", "F-signed", "ring6", "S3", "LSTM", "Mamba")
 RATES, SCALES = (1e-3, 5e-2), (1.0, 4.0)
 """The range from which learning rates are drawn, log-uniformly, and the factors of initial weights, in turn."""
 BATCH, HIDDEN, TESTED = 128, 32, 500
@@ -171,8 +168,8 @@ class Job:
     device: str
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        return self.task, self.model, self.stage, self.number
+    def key(self) -> Row:
+        return {"task": self.task, "model": self.model, "stage": self.stage, "number": self.number}
 
 
 def train(job: Job) -> Row:
@@ -200,8 +197,8 @@ def train(job: Job) -> Row:
         schedule.step()
     held_out = np.random.default_rng([7, seed])
     within = mean(accuracy(model, task, held_out, n, 50, job.device) for n in short)
-    row: Row = {"task": job.task, "model": job.model, "stage": job.stage, "number": job.number, "lr": job.lr}
-    row |= {"scale": job.scale, "steps": job.steps, "within": corrected(within, task)}
+    row: Row = job.key | {"lr": job.lr, "scale": job.scale, "steps": job.steps}
+    row["within"] = corrected(within, task)
     if job.stage == "final":
         lengths = {n: accuracy(model, task, held_out, n, TESTED, job.device) for n in LENGTHS}
         row["beyond"] = {str(n): corrected(a, task) for n, a in lengths.items()}
@@ -232,12 +229,6 @@ def setting(number: int) -> tuple[float, float]:
     return round(math.exp(low + share * (high - low)), 6), SCALES[number % len(SCALES)]
 
 
-def missing(rows: list[Row], jobs: Iterable[Job]) -> list[Job]:
-    """Return the jobs that have no row yet."""
-    done = {(row["task"], row["model"], row["stage"], row["number"]) for row in rows}
-    return [job for job in jobs if job.key not in done]
-
-
 def best_setting(rows: list[Row], task: str, model: str) -> tuple[float, float]:
     """Return the setting of the search's best training at lengths 1 to 40; of equals, the first."""
     own = [r for r in rows if (r["task"], r["model"], r["stage"]) == (task, model, "search")]
@@ -247,55 +238,22 @@ def best_setting(rows: list[Row], task: str, model: str) -> tuple[float, float]:
 
 def run(options: argparse.Namespace) -> list[Row]:
     """Do all trainings that the result file lacks: first the search, then the final ones."""
-    file: Path = options.json
-    rows: list[Row] = json.loads(file.read_text(encoding="utf-8"))["rows"] if file.exists() else []
+    rows = rows_of(options.json)
     pairs = [(task, model) for task in options.tasks for model in options.models]
-
-    def keep(found: Iterator[Row]) -> None:
-        for row in found:
-            rows.append(row)
-            print(json.dumps(row), flush=True)
-            text = json.dumps({"meta": about(options), "rows": rows}, indent=1) + "\n"
-            part = file.with_suffix(".part")
-            part.write_text(text, encoding="utf-8")
-            part.replace(file)
+    given = {name: getattr(options, name) for name in ("steps", "settings", "seeds", "device", "workers")}
+    fixed = {"batch": BATCH, "hidden": HIDDEN, "rates": RATES, "scales": SCALES}
+    settings = given | fixed | {"short": SHORT, "tested": TESTED}
 
     def job(task: str, model: str, stage: str, number: int, chosen: tuple[float, float]) -> Job:
         return Job(task, model, stage, number, *chosen, options.steps, options.device)
 
     search = [job(*pair, "search", n, setting(n)) for pair in pairs for n in range(options.settings)]
-    keep(done_by(missing(rows, search), options.workers))
+    fill(options.json, rows, search, train, options.workers, settings)
     final = [
         job(*pair, "final", n, best_setting(rows, *pair)) for pair in pairs for n in range(options.seeds)
     ]
-    keep(done_by(missing(rows, final), options.workers))
+    fill(options.json, rows, final, train, options.workers, settings)
     return rows
-
-
-def done_by(jobs: list[Job], workers: int) -> Iterator[Row]:
-    """Yield the rows of jobs as they are finished, by this process or by several."""
-    if workers <= 1:
-        yield from map(train, jobs)
-        return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(train, job) for job in jobs]):
-            yield future.result()
-
-
-def about(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the result file says about its run."""
-    gpu = {"gpu": torch.cuda.get_device_name()} if options.device.startswith("cuda") else {}
-    given = {name: getattr(options, name) for name in ("steps", "settings", "seeds", "device", "workers")}
-    fixed = {
-        "batch": BATCH,
-        "hidden": HIDDEN,
-        "rates": RATES,
-        "scales": SCALES,
-        "short": SHORT,
-        "tested": TESTED,
-    }
-    known = meta()
-    return known | {"hardware": known["hardware"] | gpu, "settings": given | fixed}
 
 
 def table(rows: list[Row]) -> list[list[str]]:

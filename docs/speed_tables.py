@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from figures import BOTH, Row, dtype, named, paragraph, row, rows, size, span, table, unique, us
+from figures import BOTH, Row, dtype, named, paragraph, results, row, rows, size, span, table, unique, us
 
 SHOWN = ("RRNN(B)", "RRNN(F)", "RRNN(F+o)")
 """The layers in summaries and in the chart."""
@@ -119,6 +119,21 @@ def complex_b() -> str:
             ours = (size(r["shape"]), f"{r['ms']:.3g}", f"{r['percent_of_copy']:.0f} %")
             body.append((machine, *ours, f"{r['eager_ms']:.3g}", f"{r['ratio']:.0f}×"))
     return table("machine | T×B×D | ms: | of copy: | eager, ms: | eager / ours:", body)
+
+
+@named
+def packed() -> str:
+    """Compare packed sequences with padded ones."""
+    body = []
+    for file, machine in (("packed-h200", "H200"), ("packed-cpu", "CPU, 2 threads")):
+        for r in rows(file, form="cu_seqlens") if results(file) else []:
+            same = {"cell": r["cell"], "dtype": r["dtype"]}
+            padded, theirs = row(file, form="lengths", **same), row(file, form="PackedSequence", **same)
+            times = (f"{each['ms']:.3g}" for each in (r, padded, theirs))
+            kind, units = f"{r['cell']}, {dtype(r['dtype'])}", r["shape"][2]
+            body.append((machine, kind, units, *times, f"{r['ratio']:.1f}×"))
+    titles = "machine | cell | units: | packed, ms: | padded, ms: | PackedSequence, ms: | padded / packed:"
+    return table(titles, body)
 
 
 @named

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from figures import named, rows, table
+import re
+from functools import cache
+from statistics import mean
+
+from figures import Row, named, rows, table
+
+from rrnn.errors import RRNNError
+from rrnn.theory import power
+from rrnn.zoo import get_cell
+
+TASKS = {"parity": "modulo 2", "modulo3": "modulo 3", "S3": "group", "recall": "first", "anbn": None}
+"""The tasks of benchmarks/languages.py, and what rrnn.theory.power calls them. It has no task for aⁿbⁿ."""
+SHOWN = ("60", "100", "200", "500")
 
 
 @named
@@ -19,3 +31,32 @@ def rank() -> str:
         size = "" if row["log10"] is None else f"{row['log10']:.1f}"
         body.append((f"`{row['name']}`", row["semiring"], row["lower"], upper, size, verdict))
     return table("model | semiring | at least: | at most | log₁₀ of the determinant: | verdict", body)
+
+
+@cache
+def _known(model: str) -> dict[str, str]:
+    """Return what is proved of one unit of a model, by task: thresholds with a margin, at all lengths."""
+    try:
+        statements = power(get_cell(model)).statements
+    except RRNNError:  # the LSTM is no cell
+        return {}
+    texts = {s.task: s.text for s in statements if s.notion == "margin"}
+    return {task: re.sub(r" \(w\d+\)", "", text) for task, text in texts.items()}
+
+
+@named
+def languages() -> str:
+    def share(values: list[float]) -> str:
+        return " / ".join(str(round(100 * x)).replace("-", "−") for x in (mean(values), max(values)))
+
+    final: dict[tuple[str, str], list[Row]] = {}
+    for row in rows("languages-cpu", stage="final"):
+        final.setdefault((row["task"], row["model"]), []).append(row)
+    body = []
+    for name, task in TASKS.items():
+        for (_, model), own in sorted(item for item in final.items() if item[0][0] == name):
+            columns = [[r["within"] for r in own], *([r["beyond"][n] for r in own] for n in SHOWN)]
+            known = _known(model).get(task, "–") if task else "–"
+            body.append((name, f"`{model}`", known, *map(share, columns)))
+    head = "task | model | one unit, with a margin, all lengths | 1–40: | "
+    return table(head + " | ".join(f"{n}:" for n in SHOWN), body)

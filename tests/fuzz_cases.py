@@ -385,13 +385,13 @@ def _classify_train(w: World) -> list[str]:
         "split_seed": (0, 3), "max_tokens": (3, 50), "vector_length": (1, 5), "embedding_size": (2, 3),
         "characters": (0, 4), "word_dropout": (0, 0.5), "batch_size": (4, 64), "lr": (0.01,), "l2": (0,), "clip": (5,),
         "average": (0, 0.9), "halve_after": (1,), "stop_after": (1,), "seed": (0, 1), "checkpoint_seconds": (0, 30),
-        "hidden_size": (1, 4), "layers": (1, 2),
+        "hidden_size": (1, 4), "layers": (1, 2), "heads": (1, 3),
     }  # fmt: skip
     words = {
         "text_column": ("text", "1", "5"), "label_column": ("label", "0"), "encoding": ("utf-8", "latin-1", "hex"),
         "skip_broken": ("True", "False"), "cleaning": ("none", "lower", "glove", "kim"), "fine_tune": ("True",),
         "bidirectional": ("True",), "pooling": ("last", "mean", "max", "attention"), "readout": ("mlp", "linear"),
-        "device": ("cpu", "cuda:9", "meta", "tpu"),
+        "device": ("cpu", "cuda:9", "meta", "tpu"), "block": ("auto", "off", "Mamba", "F"),
     }  # fmt: skip
     files = {
         "data": TEXTS, "dev": TEXTS, "test": TEXTS, "vectors": ("vectors.txt", "vectors.bin"), "cell": CELLS,
@@ -418,11 +418,12 @@ def _lm_train(w: World) -> list[str]:
         "kept_units": (9,), "ar": (1,), "tar": (1,), "bptt": (3, 35), "lr": (0.1,), "weight_decay": (0,),
         "lr_decay": (0.5,), "lr_decay_from": (1,), "emas": (0.9,), "asgd_from": (1,), "average_every": (1, 3),
         "dev_streams": (1, 3), "seed": (0,), "hidden_size": (1, 4), "params": ("1k", "2k"), "batch_size": (2, 4),
+        "heads": (1, 3),
     }  # fmt: skip
     words = {
         "level": ("word", "char"), "tokens": ("space", "text"), "output_gate": ("True", "False"), "shift": ("True",),
         "optimiser": ("sgd", "adam"), "precision": ("fp32", "bf16"), "preset": ("tiny",), "model": ("lstm", "gru"),
-        "device": ("cpu", "cuda:9", "tpu"),
+        "device": ("cpu", "cuda:9", "tpu"), "block": ("auto", "off", "Mamba", "F"),
     }  # fmt: skip
     files = {"data": ("corpus.txt",), "cell": CELLS, "config": ("language.json", "classifier.json")}
     usual = ["--epochs", "1", "--hidden-size", "3", "--batch-size", "4", "--device", "cpu"]

@@ -219,7 +219,7 @@ def run(backend: Backend, a: Arguments, every: int, *, layout: str = "dense", **
             assert t._base is not None
             around = torch.cat([t._base[..., :2], t._base[..., -3:]], -1)
             assert around.isnan().all(), "a kernel wrote outside the view that it was given"
-    if not backend.gives_parameter_gradients:
+    if not backend.gives_parameter_gradients(a.program):
         grad_params = epilogue(a.program, a.params, grad_params, call.units)
     found = {"output": out, "final state": final, "dx": grad_x, "dparams": grad_params}
     more = {"dstate": first, "dinput": grad_inp}

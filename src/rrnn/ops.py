@@ -85,8 +85,8 @@ def rational(
         # One op, of any number of steps, that can be trained or not. Traces have no lists of strings.
         traced = torch.ops.rrnn.traced(x, tables, first, mask, inp, texts, every, name, sequences)
         return Result(*traced)
-    every = _interval(x, programs, save_every) if grad else 0
     if torch.compiler.is_compiling():
+        every = _interval(x, programs, save_every) if grad else 0
         tables, texts = [_table(r) for r in rows], [p.text for p in programs]
         first = list(initial_states(programs, tables, batch, widths) if states is None else states)
         if torch.onnx.is_in_onnx_export():
@@ -100,6 +100,10 @@ def rational(
     backend = resolve(name, x.device, x.dtype, programs)
     if weight is not None and not (grad and backend.name != "reference"):
         x = F.linear(x, weight)
+    every = 0
+    if grad:
+        wanted = save_every or backend.interval(x, programs, widths)
+        every = _interval(x, programs, wanted)
     cells = LayerCells(programs, widths, every, backend)
     if backend.name == "reference":
         tables = [_table(r) for r in rows]

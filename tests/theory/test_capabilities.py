@@ -269,3 +269,9 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert row["statements"][0]["finite_weights"] == {"answer": "no", "reason": "Proposition 2"}
     assert main(["power", "LSTM"]) == 2
     assert "LSTM is not a cell: it is not rational" in capsys.readouterr().err
+
+
+def test_the_states_of_a_family_share_a_line() -> None:
+    loops = power(get_cell("GLA", states=8)).loops
+    assert list(loops) == ["q0", "h_i"]
+    assert loops["h_i"] == 'exp(log_sigmoid(linear("alpha_i", bias=True)) / 16) in (0, 1)'

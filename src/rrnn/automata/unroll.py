@@ -19,8 +19,8 @@ from rrnn.automata.cell import Cell, CellArc
 from rrnn.automata.cell_algebra import times
 from rrnn.errors import CellError
 
-Index = int | tuple[int, int] | None
-"""The index of a family's state, those of an arc's source and target, or none."""
+Index = int | str | tuple[int | str, int | str] | None
+"""The index of a family's state, those of an arc's source and target, or none; a letter stands for any index."""
 
 
 def is_wide(cell: Cell) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -109,8 +109,14 @@ class Backend(ABC):
     """One way to run programs."""
 
     name: str
-    gives_parameter_gradients = False
-    """Whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""
+
+    def gives_parameter_gradients(self, program: Program) -> bool:
+        """Return whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""
+        return False
+
+    def pays(self, device: torch.device, dtype: torch.dtype, program: Program) -> bool:
+        """Return whether `auto` should prefer this backend, where it can run, to those after it."""
+        return True
 
     @abstractmethod
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
@@ -118,6 +124,10 @@ class Backend(ABC):
 
     def passed_over(self, device: torch.device, dtype: torch.dtype) -> None:  # noqa: B027  (most have nothing to say)
         """Warn a user, once, who could have this backend, when `auto` has to do without it."""
+
+    def interval(self, x: Tensor, programs: Sequence[Program], widths: Sequence[int]) -> int | None:
+        """Return the interval at which this backend would save states for a backward pass; None: any will do."""
+        return None
 
     @abstractmethod
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -129,6 +139,33 @@ class Backend(ABC):
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
         """Fill `grads.x` and `grads.inp`; return (dL/d unit values (U, D), dL/d first state), where the latter is None
         unless `grads.wants_first`. `saved` is what `forward` returned for the same call."""
+
+    # ---- packed sequences as so many calls, for backends that have no kernels for them -------------------------------
+
+    def forward_one_by_one(self, call: CellCall, state: Tensor, out: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Run packed sequences, one by one."""
+        saved = state.new_zeros(call.saved_shape(state.shape[0])) if call.every else None
+        final = torch.empty_like(state)
+        for i, steps, own in call.separate():
+            final[:, i : i + 1], kept = self.forward(own, state[:, i : i + 1], out[steps])
+            if saved is not None and kept is not None:
+                saved[call.own_saved(i, steps)] = kept
+        return final, saved
+
+    def backward_one_by_one(
+        self, call: CellCall, saved: Tensor, grads: Gradients, sums: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """Run the gradients of packed sequences, one by one; those of parameters are added to `sums`."""
+        firsts = saved.new_zeros(saved.shape[1], call.batch, call.units)
+        state = torch.zeros_like(firsts) if grads.state is None else grads.state
+        for i, steps, own in call.separate():
+            inp = None if grads.inp is None else grads.inp[steps]
+            given = Gradients(grads.out[steps], state[:, i : i + 1], grads.x[steps], inp)
+            learned, first = self.backward(own, saved[call.own_saved(i, steps)], given)
+            sums += learned
+            if first is not None:
+                firsts[:, i : i + 1] = first
+        return sums, firsts if grads.wants_first else None
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -136,7 +136,7 @@ def run_backward(
     grad_params, grad_states = [], []
     for own, kept, given in zip(call.split(), saved, grads, strict=True):
         units, to_first = backend.backward(own, kept, given)
-        if not backend.gives_parameter_gradients or own.program.wide is not None:
+        if not backend.gives_parameter_gradients(own.program):
             units = epilogue(own.program, cast(own.params, dtype), units, own.units)
         grad_params.append(cast(units, own.params.dtype))
         grad_states.append(to_first)

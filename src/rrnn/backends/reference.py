@@ -237,42 +237,16 @@ class Reference(Backend):
         if state is None:
             state = first_state(program, call.batch, call.units, call.params, compute_dtype(call.x.dtype))
         if call.sequences is not None:
-            return self._forward_packed(call, state, out)
+            return self.forward_one_by_one(call, state, out)
         inputs = Inputs.of(call)
         output, end, before = forward(program, inputs, state)
         out.copy_(output)
         return end, before[:: call.every].contiguous() if call.every else None
 
-    def _forward_packed(self, call: CellCall, state: Tensor, out: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Run packed sequences, one by one."""
-        saved = state.new_zeros(call.saved_shape(state.shape[0])) if call.every else None
-        final = torch.empty_like(state)
-        for i, steps, own in call.separate():
-            final[:, i : i + 1], kept = self.forward(own, state[:, i : i + 1], out[steps])
-            if saved is not None and kept is not None:
-                saved[call.own_saved(i, steps)] = kept
-        return final, saved
-
-    def _backward_packed(
-        self, call: CellCall, saved: Tensor, grads: Gradients
-    ) -> tuple[Tensor, Tensor | None]:
-        """Run the gradients of packed sequences, one by one."""
-        shape = saved.shape[1], call.batch, call.units
-        total = saved.new_zeros(adjoint(call.program).unit_rows, call.units)
-        state, firsts = grads.state, saved.new_zeros(shape)
-        state = torch.zeros_like(firsts) if state is None else state
-        for i, steps, own in call.separate():
-            inp = None if grads.inp is None else grads.inp[steps]
-            given = Gradients(grads.out[steps], state[:, i : i + 1], grads.x[steps], inp)
-            units, first = self.backward(own, saved[call.own_saved(i, steps)], given)
-            total += units
-            if first is not None:
-                firsts[:, i : i + 1] = first
-        return total, firsts if grads.wants_first else None
-
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
         if call.sequences is not None:
-            return self._backward_packed(call, saved, grads)
+            sums = saved.new_zeros(adjoint(call.program).unit_rows, call.units)
+            return self.backward_one_by_one(call, saved, grads, sums)
         inputs, program, before = Inputs.of(call), call.program.flat, saved
         grad_state = saved.new_zeros(saved.shape[1:]) if grads.state is None else grads.state
         if call.every > 1:

@@ -14,6 +14,7 @@ from rrnn.ir import Program
 
 # name → "module:class", imported on first use; in order of preference
 TABLE = {
+    "matrix": "rrnn.backends.matrix:Matrix",
     "native": "rrnn.backends.native:Native",
     "triton": "rrnn.backends.triton:Triton",
     "reference": "rrnn.backends.reference:Reference",
@@ -73,8 +74,7 @@ def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Seque
         if candidate == "native" and device.type != "cpu":
             continue  # it runs on the CPU only, which is no reason to warn at every call
         backend = get_backend(candidate)
-        reasons = [backend.why_not(device, dtype, program) for program in programs]
-        if not any(reasons):
+        if all(not backend.why_not(device, dtype, p) and backend.pays(device, dtype, p) for p in programs):
             return backend
         backend.passed_over(device, dtype)
     raise AssertionError("the reference runs everything")

@@ -13,6 +13,7 @@ from rrnn.cli.shared import option
 from rrnn.ir import adjoint, lower
 from rrnn.ir.equations import equations, latex, scan_text, state_symbols
 from rrnn.ir.notation import PLAIN, symbol_of
+from rrnn.ir.separable import separable
 from rrnn.zoo import get_cell
 
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, option()]
@@ -75,7 +76,18 @@ def summary(cell: Cell) -> str:
     lines[1:1] = [f"  {line}" for line in families]
     stored = ", ".join(f"{q} as {symbol}" for q, symbol in state_symbols(cell).items())
     lines.append(f"stored: {stored or 'nothing'}")
+    if sizes:
+        found = separable(lower(cell).program)
+        how = (
+            f"the scalar one, since {found}"
+            if isinstance(found, str)
+            else f"matrix products, {_DECAYS[found.decay]}"
+        )
+        lines.append(f"schedule: {how}")
     return "\n".join(lines) + "\n"
+
+
+_DECAYS = {"none": "no decay", "head": "a decay per head", "state": "a decay per state"}
 
 
 def _count(n: int, what: str) -> str:

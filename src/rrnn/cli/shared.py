@@ -45,19 +45,37 @@ def overrides_of(config: type[Config], defaults: Mapping[str, Config], *, withou
         if field.name in config.groups:
             group = groups[config.groups[field.name]] = []
         if field.name not in without:
-            kind = hints[field.name]
+            kind, bare = hints[field.name], field.metadata["bare"]
             told = tyro.conf.arg(
                 help=field.metadata["help"],
                 help_behavior_hint=_default_hint([(n, getattr(c, field.name)) for n, c in defaults.items()]),
-                metavar=_metavar(kind),
+                metavar=_metavar(kind) if bare is None else None,
             )
-            group.append((field.name, Annotated[kind | None, told], dataclasses.field(default=None)))
+            read = () if bare is None else (_text_or(bare),)
+            group.append((field.name, Annotated[kind | None, *read, told], dataclasses.field(default=None)))
     boxes = []
     for title, fields in ((title, fields) for title, fields in groups.items() if fields):
         made = make_dataclass(f"{config.__name__}_{title}".replace(" ", "_"), fields)
         box = Annotated[made, tyro.conf.arg(name=title, help="")]
         boxes.append((title.replace(" ", "_"), box, dataclasses.field(default_factory=made)))
     return make_dataclass(f"{config.__name__}Overrides", boxes)
+
+
+def _text_or(bare: str) -> Any:
+    """Return how tyro reads an option with a text, or with nothing, which means `bare`."""
+
+    def read(words: list[str]) -> str:
+        if len(words) > 1:
+            raise ValueError(f"expected one word at most; got {' '.join(words)}")
+        return words[0] if words else bare
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs="*",
+        metavar="[STR]",
+        instance_from_str=read,
+        is_instance=lambda value: value is None or isinstance(value, str),
+        str_from_instance=lambda value: [] if value is None else [value],
+    )
 
 
 def _default_hint(values: list[tuple[str, Any]]) -> str:

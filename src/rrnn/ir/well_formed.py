@@ -28,10 +28,11 @@ class Output(NamedTuple):
 #   epilogue      grad_param
 #   scan          entry (row-major in the augmented transition)
 #   reverse scan  jacobian, direct, new_state
+#   factors       factor (of a separable family: see `rrnn.ir.separable`)
 OUTPUT_KINDS = (
     *("state", "score", "output"),
     *("grad_preact", "grad_input", "grad_state", "grad_unit", "new_state", "grad_param"),
-    *("entry", "jacobian", "direct"),
+    *("entry", "jacobian", "direct", "factor"),
 )
 
 # Which outputs belong together, the leaves such a program may read, and the outputs it must have.
@@ -45,6 +46,7 @@ _FAMILIES: tuple[tuple[tuple[str, ...], tuple[Op, ...]], ...] = (
     (("grad_param",), (Op.CONST, Op.PARAM, Op.GRAD_UNIT)),
     (("entry",), (Op.CONST, Op.PARAM, Op.PREACT, Op.INPUT)),
     (("jacobian", "direct", "new_state"), (*_FORWARD, Op.GRAD_OUTPUT)),
+    (("factor",), (Op.CONST, Op.PARAM, Op.PREACT, Op.INPUT)),
 )
 _NAME = re.compile(r"[^\W\d]\w*(\.\w+)*")
 
@@ -140,7 +142,9 @@ def _verify_families(program: Program) -> None:
     }  # fmt: skip
     wanted = [Output("initial", s, n) for s, n in enumerate(program.initial)]
     for kind, index, n in (*program.outputs, *wanted):
-        if kind != "grad_unit" and program.over[n] - set(given[kind][index].over if kind in given else ()):
+        if kind not in ("grad_unit", "factor") and program.over[n] - set(
+            given[kind][index].over if kind in given else ()
+        ):
             raise ProgramError(
                 f"{kind} {index} depends on the index of a family that its place does not have"
             )

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from rrnn.automata import Cell
 from rrnn.errors import ShapeError
-from rrnn.nn.arguments import check_block_states, check_options
+from rrnn.nn.arguments import check_block_states, check_options, positive
 from rrnn.nn.block import Block
-from rrnn.nn.block_parts import PartNorm
+from rrnn.nn.block_parts import Dense, PartNorm
 from rrnn.nn.dropout import Drops
 from rrnn.nn.sequence_module import SequenceModule
 from rrnn.nn.sequences import BlockState, zero_padding
@@ -21,7 +21,8 @@ from rrnn.nn.sequences import BlockState, zero_padding
 class BlockStack(SequenceModule):
     """Blocks one after another, with a norm at the end: `BlockStack("Mamba", 512, num_layers=4)`.
 
-    The options are those of `Block`. `input_dropout` acts on the stack's input. `final_norm=False` leaves the last norm
+    The options are those of `Block`. With an `input_size` other than `size`, a linear layer comes first.
+    `input_dropout` acts on the stack's input. `final_norm=False` leaves the last norm
     out. The first values of what blocks add to their input are scaled by 1/√(number of additions), as in GPT-2. The
     state is a tuple with a `BlockState` for each block.
     """
@@ -32,6 +33,7 @@ class BlockStack(SequenceModule):
         size: int,
         num_layers: int = 1,
         *,
+        input_size: int | None = None,
         final_norm: bool = True,
         input_dropout: float = 0.0,
         batch_first: bool = False,
@@ -46,6 +48,9 @@ class BlockStack(SequenceModule):
         first = blocks[0].options
         norm = PartNorm(first.norm or "rms", size, 1, first.eps, device, dtype) if final_norm else None
         self._hold(blocks, norm)
+        if input_size not in (None, size):
+            self.input_size = positive(input_size, "input_size")
+            self.enter = Dense(self.input_size, size, device=device, dtype=dtype)
         self.input_dropout, self.batch_first = float(input_dropout), bool(batch_first)
         self._scale_additions()
 
@@ -65,8 +70,14 @@ class BlockStack(SequenceModule):
         return stack
 
     def _hold(self, blocks: Sequence[Block], norm: nn.Module | None) -> None:
+        self.enter: Dense | None = None
         self.blocks, self.norm = nn.ModuleList(blocks), norm
         self.input_size = self.output_size = self.hidden_size = blocks[0].size
+
+    @property
+    def hidden_sizes(self) -> tuple[int, ...]:
+        """The size of each block."""
+        return (self.hidden_size,) * self.num_layers
 
     @property
     def num_layers(self) -> int:
@@ -80,8 +91,9 @@ class BlockStack(SequenceModule):
         """Draw the default initialisation anew."""
         for block in self._all():
             block.reset_parameters()
-        if isinstance(self.norm, PartNorm):
-            self.norm.reset_parameters()
+        for part in (self.enter, self.norm):
+            if isinstance(part, (Dense, PartNorm)):
+                part.reset_parameters()
         self._scale_additions()
 
     @torch.no_grad()
@@ -107,6 +119,7 @@ class BlockStack(SequenceModule):
         """Return (output, state) of x (T, B, size) with zeros at padded steps, and mask (T, B)."""
         if self.training and self.input_dropout:
             x = Drops.current()(x, self.input_dropout)
+        x = x if self.enter is None else zero_padding(self.enter(x), mask)
         ends = []
         for block, before in zip(self._all(), state or [None] * self.num_layers, strict=True):
             x, end = block.run(x, before, mask, prefix)

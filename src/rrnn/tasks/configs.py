@@ -45,9 +45,35 @@ def with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
     return {renamed.get(key, key): value for key, value in values.items() if key not in idle}
 
 
-def option(default: Any, help: str, *, low: float = -math.inf, high: float = math.inf) -> Any:
-    """Declare a field of a configuration. A number must lie between `low` and `high`."""
-    return dataclasses.field(default=default, metadata={"help": help, "low": low, "high": high})
+def option(
+    default: Any, help: str, *, low: float = -math.inf, high: float = math.inf, bare: str | None = None
+) -> Any:
+    """Declare a field of a configuration. A number must lie between `low` and `high`. `bare` is what a text is if the
+    command line names the option without a value."""
+    return dataclasses.field(default=default, metadata={"help": help, "low": low, "high": high, "bare": bare})
+
+
+OFF, AUTO = "off", "auto"
+"""What `block` of a configuration is beside the name of a model."""
+
+
+BLOCK: dict[str, Any] = {
+    "default": OFF,
+    "help": "put the published block of the cell around it (norm, convolution, gate, …), or the block of the model "
+    "that is named",
+    "bare": AUTO,
+}
+HEADS: dict[str, Any] = {
+    "default": None,
+    "help": "number of heads, for cells whose units share weights (default: 1, or what the block has)",
+    "low": 1,
+}
+GROUPS: dict[str, Any] = {
+    "default": 1,
+    "help": "number of groups of heads, for cells whose heads share weights",
+    "low": 1,
+}
+"""The options of the fields block, heads and head_groups."""
 
 
 @dataclass(frozen=True)

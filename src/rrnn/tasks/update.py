@@ -234,7 +234,7 @@ class FlatWeights:
         averages: int = 0,
         adam: bool = False,
     ) -> None:
-        parameters = dict(model.named_parameters())
+        parameters = learned(model)
         self.segments: list[Segment] = []
         for names in _groups(model, together):
             group = {name: parameters[name] for name in names}
@@ -284,6 +284,11 @@ class FlatWeights:
                     segment.flat.copy_(flat)
 
 
+def learned(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that are trained, by name: others, such as RetNet's decays, keep their first values."""
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+
 def _groups(model: nn.Module, together: tuple[type[nn.Module], ...]) -> list[list[str]]:
     """Return the names of the parameters of each segment."""
     groups: list[list[str]] = []
@@ -294,7 +299,8 @@ def _groups(model: nn.Module, together: tuple[type[nn.Module], ...]) -> list[lis
     }
     taken = {name for names in whole.values() for name in names}
     small = []
-    for name, parameter in model.named_parameters():
+    parameters = learned(model)
+    for name, parameter in parameters.items():
         if name in taken:
             continue
         if parameter.dim() > 1 and parameter.numel() >= SMALL:
@@ -302,9 +308,8 @@ def _groups(model: nn.Module, together: tuple[type[nn.Module], ...]) -> list[lis
         else:
             small.append(name)
     # small matrices stay apart from vectors, which are never rounded
-    shapes = dict(model.named_parameters())
-    matrices = [name for name in small if shapes[name].dim() > 1]
-    vectors = [name for name in small if shapes[name].dim() <= 1]
+    matrices = [name for name in small if parameters[name].dim() > 1]
+    vectors = [name for name in small if parameters[name].dim() <= 1]
     return [*groups, *whole.values(), *(g for g in (matrices, vectors) if g)]
 
 
@@ -332,7 +337,7 @@ class FusedAdam:
         (group,) = optimiser.param_groups
         rnns = [module for module in model.modules() if isinstance(module, nn.RNNBase)]
         fixed = {id(parameter) for rnn in rnns for parameter in rnn.parameters()}
-        self.named = named = dict(model.named_parameters())
+        self.named = named = learned(model)
         groups = [[name] for name, p in named.items() if id(p) in fixed]
         others = [name for name, p in named.items() if id(p) not in fixed]
         # Sizes in multiples of 16 bytes come first, so that each parameter is aligned, as matrix products require.

@@ -13,6 +13,7 @@ from rrnn.arithmetic import RANGES, Range
 from rrnn.automata import Cell, epsilon_cycles, expr_text, reachable, unroll, weight_range
 from rrnn.automata import expressions as ex
 from rrnn.automata.expression_rules import is_zero
+from rrnn.automata.unroll import at_index, written_states
 from rrnn.ir import lower
 from rrnn.theory.task_machines import forms_of
 from rrnn.theory.unit_automata import reach
@@ -113,7 +114,7 @@ class Power:
 
 def power(cell: Cell) -> Power:
     """Return what one layer of a cell can compute, cannot compute, and what is unknown."""
-    cell = unroll(cell.check())
+    given, cell = cell.check(), unroll(cell)
     structure = _Structure(cell)
     witnesses: list[Witness] = []
     statements: list[Statement] = []
@@ -140,12 +141,29 @@ def power(cell: Cell) -> Power:
         cell.name,
         cell.semiring_name,
         structure.triangular,
-        {q: f"{expr_text(w)} in {_shown(r)}" for q, (w, r) in structure.loops.items()},
+        _loops(given, structure),
         structure.stored,
         structure.window,
         tuple(statements),
         tuple(witnesses),
     )
+
+
+def _loops(cell: Cell, structure: _Structure) -> dict[str, str]:
+    """Return weight and range of each self-loop. The states h_0, h_1, … of a family share a line, h_i."""
+    loops, families = structure.loops, written_states(cell)
+    written: dict[str, list[str]] = {}
+    for arc in cell.arcs:
+        if cell.family_of(arc.source) and arc.source == arc.target and not arc.epsilon:
+            weight = at_index(arc.weight, ("i", "i") if arc.full else "i")
+            written.setdefault(arc.source, []).append(expr_text(weight))
+    shown: dict[str, str] = {}
+    for state, (weight, found) in loops.items():
+        family, text = families.get(state, ""), expr_text(weight)
+        if family in written and len({loops[q][1] for q in loops if families.get(q) == family}) == 1:
+            state, text = f"{family}_i", " ⊕ ".join(written[family])
+        shown[state] = f"{text} in {_shown(found)}"
+    return shown
 
 
 def _better(witness: Witness, known: list[tuple[Witness, int]]) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from rrnn.automata import Cell
 from rrnn.automata.cell_text import MAX_TEXT
 from rrnn.errors import CellError, FormatError, nearest
-from rrnn.zoo.blocks import BLOCKS
+from rrnn.zoo.blocks import BLOCKS, fitted_settings
 from rrnn.zoo.gated import sru
 from rrnn.zoo.models import CELLS, MODELS, Model
 from rrnn.zoo.rrnn import b, b_max_plus, c, f, ngram
@@ -75,12 +75,16 @@ def layer(
     return RationalRNN(cell, input_size, hidden_size, *args, **options)
 
 
-def block_settings(name: str) -> dict[str, Any]:
-    """Return the settings of the published block around a model, by its name; {} for one without, and for a file."""
+def block_settings(name: str, cell: Cell | None = None) -> dict[str, Any]:
+    """Return the settings of the published block around a model, by its name; {} for one without, and for a file.
+
+    With `cell`, the block is to be put around that cell: settings of projections that it does not have are left out.
+    """
     found = _find(name)
     if found is None and not names_file(name):
         raise CellError(_unknown(name, CELLS))
-    return {} if found is None else dict(BLOCKS.get(found[0], {}))
+    settings = {} if found is None else dict(BLOCKS.get(found[0], {}))
+    return settings if cell is None else fitted_settings(settings, cell)
 
 
 def get_model(name: str) -> Model:

@@ -6,7 +6,11 @@ replace its settings.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from rrnn.automata import Cell
+from rrnn.automata import expressions as ex
 
 BLOCKS: dict[str, dict[str, Any]] = {
     # Gu and Dao 2023
@@ -43,3 +47,24 @@ BLOCKS: dict[str, dict[str, Any]] = {
 }
 """Model of the zoo → settings of its block. Models without a row have the plainest block. Runs refer to rows by name,
 so a row stays as it is: a block that differs gets a name of its own."""
+
+
+def fitted_settings(settings: Mapping[str, Any], cell: Cell) -> dict[str, Any]:
+    """Return the settings of a block without those that name projections, or ask for heads, which a cell lacks."""
+    leaves = [node for expression in cell.expressions() for node in ex.walk(expression)]
+    names = {node.name for node in leaves if isinstance(node, ex.Linear)}
+    names |= (
+        {"input"} if any(isinstance(node, ex.Input) for node in leaves) or settings.get("inner") else set()
+    )
+    fitted = dict(settings)
+    for key in ("convolved", "silu", "normalised"):
+        if key in fitted:
+            fitted[key] = tuple(name for name in fitted[key] if name in names)
+    if fitted.get("convolved") == ():
+        fitted.pop("convolved")
+        fitted.pop("conv", None)
+    if "low_rank" in fitted:
+        fitted["low_rank"] = {name: rank for name, rank in fitted["low_rank"].items() if name in names}
+    if not any(isinstance(node, (ex.Linear, ex.Parameter)) and node.per != "unit" for node in leaves):
+        fitted = {key: value for key, value in fitted.items() if key not in ("head_size", "most_heads")}
+    return fitted

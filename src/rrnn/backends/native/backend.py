@@ -70,7 +70,6 @@ class Native(Backend):
     """The backend that compiles programs to C and runs them on the CPU."""
 
     name = "native"
-    gives_parameter_gradients = True
 
     def __init__(self) -> None:
         self._warned = False
@@ -92,6 +91,9 @@ class Native(Backend):
             return
         self._warned = True
         warnings.warn(f"rrnn runs its slow reference backend on the CPU: {why}", RuntimeWarning, stacklevel=2)
+
+    def gives_parameter_gradients(self, program: Program) -> bool:
+        return program.wide is None
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
         program, x, params, mask, inp, every, _, sequences = call

@@ -81,7 +81,6 @@ class Triton(Backend):
     """The backend that runs generated Triton kernels on CUDA devices."""
 
     name = "triton"
-    gives_parameter_gradients = True
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
         if not installed():
@@ -93,6 +92,9 @@ class Triton(Backend):
         if program is not None and program.mixes:
             return "arcs from each state of a family to each are not compiled yet"
         return None
+
+    def gives_parameter_gradients(self, program: Program) -> bool:
+        return program.wide is None
 
     def forward(
         self, call: CellCall, state: Tensor | None, out: Tensor, schedule: Plan | None = None

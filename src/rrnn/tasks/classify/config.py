@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from rrnn.errors import RunError
-from rrnn.tasks.configs import Config, option
+from rrnn.tasks.configs import BLOCK, GROUPS, HEADS, OFF, Config, option
 
 RECIPES: dict[str, dict[str, Any]] = {
     "amazon": {"batch_size": 16},  # as the paper
@@ -86,6 +86,9 @@ class ClassifyConfig(Config):
     cell: str = option(
         "F", "a model that `rrnn zoo` lists (F, B, C, LSTM, …), with options as in F:g=tanh, or a .cell file"
     )
+    block: str = option(**BLOCK)
+    heads: int | None = option(**HEADS)
+    head_groups: int = option(**GROUPS)
     hidden_size: int = option(150, "units per layer and direction", low=1)
     layers: int = option(2, "number of recurrent layers", low=1, high=64)
     bidirectional: bool = option(False, "read each text in both directions")
@@ -150,6 +153,8 @@ class ClassifyConfig(Config):
                 raise RunError(
                     f"{name} applies to given word vectors; name a file with vectors, or leave it out"
                 )
+        if self.block != OFF and self.bidirectional:
+            raise RunError("blocks read texts in one direction: leave out block, or bidirectional")
         if self.fold is not None and self.fold > (self.folds or 0):
             raise RunError(
                 f"fold must be at most folds, which is {self.folds or 'not given'}; got {self.fold}"

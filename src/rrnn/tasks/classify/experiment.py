@@ -19,6 +19,7 @@ from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.trained import EMBEDDING, TrainedClassifier, cell_of, classify_run, read_config
 from rrnn.tasks.classify.trainer import ClassifyTask
+from rrnn.tasks.configs import OFF
 from rrnn.tasks.experiment import open_run, pick_device, train_in_run
 from rrnn.tasks.runs import CONFIG, RESULT
 from rrnn.tasks.threads import ThreadChoice
@@ -156,7 +157,9 @@ def _describe(task: ClassifyTask) -> str:
 def exactness_hint(config: ClassifyConfig, cell: Cell | None) -> str:
     """Return what would make explanations exact; "" if they are, or if they cannot be: scores must add up, and be the
     cell's output, perhaps inside a tanh."""
-    if cell is None or not cell.semiring.adds or cell.output_exprs not in ((score,), (tanh(score),)):
+    if config.block != OFF or cell is None:
+        return ""
+    if not cell.semiring.adds or cell.output_exprs not in ((score,), (tanh(score),)):
         return ""
     wanted = [f"--{name} {value}" for name, value in config.changes_for_affine_readout().items()]
     if cell.output_exprs != (score,):

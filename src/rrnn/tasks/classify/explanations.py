@@ -30,6 +30,7 @@ from rrnn.tasks.classify.deletion import logits_without_each
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.classify.unit_maps import UnitMap, unit_maps
+from rrnn.tasks.configs import OFF
 from rrnn.tasks.threads import ThreadChoice, cpu_threads
 
 LONG = 64
@@ -237,7 +238,10 @@ def _look(
             None,
             False,
             (),
-            f"{config.cell} has no automata inside: only the effect of deleting words is shown.",
+            f"{config.cell} has no automata inside: only the effect of deleting words is shown."
+            if config.block == OFF
+            else "The automata of blocks do not read words, but what a block makes of them: only the effect of "
+            "deleting words is shown.",
         )
     x = module.embed(ids)
     readings = [

@@ -19,10 +19,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
-from rrnn.nn.dropout import Drops
+from rrnn.nn import BlockStack
+from rrnn.nn.dropout import Drops, dropping
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.rules import RuleUnits
+from rrnn.tasks.configs import AUTO, OFF
 from rrnn.tasks.vocabulary import Vocabulary
+from rrnn.zoo import block_settings, get_cell
 from rrnn.zoo import layer as build_layer
 
 UNKNOWN_ID = 1
@@ -182,11 +185,15 @@ class TextClassifier(nn.Module):
             )  # scale of the elements of a vector, and of the features of letters
             size += config.characters
         self.rules = None if rules is None else rules(size)
-        layers = []
-        for _ in range(config.layers):
-            layers.append(build_layer(cell or config.cell, size, config.hidden_size, **self._directions()))
-            size = getattr(layers[-1], "output_size", config.hidden_size * (2 if config.bidirectional else 1))
-        self.layers = nn.ModuleList(layers)
+        self.layers = nn.ModuleList()
+        if config.block != OFF:
+            self.layers.append(self._blocks(config, size, cell or get_cell(config.cell)))
+            size = config.hidden_size
+        else:
+            for _ in range(config.layers):
+                made = build_layer(cell or config.cell, size, config.hidden_size, **self._layer_options())
+                size = getattr(made, "output_size", config.hidden_size * (2 if config.bidirectional else 1))
+                self.layers.append(made)
         if config.pooling == "attention":
             self.attention = nn.Sequential(nn.Linear(size, size), nn.Tanh(), nn.Linear(size, 1, bias=False))
         if config.readout == "linear":
@@ -198,9 +205,27 @@ class TextClassifier(nn.Module):
             for parameter in last.parameters():
                 nn.init.zeros_(parameter)
 
-    def _directions(self) -> dict[str, Any]:
-        """Return the option for two directions only if it is needed: not every model of the zoo has it."""
-        return {"bidirectional": True} if self.config.bidirectional else {}
+    def _layer_options(self) -> dict[str, Any]:
+        """Return the options of layers that are needed: not every model of the zoo has them."""
+        c, given = self.config, {}
+        given |= {"bidirectional": True} if c.bidirectional else {}
+        given |= {"heads": c.heads} if c.heads is not None else {}
+        return given | ({"groups": c.head_groups} if c.head_groups != 1 else {})
+
+    def _blocks(self, config: ClassifyConfig, size: int, cell: Cell) -> BlockStack:
+        """Return blocks of a cell that read embedded words of this size. Their dropouts are those between layers."""
+        settings = block_settings(config.cell if config.block == AUTO else config.block, cell)
+        return BlockStack(
+            cell,
+            config.hidden_size,
+            config.layers,
+            input_size=size,
+            heads=config.heads,
+            groups=config.head_groups,
+            dropout=config.vertical_dropout,
+            recurrent_dropout=config.recurrent_dropout,
+            **settings,
+        )
 
     def embed(self, ids: Tensor) -> Tensor:
         """Return the embedded words (…, size), the input of the first layer, of word ids (…)."""
@@ -225,10 +250,12 @@ class TextClassifier(nn.Module):
             x = x * drops(x.new_ones(ids.shape), c.word_dropout).unsqueeze(-1)
         # Padding comes last: a layer that reads from left to right has seen no padding where there is text.
         padding = {"mask": mask} if c.bidirectional else {}
+        shared = c.recurrent_dropout if c.block == OFF else 0.0  # blocks drop their own inputs
         for depth, layer in enumerate(self.layers):
             if self.training:
-                x = drops(x, c.vertical_dropout if depth else c.embedding_dropout, c.recurrent_dropout)
-            x, _ = layer(x, **padding)
+                x = drops(x, c.vertical_dropout if depth else c.embedding_dropout, shared)
+            with dropping(drops):
+                x, _ = layer(x, **padding)
         return drops(x, c.vertical_dropout) if self.training else x
 
     def run_layers(self, x: Tensor, states: Sequence[Any] | None = None) -> tuple[Tensor, list[Any]]:

@@ -17,7 +17,7 @@ from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.prepare import Prepared, Texts
 from rrnn.tasks.classify.scores import macro_f1
 from rrnn.tasks.graphs import Graphs
-from rrnn.tasks.update import Averages, FusedAdam
+from rrnn.tasks.update import Averages, FusedAdam, learned
 
 EVALUATION_BATCH, EVALUATION_TOKENS = 256, 2**15
 _OPTIMISER = "optimiser."
@@ -53,7 +53,7 @@ class ClassifyTask:
             device=self.device,
         )
         self.splits = {name: Texts(*split, self.device) for name, split in data.splits.items()}
-        self.parameters: list[Tensor] = list(self.model.parameters())
+        self.parameters: list[Tensor] = list(learned(self.model).values())
         control = torch.tensor([self.config.lr, 1.0], device=self.device)
         self.lr = control[0]  # a tensor, so that CUDA graphs see its changes
         self.optimiser = torch.optim.Adam(

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from rrnn.errors import RunError
-from rrnn.tasks.configs import Config, option
+from rrnn.tasks.configs import BLOCK, GROUPS, HEADS, OFF, Config, option
 
 BASELINES = ("lstm", "gru")
 
@@ -49,6 +49,9 @@ class LMConfig(Config):
         "F", "a cell of the zoo (B, C, F, …), a .cell file, or lstm or gru for torch's own layers"
     )
     output_gate: bool = option(True, "use the output gate if a cell of the zoo has one")
+    block: str = option(**BLOCK)
+    heads: int | None = option(**HEADS)
+    head_groups: int = option(**GROUPS)
     layers: int = option(2, "number of recurrent layers", low=1, high=64)
     hidden_size: int | None = option(
         None, "units of a layer, and of an embedded word; without it, chosen to fit params", low=1
@@ -104,7 +107,7 @@ class LMConfig(Config):
     clip: float = option(5.0, "largest norm of the gradient", low=1e-6)
     weight_decay: float = option(1e-5, "multiply the weights by 1 − this at every step", low=0, high=0.1)
     scale_weight_decay: bool = option(True, "decrease the weight decay together with the learning rate")
-    optimiser: Literal["sgd", "adam"] = option("sgd", "plain SGD, or Adam")
+    optimiser: Literal["sgd", "adam"] = option("sgd", "plain SGD, or Adam, with which blocks are trained")
     lr_decay: float = option(
         0.98, "multiply the learning rate by this at each epoch from lr_decay_from on", low=1e-3, high=1
     )
@@ -151,6 +154,13 @@ class LMConfig(Config):
             raise RunError(
                 f"embedding_size {self.embedding_size} needs two layers or more: the last layer has the size of the "
                 "embedding, whose words its outputs are compared with. Give hidden_size alone, or more layers"
+            )
+        if self.block != OFF and self.cell.lower() in BASELINES:
+            raise RunError(f"a block is put around a cell, and {self.cell} is none: leave out block")
+        if self.block != OFF and self.embedding_size not in (None, self.hidden_size):
+            raise RunError(
+                f"the blocks of a language model have the size of the embedding; got embedding_size "
+                f"{self.embedding_size} and hidden_size {self.hidden_size}. Give hidden_size alone"
             )
         if self.lr == 0:
             raise RunError("lr must be above 0")
@@ -238,8 +248,10 @@ def preset(name: str, **changes: Any) -> LMConfig:
     if name not in PRESETS:
         raise RunError(f"there is no preset {name!r}: the presets are {', '.join(PRESETS)}")
     changes = LMConfig.check_names(changes)
+    # Blocks are trained with Adam, as those of the papers: at the recipe's rates of SGD they do not settle.
+    blocks = {"optimiser": "adam"} if changes.get("block", OFF) != OFF else {}
     own = MODEL_SETTINGS.get(name, {}).get(_zoo_name(changes.get("cell", LMConfig.cell)), {})
-    return LMConfig(**{**PRESETS[name], **own, **_without_contradictions(changes)})
+    return LMConfig(**{**PRESETS[name], **own, **blocks, **_without_contradictions(changes)})
 
 
 def _zoo_name(cell: str) -> str:

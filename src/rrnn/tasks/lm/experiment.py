@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,11 +15,12 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.errors import RunError
 from rrnn.tasks import experiment
+from rrnn.tasks.configs import OFF
 from rrnn.tasks.data.catalogue import SOURCES
 from rrnn.tasks.data.corpus import EMBEDDED, load_corpus
 from rrnn.tasks.experiment import open_run, pick_device, train_in_run
 from rrnn.tasks.lm.config import LMConfig
-from rrnn.tasks.lm.model import LanguageModel
+from rrnn.tasks.lm.model import LanguageModel, architecture
 from rrnn.tasks.lm.trained import TrainedLanguageModel, build_model, cell_of, evaluate
 from rrnn.tasks.lm.trainer import LanguageTask
 from rrnn.tasks.progress import show_progress
@@ -97,10 +99,11 @@ class Prepared(NamedTuple):
         """Return two lines about the data and the model."""
         c, counts = self.config, " / ".join(f"{len(ids):,}" for ids in self.splits.values())
         size = self.sizes or f"hidden size {c.hidden_size}, {self.parameters:,} parameters"
+        kind = "layer" if c.block == OFF else "block"
         words = "" if c.embedding_size is None else f"embedding size {c.embedding_size}, "
         return (
             f"{c.data}: {counts} tokens ({' / '.join(self.splits)}), {len(self.vocabulary):,} different\n"
-            f"{c.cell}: {c.layers} layer{'s' * (c.layers > 1)}, {words}{size}"
+            f"{c.cell}: {c.layers} {kind}{'s' * (c.layers > 1)}, {words}{size}"
         )
 
     def facts(self, processes: int) -> dict[str, Any]:
@@ -123,7 +126,7 @@ def prepare(config: LMConfig, *, kept: Path | None = None) -> Prepared:
     texts = {"train": corpus.train, "dev": corpus.valid, "test": corpus.test}
     splits = {name: torch.from_numpy(words.encode(tokens)) for name, tokens in texts.items() if tokens}
     cell = cell_of(config, kept)
-    model = {"cell": cell or config.cell, "layers": config.layers, "embedding_size": config.embedding_size}
+    model = {"layers": config.layers, **architecture(config, cell)}
     hidden_size, sizes = config.hidden_size, None
     if hidden_size is None:
         assert config.params is not None
@@ -192,7 +195,10 @@ def count_parameters(vocabulary: int, hidden_size: int, layers: int, **options: 
 def solve_hidden_size(
     budget: int, vocabulary: int, layers: int, *, multiple: int = ALIGNED, **options: Any
 ) -> Sizes:
-    """Find the largest hidden size, and the largest multiple of `multiple`, within a budget of parameters."""
+    """Find the largest hidden size, and the largest multiple of `multiple`, within a budget of parameters. With heads
+    or blocks, whose heads depend on the size, only multiples of both are tried."""
+    multiple = math.lcm(multiple, options.get("heads") or 1)
+    step = 1 if options.get("block") is None and (options.get("heads") or 1) == 1 else multiple
 
     def count(hidden_size: int) -> int:
         return count_parameters(vocabulary, hidden_size, layers, **options)
@@ -205,8 +211,8 @@ def solve_hidden_size(
     low, high = multiple, multiple * 2  # count(low) <= budget < count(high), once high is found
     while count(high) <= budget:
         low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
+    while high - low > step:
+        middle = (low + high) // (2 * step) * step
         low, high = (middle, high) if count(middle) <= budget else (low, middle)
     aligned = low // multiple * multiple
     return Sizes(low, count(low), aligned, count(aligned))

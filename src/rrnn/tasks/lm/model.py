@@ -6,7 +6,7 @@ in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from rrnn.automata import Cell
 from rrnn.errors import CellError
-from rrnn.nn import RationalRNN
+from rrnn.nn import BlockStack, RationalRNN
 from rrnn.nn.dropout import Drops
+from rrnn.tasks.configs import AUTO, OFF
 from rrnn.tasks.lm.config import LMConfig
-from rrnn.zoo import get_cell, get_model
+from rrnn.zoo import block_settings, get_cell, get_model
 
 TorchKind = Literal["lstm", "gru"]
 GATES = {"lstm": 4, "gru": 3}
@@ -159,8 +160,7 @@ def model_of(
         vocabulary,
         config.hidden_size,
         config.layers,
-        embedding_size=config.embedding_size,
-        cell=cell or config.cell,
+        **architecture(config, cell),
         output_gate=config.output_gate,
         start=start,
         dropouts=Dropouts(
@@ -179,6 +179,21 @@ def model_of(
     )
 
 
+def architecture(config: LMConfig, cell: Cell | None) -> dict[str, Any]:
+    """Return the options of a `LanguageModel` that decide its number of parameters, beside its sizes."""
+    block = None
+    if config.block != OFF:
+        assert cell is not None
+        block = block_settings(config.cell if config.block == AUTO else config.block, cell)
+    return {
+        "embedding_size": config.embedding_size,
+        "cell": cell or config.cell,
+        "block": block,
+        "heads": config.heads,
+        "groups": config.head_groups,
+    }
+
+
 def language_cell(name: str | Path | Cell, output_gate: bool = True) -> Cell:
     """Return a cell of the zoo, with the output gate of the paper's language models if it has one, or a file's cell."""
     if isinstance(name, Cell):
@@ -195,8 +210,9 @@ def language_cell(name: str | Path | Cell, output_gate: bool = True) -> Cell:
 class LanguageModel(nn.Module):
     """Embedding, recurrent layers, and a softmax over the same embedding: predicts the next word.
 
-    `cell` is a cell (or its name), or "lstm" or "gru" for torch's own layers. With an `embedding_size`, words have this
-    size instead of `hidden_size`, and so has the last layer. The initialisation is the recipe's: every matrix of d
+    `cell` is a cell (or its name), or "lstm" or "gru" for torch's own layers. `block` holds the options of
+    `rrnn.nn.Block`, to stack blocks of this cell instead of layers. With an `embedding_size`, words have this size
+    instead of `hidden_size`, and so has the last layer. The initialisation is the recipe's: every matrix of d
     columns is uniform in ±√(3 / d), biases are 0, except for those of forget and output gates (`forget_bias`,
     `output_bias`: the initial output of a max-plus automaton is the logarithm of its gate). `scale_rnn` multiplies the
     layer weights by √(1 − variational dropout), `rnn_gain` by a factor. Rows of `embedding` and `bias` beyond
@@ -211,6 +227,9 @@ class LanguageModel(nn.Module):
         *,
         embedding_size: int | None = None,
         cell: Cell | str | Path = "F",
+        block: Mapping[str, Any] | None = None,
+        heads: int | None = None,
+        groups: int = 1,
         output_gate: bool = True,
         start: int = 0,
         dropouts: Dropouts | None = None,
@@ -230,9 +249,8 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Parameter(torch.empty(padded, size, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(padded, device=device, dtype=dtype))
         options: dict[str, Any] = {
-            "hidden_size": [hidden_size] * (layers - 1) + [size],
             "num_layers": layers,
-            "dropout": self.dropouts.between if layers > 1 else 0.0,
+            "dropout": self.dropouts.between if layers > 1 or block is not None else 0.0,
             "input_dropout": 0.0 if self.dropouts.locked else self.dropouts.embedding,
             "recurrent_dropout": self.dropouts.variational,
             "forget_bias": forget_bias,
@@ -240,10 +258,15 @@ class LanguageModel(nn.Module):
             "device": device,
             "dtype": dtype,
         }
+        sizes = [hidden_size] * (layers - 1) + [size]
         if isinstance(cell, str) and cell.lower() in GATES:
-            self.rnn = TorchRNN(cell.lower(), size, **options)  # pyright: ignore[reportArgumentType]
+            self.rnn = TorchRNN(cell.lower(), size, sizes, **options)  # pyright: ignore[reportArgumentType]
+        elif block is not None:
+            options |= {"heads": heads, "groups": groups, **block}
+            self.rnn = BlockStack(language_cell(cell, output_gate), size, **options)
         else:
-            self.rnn = RationalRNN(language_cell(cell, output_gate), size, **options)
+            options |= {"heads": heads or 1, "groups": groups}
+            self.rnn = RationalRNN(language_cell(cell, output_gate), size, sizes, **options)
             if self.rnn.output_size != size:
                 raise CellError(
                     "each unit of a language model has one output, since the outputs are compared with the embedding; "
@@ -259,7 +282,7 @@ class LanguageModel(nn.Module):
         self.bias.zero_()
         self.rnn.reset_parameters()
         for value in self.rnn.parameters():
-            if value.dim() > 1:
+            if value.dim() > 1 and value.requires_grad:
                 value.mul_(self.gain)
 
     def count_parameters(self) -> int:

@@ -275,6 +275,7 @@ class LanguageTask:
         """Return copies of the weights, or of the average that was best in the last evaluation on "dev"."""
         row = self.averages.ready[self.kind]
         live = self.store.named("flat") if row is None else self.store.named("averages", row)
+        live = self.model.state_dict() | live  # what is not trained, too
         return {name: tensor.detach().clone() for name, tensor in live.items()}
 
     def _changing(self) -> dict[str, Tensor]:

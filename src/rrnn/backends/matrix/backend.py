@@ -1,0 +1,91 @@
+"""The matrix backend: families whose weights are separable, in chunks of time as matrix products."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from rrnn.backends.interface import Backend, CellCall, Gradients, compute_dtype, first_state
+from rrnn.backends.matrix import schedule
+from rrnn.backends.matrix.factors import Tiles
+from rrnn.backends.matrix.plan import SMALL, pays, tiles_of
+from rrnn.backends.registry import chosen
+from rrnn.backends.triton.backend import gpu_of, installed, on_device
+from rrnn.ir import Program
+from rrnn.ir.separable import separable
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+
+
+def has_kernels(device: torch.device, dtype: torch.dtype) -> bool:
+    """Return whether the kernels on tensor cores run here; elsewhere torch's matrix products do. (Triton's interpreter
+    runs them on a CPU, for tests, if this backend is asked for by name.)"""
+    interpreted = device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1" and chosen() == "matrix"
+    return installed() and (device.type == "cuda" or interpreted) and dtype != torch.float64
+
+
+class Matrix(Backend):
+    """The backend that runs separable families as matrix products: on tensor cores, or with torch's products."""
+
+    name = "matrix"
+
+    def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
+        if dtype not in DTYPES:
+            return f"it computes with floating-point numbers, not {dtype}"
+        if has_kernels(device, dtype) and gpu_of(device).shared_per_block < SMALL:
+            return f"its tiles need {SMALL >> 10} KB of shared memory, and this GPU has less"
+        found = None if program is None else separable(program)
+        return f"the family is not separable: {found}" if isinstance(found, str) else None
+
+    def pays(self, device: torch.device, dtype: torch.dtype, program: Program) -> bool:
+        found = separable(program)
+        return not isinstance(found, str) and pays(found, device, dtype)
+
+    def gives_parameter_gradients(self, program: Program) -> bool:
+        return True
+
+    def interval(self, x: Tensor, programs: Sequence[Program], widths: Sequence[int]) -> int | None:
+        chunks = {self._tiles(p, x, width).chunk for p, width in zip(programs, widths, strict=True)}
+        return max(chunks)
+
+    def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
+        program, dtype = call.program.flat, compute_dtype(call.x.dtype)
+        empty = not (call.x.shape[0] and call.batch and call.units)
+        if state is None and (any(program.first_states) or empty or call.sequences is not None):
+            state = first_state(program, call.batch, call.units, call.params, dtype)
+        state = None if state is None else state.contiguous()
+        if state is not None and empty:
+            return state.clone(), state.new_zeros(call.saved_shape(state.shape[0])) if call.every else None
+        if state is not None and call.sequences is not None:
+            return self.forward_one_by_one(call, state, out)
+        with on_device(call.x.device), torch.no_grad():
+            tiles = self._tiles(call.program, call.x, call.units)
+            return schedule.forward(call, state, out, tiles, has_kernels(call.x.device, call.x.dtype))
+
+    def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
+        if not (call.x.shape[0] and call.batch and call.units):
+            grads.x.zero_()
+            first = (
+                saved.new_zeros(saved.shape[1], call.batch, call.units)
+                if grads.state is None
+                else grads.state
+            )
+            return torch.zeros_like(call.params), first if grads.wants_first else None
+        if call.sequences is not None:
+            return self.backward_one_by_one(
+                call, saved, grads, torch.zeros_like(call.params, dtype=saved.dtype)
+            )
+        with on_device(call.x.device), torch.no_grad():
+            tiles = self._tiles(call.program, call.x, call.units)
+            return schedule.backward(call, saved, grads, tiles, has_kernels(call.x.device, call.x.dtype))
+
+    def _tiles(self, program: Program, x: Tensor, units: int) -> Tiles:
+        parts, wide = schedule.parts_of(program), program.wide
+        assert wide is not None
+        fast = has_kernels(x.device, x.dtype)
+        shared = gpu_of(x.device).shared_per_block if fast else 0
+        size = parts.size * (2 if parts.turns else 1)
+        return tiles_of(size, units // wide.heads, parts.decay, x.dtype, shared)

@@ -1,0 +1,153 @@
+"""The matrix schedule against the reference in float64: outputs, final states and all gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from kernel_cases import needs_interpreter
+from torch import Tensor
+from zoo.test_wide import build, gradients
+
+import rrnn
+from rrnn import RationalRNN
+from rrnn.automata import Cell, exp, family, linear, log_sigmoid, one, parameter, score, tanh
+from rrnn.backends import get_backend, resolve
+from rrnn.backends.matrix.plan import tiles_of
+from rrnn.ir import lower
+
+MODELS = ("linear-attention", "RetNet", "GLA", "HGRN2", "Mamba-2")
+
+
+def own_cell(states: int = 20) -> Cell:
+    """Build a separable cell that no model has: permuted names and factors, an output of its own."""
+    z = family("z", states)
+    a, b = linear("v", over=z, per="group"), linear("k")
+    forget = exp(log_sigmoid(linear("q", over=z, per="head", bias=True)) * 0.5)
+    cell = (
+        Cell("Own").initial("s").loop("s", one).arc("s", z, (b * 0.5) * (tanh(a) * linear("w", per="head")))
+    )
+    cell = cell.loop(z, parameter("c", over=z, per="head") * forget).read(
+        z, a * linear("r", over=z, per="head")
+    )
+    return cell.output(tanh(score) * linear("o") + parameter("d"))
+
+
+def own(dtype: torch.dtype, units: int = 24, states: int = 20) -> RationalRNN:
+    torch.manual_seed(0)
+    rnn = RationalRNN(own_cell(states), units, units, heads=4, groups=2, dtype=dtype)
+    with torch.no_grad():
+        for value in rnn.parameters():
+            value.add_(torch.rand_like(value) - 0.7)  # decays of both signs
+    return rnn
+
+
+def make(name: str, dtype: torch.dtype, units: int = 24, states: int = 20) -> RationalRNN:
+    if name == "own":
+        return own(dtype, units, states)
+    return build(name, states=states, units=units, dtype=dtype)
+
+
+def run(rnn: RationalRNN, x: Tensor, backend: str, **call: Any) -> list[Tensor | None]:
+    v = x.to(next(rnn.parameters()).dtype).clone().requires_grad_()
+    with rrnn.use_backend(backend):
+        out, state = rnn(v, **call)
+        return [out, state[0].states[0], *gradients(rnn, v, out, state[0].states[0])]
+
+
+def rms(a: Tensor | None, b: Tensor | None) -> float:
+    if a is None or b is None:
+        return 0.0 if all(t is None or not t.any() for t in (a, b)) else float("inf")
+    a, b = a.detach().double().cpu(), b.detach().double().cpu()
+    return float((a - b).norm() / max(float(b.norm()), 1e-30))
+
+
+@pytest.mark.parametrize("name", [*MODELS, "own"])
+@pytest.mark.parametrize("lengths", [None, [70, 33, 1]])
+def test_equal_to_the_reference(name: str, lengths: list[int] | None) -> None:
+    rnn, x = make(name, torch.float64), torch.randn(70, 3, 24, dtype=torch.float64)
+    ours, wanted = (run(rnn, x, b, lengths=lengths) for b in ("matrix", "reference"))
+    assert max(map(rms, ours, wanted)) < 1e-12
+
+
+@needs_interpreter
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*MODELS, "own"])
+def test_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    exact, rnn = make(name, torch.float64, 48), make(name, torch.float32, 48)
+    rnn.load_state_dict(exact.state_dict())
+    exact.load_state_dict(rnn.state_dict())
+    x = torch.randn(35, 2, 48)
+    ours, wanted = run(rnn, x, "matrix", lengths=[35, 20]), run(exact, x, "reference", lengths=[35, 20])
+    assert max(map(rms, ours, wanted)) < 1e-5
+
+
+@pytest.mark.parametrize("strong", [False, True])
+def test_gates_from_almost_zero_to_almost_one(strong: bool) -> None:
+    exact = make("GLA", torch.float64, states=16)
+    rnn = make("GLA", torch.float32, states=16)
+    with torch.no_grad():
+        for own_layer in (exact, rnn):
+            own_layer.load_state_dict(exact.state_dict())
+    exact.load_state_dict(rnn.state_dict())
+    # σ(·)^(1/16) has the gate 1e-6 at −221
+    x = torch.randn(150, 2, 24) * (200.0 if strong else 1.0)
+    ours, wanted = run(rnn, x, "matrix"), run(exact, x, "reference")
+    assert all(t is None or t.isfinite().all() for t in ours)
+    assert max(map(rms, ours[:2], wanted[:2])) < 1e-5
+
+
+def test_states_go_in_and_out_and_steps_continue() -> None:
+    rnn, x = make("GLA", torch.float64), torch.randn(40, 2, 24, dtype=torch.float64)
+    with rrnn.use_backend("reference"):
+        whole, end = rnn(x)
+    with rrnn.use_backend("matrix"), torch.no_grad():
+        first, state = rnn(x[:33])
+        rest = []
+        for t in range(33, 40):
+            out, state = rnn.step(x[t], state)
+            rest.append(out)
+    assert rms(torch.cat([first, torch.stack(rest)]), whole) < 1e-12
+    assert rms(state[0].states[0], end[0].states[0]) < 1e-12
+
+
+def test_packed_sequences() -> None:
+    rnn, x = make("Mamba-2", torch.float64), torch.randn(40, 24, dtype=torch.float64)
+    offsets = torch.tensor([0, 7, 7, 40])
+    ours, wanted = (run(rnn, x, b, cu_seqlens=offsets) for b in ("matrix", "reference"))
+    assert max(map(rms, ours, wanted)) < 1e-12
+
+
+def test_other_intervals_of_saved_states() -> None:
+    from rrnn.ops import rational
+
+    program = lower(rrnn.zoo.get_cell("GLA", states=16)).program
+    torch.manual_seed(0)
+    x, params = torch.randn(150, 2, 64, dtype=torch.float64), torch.randn(1, 16, dtype=torch.float64)
+    x = x[..., : program.columns(16)]
+    found = []
+    for every in (None, 7, 100):
+        v = x.clone().requires_grad_()
+        with rrnn.use_backend("matrix"):
+            out = rational(v, [params], None, [program], widths=[16], save_every=every).output
+        found.append(torch.autograd.grad(out.square().sum(), v)[0])
+    assert max(rms(found[1], found[0]), rms(found[2], found[0])) < 1e-12
+
+
+def test_choice() -> None:
+    here = torch.device("cpu"), torch.float32
+    gla = lower(rrnn.zoo.get_cell("GLA", states=64)).program
+    assert resolve("auto", *here, [gla]).name == "matrix"
+    assert resolve("auto", *here, [lower(rrnn.zoo.get_cell("GLA", states=4)).program]).name != "matrix"
+    assert resolve("auto", *here, [lower(rrnn.zoo.get_cell("F")).program]).name != "matrix"
+    why = get_backend("matrix").why_not(*here, lower(rrnn.zoo.get_cell("Mamba")).program)
+    assert why is not None and "depends on the unit" in why
+
+
+@pytest.mark.parametrize("shared", [232_448, 99 << 10, 48 << 10])
+def test_tiles_follow_the_shared_memory(shared: int) -> None:
+    tiles = tiles_of(100, 72, "state", torch.bfloat16, shared)
+    # Compiled for an H100, the largest kernel keeps two and a half tiles of float32 in shared memory.
+    assert 2.5 * 4 * tiles.states * tiles.units <= shared
+    assert tiles.chunk == (64 if shared >= 64 << 10 else 32)
