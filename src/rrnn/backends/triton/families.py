@@ -17,8 +17,8 @@ from rrnn.ir import Program, adjoint
 from rrnn.ir.program import Families
 
 TILE = 1024
-"""About how many numbers a tile of a family has. (Half of that on one warp was measured on an H200, forward and backward
-together: Mamba took 6.5 ms for 7.4, but GLA 10.5 for 9.3 and S4D 9.6 for 6.4.)"""
+"""About how many numbers a tile of a family has. (Half of that on one warp was measured on an H200, both passes: Mamba
+took 6.5 ms for 7.4, but GLA 10.5 for 9.3 and S4D 9.6 for 6.4.)"""
 
 
 @lru_cache(maxsize=256)
