@@ -47,6 +47,11 @@ class Block:
     def file(self) -> str | None:
         return self.mark.removeprefix("file: ") if self.mark.startswith("file: ") else None
 
+    @property
+    def is_known(self) -> bool:
+        """Say whether the mark is one that somebody reads: the runner of pages, or docs/pictures/make.py."""
+        return not self.mark or self.mark.startswith(("file: ", "picture: "))
+
     def commands(self) -> Iterator[tuple[str, str]]:
         """Yield the command lines of a console block with what each prints."""
         for part in re.split(r"^\$ ", self.body, flags=re.M)[1:]:
@@ -121,7 +126,7 @@ def run_page(path: Path) -> None:
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks:
         where = f"{path.name}:{block.line}"
-        assert not block.mark or block.file, f"{where}: what is {block.mark!r}?"
+        assert block.is_known, f"{where}: what is {block.mark!r}?"
         assert block.language in {*TRY, *SHOWN}, f"{where}: who tries {block.language}?"
         if not block.file and block.language in TRY:
             TRY[block.language](block, names, str(path), where)

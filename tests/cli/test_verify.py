@@ -18,7 +18,8 @@ def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, list[str],
 
 
 @pytest.mark.slow
-def test_the_zoo_holds(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_zoo_holds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")  # a line for each model
     code, lines, err = run(capsys)
     assert (code, err) == (0, "")
     end = next(i for i, line in enumerate(lines) if line.startswith("["))

@@ -27,6 +27,7 @@ WORDS = ["<s>", "</s>", "the", "end", "don", "n't", ".", "a-b", "“", '"', "<un
 
 
 def language_model(cell: str = "F", **options: Any) -> TrainedLanguageModel:
+    torch.manual_seed(0)
     words = Vocabulary(WORDS, unknown="<unk>")
     module = randomised(LanguageModel(len(words), 6, 2, cell=cell)).eval()
     return TrainedLanguageModel(module, words, LMConfig(cell=cell, hidden_size=6, **options))

@@ -111,7 +111,8 @@ def test_headings_go_down_step_by_step(everything: tuple[str, Outline]) -> None:
 def test_pictures_have_titles(everything: tuple[str, Outline]) -> None:
     text, outline = everything
     pictures = re.findall(r"<svg.*?</svg>", text, flags=re.S)
-    assert len(pictures) == 2 * 3 + 3  # charts, and the automata of F (twice: with a gate, and without) and B
+    # charts, the automata of F (twice: with a gate, and without) and B, and two entry maps of each classifier
+    assert len(pictures) == 2 * 3 + 3 + 6
     assert all(re.search(r"<title>[^<]+</title>\s*<desc>[^<]+</desc>", picture) for picture in pictures)
     assert all(attrs.get("role") == "img" for tag, attrs in outline.tags if tag == "svg")
 

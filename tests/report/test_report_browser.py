@@ -51,6 +51,6 @@ def test_it_fits_and_is_legible(browser: Any, file: Path, width: int, scheme: st
     assert page.evaluate(f"() => {{ {PROBES} return faint(); }}") == []
     assert page.evaluate(f"() => {{ {PROBES} return nameless(); }}") == []
     assert page.evaluate(SMALLEST) >= 10
-    assert page.locator("h2").count() == 3 and page.locator("svg").count() == 9
+    assert page.locator("h2").count() == 3 and page.locator("svg").count() == 15
     assert asked == [file.as_uri()] and said == []
     context.close()

@@ -78,6 +78,14 @@ class CellCall(NamedTuple):
             return -(-steps // self.every), states, n, self.units
         return steps // self.every + n, states, 1, self.units
 
+    def new_saved(self, like: Tensor, states: int) -> Tensor | None:
+        """Return the tensor for `saved`, of the type and on the device of another tensor; None if `every` is 0. Packed
+        sequences may leave places unwritten: these hold zeros, so that equal calls return equal bits."""
+        if not self.every:
+            return None
+        shape = self.saved_shape(states)
+        return like.new_empty(shape) if self.sequences is None else like.new_zeros(shape)
+
 
 def sequence_table(offsets: Tensor, total: int) -> Tensor:
     """Return `CellCall.sequences`, (n, 3), of n packed sequences with these offsets (n + 1), on the offsets' device and
@@ -144,7 +152,7 @@ class Backend(ABC):
 
     def forward_one_by_one(self, call: CellCall, state: Tensor, out: Tensor) -> tuple[Tensor, Tensor | None]:
         """Run packed sequences, one by one."""
-        saved = state.new_zeros(call.saved_shape(state.shape[0])) if call.every else None
+        saved = call.new_saved(state, state.shape[0])
         final = torch.empty_like(state)
         for i, steps, own in call.separate():
             final[:, i : i + 1], kept = self.forward(own, state[:, i : i + 1], out[steps])

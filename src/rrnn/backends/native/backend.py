@@ -105,7 +105,7 @@ class Native(Backend):
         state = by_sequence(state, sequences)
         inp = None if inp is None else units_contiguous(inp.to(x.dtype))
         final = torch.empty_like(state)
-        saved = state.new_empty(call.saved_shape(program.flat.state_count)) if every else None
+        saved = call.new_saved(state, program.flat.state_count)
         target = out if out.stride(-1) == 1 or out.shape[-1] == 1 else torch.empty(out.shape, dtype=out.dtype)
         arguments = _FORWARD.pack(
             *_at3(x),

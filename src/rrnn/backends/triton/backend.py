@@ -110,7 +110,7 @@ class Triton(Backend):
         x, params = units_contiguous(x), params.contiguous()
         inp = None if inp is None else units_contiguous(inp)
         final = x.new_empty(shape, dtype=torch.float32)
-        saved = final.new_empty(call.saved_shape(shape[0])) if every else None
+        saved = call.new_saved(final, shape[0])
         if not (steps and batch and units):  # x is also empty where nothing is projected
             return final.copy_(first_state(program, batch, units, params) if state is None else state), saved
         state, table, final = _own_states(state, final, packed)

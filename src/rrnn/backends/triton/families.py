@@ -52,7 +52,7 @@ def forward(call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, 
     x, params = _rows(x), params.contiguous()
     inp = None if inp is None else _rows(inp)
     state = first_state(program, batch, units, params) if state is None else state.float()
-    saved = state.new_empty(call.saved_shape(state.shape[0])) if every else None
+    saved = call.new_saved(state, state.shape[0])
     if not (steps and batch and units):
         return state.clone(), saved
     state = by_sequence(state, packed)
