@@ -17,7 +17,7 @@ from rrnn.semirings import SEMIRINGS, Semiring, get_semiring
 from rrnn.wfsa import WFSA
 from rrnn.wfsa.forward_backward import trellis
 from rrnn.wfsa.strongest import ranks_of, strongest
-from rrnn.wfsa.trellis import Edges, Trellis
+from rrnn.wfsa.trellis import Edges, Grouping, Trellis
 
 SEVERAL = sorted(name for name, ring in SEMIRINGS.items() if ring.reads_reals and not ring.integers)
 
@@ -63,6 +63,24 @@ def some(ring: Semiring, lanes: tuple[int, ...] = (), *, silent: bool = True, st
         if silent
         else None,
     )
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("places", [[1, 3, 1, 0, 3, 3], [0, 1, 2, 3, 3], [2], []])
+def test_grouped_sums_run_from_left_to_right(name: str, places: list[int]) -> None:
+    """To the bit as one ⊕ after the other; a place without terms has 0̄."""
+    ring = get_semiring(name)
+    terms, grouping = (
+        weights(ring, len(places), 2, seed=1),
+        Grouping(torch.tensor(places, dtype=torch.int64), 4),
+    )
+    found: list[Tensor | None] = [None] * 4
+    for place, term in zip(places, terms, strict=True):
+        before = found[place]
+        found[place] = term if before is None else ring.t_plus(before, term)
+    zero = ring.zeros(2, dtype=terms.dtype)
+    expected = torch.stack([zero if total is None else total for total in found])
+    assert grouping.sum(ring, terms[grouping.order]).equal(expected)
 
 
 @pytest.mark.parametrize("lanes", [(), (2, 3)])

@@ -138,8 +138,9 @@ def _weights(steps: Trellis, traces: Traces) -> Tensor:
     """Return the weights of paths, (k, B, D), multiplied in reading order; 0̄ where there is no path."""
     ring = steps.ring
     weight = _picked(ring, steps.initial, traces.start)
+    taken = traces.edges.clamp_min(0)
     for t, edge in enumerate(traces.edges):
-        more = ring.t_times(weight, _picked(ring, steps.weights[t], edge.clamp_min(0)))
+        more = ring.t_times(weight, _picked(ring, steps.weights[t], taken[t]))
         weight = more if steps.valid is None else ring.where(edge >= 0, more, weight)
     weight = ring.t_times(weight, _picked(ring, steps.final, traces.end))
     return ring.where(traces.rank > -math.inf, weight, ring.zeros(dtype=weight.dtype))

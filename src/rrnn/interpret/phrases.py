@@ -194,25 +194,26 @@ def _search(part: CellReading, reading: Reading) -> _Search:
     remaining = torch.tensor(reading.lengths, dtype=torch.int64) - 1
     signs, size = ending.shape[1:3]
     row = begun.new_full((begun.shape[1], *part.weights.shape[2:]), -math.inf)
-    inside, values, nodes = [], [], []
+    rows, entries = [], []
     for t in range(steps):
-        inside.append(row)
-        entered = entering.ahead(t, torch.maximum(row, begun[t]))
-        row = torch.maximum(staying.ahead(t, row), entered)
-        last = ending[(remaining - t).clamp_min(0)].permute(1, 2, 0, 3)  # (signs, S, B, D)
-        last = torch.where((remaining >= t)[:, None], last, -math.inf)
-        by_sign = entered.unflatten(0, (signs, size))
-        # By the sign of the phrase, then by state and by the sign of what follows: two negatives make a positive.
-        ended = torch.stack(
-            [torch.stack([by_sign[s ^ k] + last[k] for k in range(signs)], 1) for s in range(signs)]
-        )
-        value, which = ended.flatten(1, 2).max(1)
-        values.append(value)
-        state, sign = which // signs, which % signs ^ torch.arange(signs)[:, None, None]
-        nodes.append(sign * size + state)
-    return _Search(
-        torch.stack(values), torch.stack(nodes), begun, torch.stack(inside), edges, moves, enters, weights
+        rows.append(row)
+        entries.append(entering.ahead(t, torch.maximum(row, begun[t])))
+        row = torch.maximum(staying.ahead(t, row), entries[t])
+    entered, left = torch.stack(entries), remaining - torch.arange(steps)[:, None]  # (T, nodes, B, D), (T, B)
+    last = torch.where(left[..., None, None, None] >= 0, ending[left.clamp_min(0)], -math.inf)
+    last = last.permute(0, 2, 3, 1, 4)  # (T, signs, S, B, D)
+    by_sign = entered.unflatten(1, (signs, size))
+    # By the sign of the phrase, then by state and by the sign of what follows: two negatives make a positive.
+    ended = torch.stack(
+        [
+            torch.stack([by_sign[:, s ^ k] + last[:, k] for k in range(signs)], 2).flatten(1, 2)
+            for s in range(signs)
+        ],
+        1,
     )
+    value, which = ended.max(2)
+    state, sign = which // signs, which % signs ^ torch.arange(signs)[:, None, None]
+    return _Search(value, sign * size + state, begun, torch.stack(rows), edges, moves, enters, weights)
 
 
 def _outside(part: CellReading, steps: int) -> tuple[Tensor, Tensor]:
@@ -225,16 +226,22 @@ def _outside(part: CellReading, steps: int) -> tuple[Tensor, Tensor]:
     idle = [move for move in part.moves.moves if not move.advances]
     ends = ([index[move.source] for move in idle], [index[move.target] for move in idle])
     edges = Edges(len(index), *(torch.tensor(states, dtype=torch.int64) for states in ends))
-    outside = Trellis(
-        RANKS,
-        [edges] * steps,
-        [part.initial.new_zeros(len(idle), 1, 1)] * steps,
-        _signed(ring, part.initial).transpose(0, 1),
-        torch.tensor([index[end.source] for end in part.moves.ends], dtype=torch.int64),
-        _signed(ring, part.ends).transpose(0, 1),
-    )
-    begun, ending = outside.forward().values, outside.backward().values
-    return begun[:steps].transpose(1, 2).flatten(1, 2).unsqueeze(2), ending.flip(0).transpose(1, 2)
+    for changing in (min(steps, len(index) + 1), steps):
+        outside = Trellis(
+            RANKS,
+            [edges] * changing,
+            [part.initial.new_zeros(len(idle), 1, 1)] * changing,
+            _signed(ring, part.initial).transpose(0, 1),
+            torch.tensor([index[end.source] for end in part.moves.ends], dtype=torch.int64),
+            _signed(ring, part.ends).transpose(0, 1),
+        )
+        tables = outside.forward().values, outside.backward().values.flip(0)
+        if all(
+            table[-1].equal(table[-2]) for table in tables
+        ):  # every step is the same: nothing changes any more
+            break
+    begun, ending = (table[torch.arange(steps + 1).clamp_max(changing)] for table in tables)
+    return begun[:steps].transpose(1, 2).flatten(1, 2).unsqueeze(2), ending.transpose(1, 2)
 
 
 def _signed_edges(part: CellReading) -> tuple[Edges, Tensor, Tensor]:

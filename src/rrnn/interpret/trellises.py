@@ -40,12 +40,7 @@ def enters(move: Move) -> bool:
 
 def trellis(part: CellReading, valid: Tensor | None, which: Which = every) -> Trellis:
     """Return the trellis of a cell's reading over the selected moves; its lanes are (B, D), sentences and units."""
-    index = part.moves.index
-    chosen = [m for m, move in enumerate(part.moves.moves) if which(move)]
-    moves = [part.moves.moves[m] for m in chosen]
-    ends = ([index[m.source] for m in moves], [index[m.target] for m in moves])
-    edges = Edges(len(index), *(torch.tensor(states, dtype=torch.int64) for states in ends))
-    weights = part.weights if len(chosen) == len(part.moves.moves) else part.weights[:, chosen]
+    index, (edges, weights) = part.moves.index, _edges(part, which)
     lanes = part.weights.shape[2:]
     return Trellis(
         part.ring,
@@ -56,6 +51,17 @@ def trellis(part: CellReading, valid: Tensor | None, which: Which = every) -> Tr
         part.ends.unsqueeze(1).expand(-1, *lanes),
         None if valid is None else valid.unsqueeze(-1),
     )
+
+
+def _edges(part: CellReading, which: Which) -> tuple[Edges, Tensor]:
+    """Return the selected moves as edges, and their weights (T, edges, B, D)."""
+    index = part.moves.index
+    chosen = [m for m, move in enumerate(part.moves.moves) if which(move)]
+    moves = [part.moves.moves[m] for m in chosen]
+    ends = ([index[m.source] for m in moves], [index[m.target] for m in moves])
+    edges = Edges(len(index), *(torch.tensor(states, dtype=torch.int64) for states in ends))
+    weights = part.weights if len(chosen) == len(part.moves.moves) else part.weights[:, chosen]
+    return edges, weights
 
 
 def forward(part: CellReading, valid: Tensor | None, which: Which = every) -> Tensor:
@@ -85,11 +91,12 @@ def masses(
     part: CellReading, before: Scaled, after: Scaled, valid: Tensor | None, which: Which = every
 ) -> Tensor:
     """Return (T, B, D): the ⊕ of the paths that take a selected move at each step; 0̄ after the end."""
-    steps, ring = trellis(part, valid, which), part.ring
-    found = [
-        steps.plain(Scaled(ring.t_sum(mass, 0), exponent)) for mass, exponent in steps.masses(before, after)
-    ]
-    return torch.stack(found) if found else part.weights.new_empty(0, *part.weights.shape[2:])
+    ring, (edges, weights) = part.ring, _edges(part, which)
+    middle = ring.t_times(before.values[:-1, edges.source], weights)
+    found = ring.t_sum(ring.t_times(middle, after.values[1:, edges.target]), 1)
+    steps = trellis(part, valid, which)
+    found = steps.plain(Scaled(found, before.exponent[:-1] + after.exponent[1:]))
+    return found if valid is None else ring.where(valid.unsqueeze(-1), found, ring.zeros(dtype=found.dtype))
 
 
 def side_by_side(parts: Sequence[CellReading], found: Sequence[Tensor], dim: int) -> Tensor:

@@ -72,6 +72,40 @@ def scale_by(values: Tensor, exponent: Tensor) -> Tensor:
     return values * two.pow(half) * two.pow(exponent - half)
 
 
+class Grouping:
+    """Group terms by place, and sum each group from left to right with as many ⊕ on tensors as the largest has terms.
+
+    Places are sorted by the number of their terms, so the n-th terms of all places that have one are the first rows.
+    """
+
+    def __init__(self, place: Tensor, places: int) -> None:
+        counts = torch.bincount(place, minlength=places)
+        by_size = counts.argsort(descending=True, stable=True)
+        order = place.argsort(stable=True)  # place by place
+        begin = counts.cumsum(0) - counts
+        most = int(counts.max()) if counts.numel() else 0
+        self.rounds = [int((counts > n).sum()) for n in range(most)]
+        nth = [order[begin[by_size[:rows]] + n] for n, rows in enumerate(self.rounds)]
+        self.order = torch.cat(nth) if nth else order
+        """The terms in the order in which `sum` takes them."""
+        self.empty = places - (self.rounds[0] if nth else 0)
+        self._row = by_size.argsort()
+        self._sorted = bool((self._row == torch.arange(places)).all())
+
+    def sum(self, ring: Semiring, terms: Tensor) -> Tensor:
+        """Return the ⊕ of the terms of each place; 0̄ for a place without terms."""
+        begin = height = self.rounds[0] if self.rounds else 0
+        total = terms[:height]
+        for rows in self.rounds[1:]:
+            more = ring.t_plus(total[:rows], terms[begin : begin + rows])
+            total = more if rows == height else torch.cat((more, total[rows:]))
+            begin += rows
+        if self.empty:
+            lanes = terms.shape[1 : terms.dim() - bool(ring.components)]
+            total = torch.cat((total, ring.zeros(self.empty, *lanes, dtype=terms.dtype)))
+        return total if self._sorted else total.index_select(0, self._row)
+
+
 class Edges:
     """Hold edges between numbered states. If edges tie, the first one wins."""
 
@@ -82,9 +116,16 @@ class Edges:
         return self.source.numel()
 
     @cached_property
-    def pairs(self) -> list[tuple[int, int]]:
-        """The (source, target) of each edge."""
-        return list(zip(self.source.tolist(), self.target.tolist(), strict=True))
+    def into(self) -> tuple[Grouping, Tensor]:
+        """The edges grouped by the state that they reach, and the source of each in that order."""
+        grouping = Grouping(self.target, self.states)
+        return grouping, self.source[grouping.order]
+
+    @cached_property
+    def out_of(self) -> tuple[Grouping, Tensor]:
+        """The edges grouped by the state that they leave, and the target of each in that order."""
+        grouping = Grouping(self.source, self.states)
+        return grouping, self.target[grouping.order]
 
     @cached_property
     def by_target(self) -> tuple[Tensor, Tensor]:
@@ -134,8 +175,7 @@ class Trellis:
     @cached_property
     def last(self) -> Tensor:
         """(S, *lanes): the total final weight of each state after the last step."""
-        places = zip(self.ends.tolist(), self.final.unbind(0), strict=True)
-        return _gathered(self.ring, self.states, places, self.initial[:1])
+        return _gathered(self.ring, Grouping(self.ends, self.states), self.final)
 
     def over(self, ring: Semiring, f: Callable[[Tensor], Tensor]) -> Trellis:
         """Return the trellis over another semiring, with `f` applied to every weight."""
@@ -149,15 +189,20 @@ class Trellis:
 
     def ahead(self, t: int, row: Tensor) -> Tensor:
         """Return the forward row after step t, (S, …, *lanes), given the one before it. Inner dimensions are kept."""
-        times, rows = self.ring.t_times, row.unbind(0)
-        steps = zip(self.edges[t].pairs, self.weights[t].unbind(0), strict=True)
-        return _gathered(self.ring, self.states, ((q, times(rows[p], w)) for (p, q), w in steps), row)
+        into, source = self.edges[t].into
+        return into.sum(self.ring, self.ring.t_times(row.index_select(0, source), self._along(t, into, row)))
 
     def back(self, t: int, row: Tensor) -> Tensor:
         """Return the backward row before step t, given the one after it."""
-        times, rows = self.ring.t_times, row.unbind(0)
-        steps = zip(self.edges[t].pairs, self.weights[t].unbind(0), strict=True)
-        return _gathered(self.ring, self.states, ((p, times(w, rows[q])) for (p, q), w in steps), row)
+        out_of, target = self.edges[t].out_of
+        return out_of.sum(
+            self.ring, self.ring.t_times(self._along(t, out_of, row), row.index_select(0, target))
+        )
+
+    def _along(self, t: int, grouping: Grouping, row: Tensor) -> Tensor:
+        """Return the weights of step t in the order of a grouping, with a dimension for each inner one of the row."""
+        weight = self.weights[t].index_select(0, grouping.order)
+        return weight[(slice(None), *(None,) * (row.dim() - weight.dim()))]
 
     def close(self, row: Tensor) -> Tensor:
         """Return the forward row followed by any number of silent edges."""
@@ -269,25 +314,17 @@ class Trellis:
         return self.ring.where(self.valid[t], mass, zero)
 
 
-def _gathered(ring: Semiring, places: int, terms: Iterable[tuple[int, Tensor]], like: Tensor) -> Tensor:
-    """Return the ⊕ of the terms of each place, from left to right; `like` is a stack of such terms."""
-    found: list[Tensor | None] = [None] * places
-    for place, term in terms:
-        total = found[place]
-        found[place] = term if total is None else ring.t_plus(total, term)
-
-    def zero() -> Tensor:
-        return ring.zeros(*like.shape[1 : like.dim() - bool(ring.components)], dtype=like.dtype)
-
-    return torch.stack([zero() if total is None else total for total in found])
+def _gathered(ring: Semiring, grouping: Grouping, terms: Tensor) -> Tensor:
+    """Return the ⊕ of the terms of each place."""
+    return grouping.sum(ring, terms.index_select(0, grouping.order))
 
 
 def star_of(ring: Semiring, edges: Edges, weight: Tensor) -> Tensor:
     """Return (S, S, *lanes): the ⊕ of all ways from one state to another, the empty way included; NaN if that sum
     does not exist."""
     size = edges.states
-    places = zip([p * size + q for p, q in edges.pairs], weight.unbind(0), strict=True)
-    matrix = _gathered(ring, size * size, places, weight).unflatten(0, (size, size))
+    places = Grouping(edges.source * size + edges.target, size * size)
+    matrix = _gathered(ring, places, weight).unflatten(0, (size, size))
     closed = TensorMatrix(ring, matrix, lambda a, _: ring.t_star(a).to(weight.dtype))
     kleene(closed)
     return closed.entries
