@@ -7,8 +7,10 @@ success. Its module is imported only when the command runs, so that `rrnn --help
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
+import gc
 import io
 import os
 import re
@@ -74,6 +76,10 @@ class UsageError(RRNNError):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code, which is 2 for an error of the user."""
     _spin_briefly()
+    if (
+        argv is None
+    ):  # the process ends after this command: do not search all that torch loaded for cycles first
+        atexit.register(gc.freeze)
     try:
         code = _run(list(sys.argv[1:] if argv is None else argv))
         if sys.stdout is not None:  # it is None if stdout is closed: `>&-`
