@@ -89,9 +89,11 @@ def test_the_read_out_of_a_family_fits_into_its_outline() -> None:
             shape, lines = node_shapes(diagram)[node.key], diagram.lines(node)
             sizes = line_sizes(lines)
             if len(lines) > 1:
-                low = LINE * sum(sizes) / 2
-                reach = shape.stretch + max(0.0, shape.radius**2 - low**2) ** 0.5
-                assert width(lines[-1], sizes[-1]) / 2 + RING < reach
+                low = (LINE * sum(sizes) - 0.2 * sizes[0]) / 2
+                reach = (
+                    shape.stretch + ((shape.radius - RING) ** 2 - low**2) ** 0.5
+                )  # of the inner outline there
+                assert width(lines[-1], sizes[-1]) / 2 + 2 < reach
 
 
 def test_everything_is_inside() -> None:
