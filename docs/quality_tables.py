@@ -308,3 +308,26 @@ def _spread(values: Iterable[float]) -> str:
         return number(every[0]) if every else "not measured"
     few = f" ({len(every)} of 5)" if len(every) < 5 else ""
     return f"{number(mean(every))} ± {number(statistics.stdev(every))}{few}"
+
+
+@named
+def vector_length() -> str:
+    """The accuracy of a classifier with word vectors of the paper's norm and of the default one."""
+    file = RESULTS / "classify" / "tried" / "vector-length.txt"
+    runs: dict[tuple[str, float], list[tuple[float, float, str]]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines()[1:]:
+        data, _, length, _, dev, _, test, _, epoch = line.split()
+        runs.setdefault((data, float(length)), []).append((float(dev), float(test), epoch.split("/")[0]))
+    body = [
+        (
+            ACCURACIES[data],
+            f"{length:g}",
+            *(f"{statistics.mean(run[i] for run in some):.1f}" for i in (0, 1)),
+            ", ".join(run[2] for run in some),
+        )
+        for (data, length), some in sorted(
+            runs.items(), key=lambda each: (list(ACCURACIES).index(each[0][0]), each[0][1])
+        )
+        if length in (1.0, 5.0)
+    ]
+    return table("data | norm: | dev: | test: | best epochs:", body)
