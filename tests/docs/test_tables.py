@@ -30,7 +30,7 @@ def test_every_table_is_on_a_page() -> None:
         RESULTS,
         *(
             RESULTS.with_name(f"{name}.md")
-            for name in "reproduce recipe theory export classification".split()
+            for name in ["reproduce", "recipe", "theory", "export", "classification"]
         ),
         ROOT / "README.md",
     )
