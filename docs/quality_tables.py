@@ -319,20 +319,16 @@ def _spread(values: Iterable[float]) -> str:
 def vector_length() -> str:
     """The accuracy of a classifier with word vectors of the paper's norm and of the default one."""
     file = RESULTS / "classify" / "tried" / "vector-length.txt"
-    runs: dict[tuple[str, float], list[tuple[float, float, str]]] = {}
+    accuracies: dict[tuple[str, float], list[tuple[float, float]]] = {}
+    epochs: dict[tuple[str, float], list[str]] = {}
     for line in file.read_text(encoding="utf-8").splitlines()[1:]:
         data, _, length, _, dev, _, test, _, epoch = line.split()
-        runs.setdefault((data, float(length)), []).append((float(dev), float(test), epoch.split("/")[0]))
+        accuracies.setdefault((data, float(length)), []).append((float(dev), float(test)))
+        epochs.setdefault((data, float(length)), []).append(epoch.split("/")[0])
     body = [
-        (
-            ACCURACIES[data],
-            f"{length:g}",
-            *(f"{statistics.mean(run[i] for run in some):.1f}" for i in (0, 1)),
-            ", ".join(run[2] for run in some),
-        )
-        for (data, length), some in sorted(
-            runs.items(), key=lambda each: (list(ACCURACIES).index(each[0][0]), each[0][1])
-        )
-        if length in (1.0, 5.0)
+        (title, f"{length:g}", *(f"{statistics.mean(some):.1f}" for some in zip(*found, strict=True)), best)
+        for data, title in ACCURACIES.items()
+        for length in (1.0, 5.0)
+        for found, best in [(accuracies[data, length], ", ".join(epochs[data, length]))]
     ]
     return table("data | norm: | dev: | test: | best epochs:", body)
