@@ -313,3 +313,22 @@ def _spread(values: Iterable[float]) -> str:
         return number(every[0]) if every else "not measured"
     few = f" ({len(every)} of 5)" if len(every) < 5 else ""
     return f"{number(mean(every))} ± {number(statistics.stdev(every))}{few}"
+
+
+@named
+def vector_length() -> str:
+    """The accuracy of a classifier with word vectors of the paper's norm and of the default one."""
+    file = RESULTS / "classify" / "tried" / "vector-length.txt"
+    accuracies: dict[tuple[str, float], list[tuple[float, float]]] = {}
+    epochs: dict[tuple[str, float], list[str]] = {}
+    for line in file.read_text(encoding="utf-8").splitlines()[1:]:
+        data, _, length, _, dev, _, test, _, epoch = line.split()
+        accuracies.setdefault((data, float(length)), []).append((float(dev), float(test)))
+        epochs.setdefault((data, float(length)), []).append(epoch.split("/")[0])
+    body = [
+        (title, f"{length:g}", *(f"{statistics.mean(some):.1f}" for some in zip(*found, strict=True)), best)
+        for data, title in ACCURACIES.items()
+        for length in (1.0, 5.0)
+        for found, best in [(accuracies[data, length], ", ".join(epochs[data, length]))]
+    ]
+    return table("data | norm: | dev: | test: | best epochs:", body)

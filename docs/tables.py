@@ -32,6 +32,7 @@ PAGES = [
     DOCS / "recipe.md",
     DOCS / "theory.md",
     DOCS / "export.md",
+    DOCS / "classification.md",
 ]
 MARKED = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.S)
 

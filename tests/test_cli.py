@@ -171,3 +171,12 @@ def test_real_commands_exist(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_python_m() -> None:
     result = subprocess.run([sys.executable, "-m", "rrnn", "--version"], capture_output=True, text=True)
     assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("modules", ["torch", "torch, triton"])
+def test_a_process_ends_without_a_word(modules: str) -> None:
+    """Extensions such as Triton's report what the process leaves to the operating system as leaks."""
+    pytest.importorskip("triton")
+    code = f"import sys, {modules}; sys.argv = ['rrnn', '--version']; from rrnn.cli import main; main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")

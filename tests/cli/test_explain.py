@@ -76,6 +76,13 @@ def test_a_map(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert code and "a map has room for 200 words" in err and not (tmp_path / "long.svg").exists()
 
 
+def test_bytes_that_are_no_text(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Python hands such arguments over with lone surrogates, which no page can hold."""
+    file = tmp_path / "page.html"
+    code, out, _ = call(capsys, run_folder, "good \udcff", "--html", file)
+    assert code == 0 and "written" in out and "good \\udcff" in file.read_text(encoding="utf-8")
+
+
 def test_html(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "page.html"
     code, out, _ = call(capsys, run_folder, "not good", "a good film", "--html", file)

@@ -14,9 +14,10 @@ import pytest
 import torch
 
 import rrnn
-from rrnn.draw import SVG, Diagram, Edge, Node, to_dot, to_svg
+from rrnn.draw import SVG, Diagram, Edge, Node, diagram_of, to_dot, to_svg
+from rrnn.draw.geometry import LINE, RING, line_sizes, node_shapes
 from rrnn.draw.paper_figures import FIGURES
-from rrnn.draw.richtext import roman
+from rrnn.draw.richtext import roman, width
 from rrnn.errors import AutomatonError, FormatError
 from rrnn.wfsa import WFSA
 from rrnn.zoo import CELLS, get_cell
@@ -70,6 +71,29 @@ def test_what_is_drawn() -> None:
         *("∀α/1", "α/μ1(α)", "α/μ2(α)", "α/φ1(α)", "α/φ2(α)", "ε/γ"),
         *("q0", "q1/ρ1", "q2/ρ2", "q3"),
     }
+
+
+def test_a_family_is_a_stack_that_hides_what_lies_below() -> None:
+    """The lower outlines come before the arcs, and all are filled, so that no line crosses the uppermost one."""
+    root = ET.fromstring(to_svg(get_cell("Mamba")))
+    kinds = [e.get("class") for e in root.iter() if e.get("class") not in (None, "rrnn-fsa", "paper")]
+    assert kinds[:2] == ["state solid"] * 2 and kinds[2] == "arc"
+    assert kinds.count("state solid") == 3 and kinds.index("head") < kinds.index("state solid", 2)
+    assert ".rrnn-fsa .solid{fill:#fff}" in to_svg(get_cell("Mamba"))
+
+
+def test_the_read_out_of_a_family_fits_into_its_outline() -> None:
+    for name in ("Mamba", "GLA", "DeltaNet", "S4D"):
+        diagram = diagram_of(get_cell(name))
+        for node in diagram.nodes:
+            shape, lines = node_shapes(diagram)[node.key], diagram.lines(node)
+            sizes = line_sizes(lines)
+            if len(lines) > 1:
+                low = (LINE * sum(sizes) - 0.2 * sizes[0]) / 2
+                reach = (
+                    shape.stretch + ((shape.radius - RING) ** 2 - low**2) ** 0.5
+                )  # of the inner outline there
+                assert width(lines[-1], sizes[-1]) / 2 + 2 < reach
 
 
 def test_everything_is_inside() -> None:

@@ -244,6 +244,17 @@ def test_contributions_have_one_sign_convention(visit: Callable[..., Any]) -> No
     assert page.locator("#paths .bar").first.evaluate(colour) == green
 
 
+@pytest.mark.parametrize("width", [1280, 400])
+def test_labels_and_bars_of_explain_are_level(visit: Callable[..., Any], width: int) -> None:
+    """Bars of units and of their paths begin at one line, as bold digits are wider than others."""
+    page = visit("explain", viewport={"width": width, "height": 800})
+    page.locator("#units .bar").first.wait_for()
+    left = {round(bar.bounding_box()["x"]) for bar in page.locator("#units .bar").all()}
+    assert len(left) == 1
+    tops = {round(page.locator(f"label[for={name}]").bounding_box()["y"]) for name in ("run", "sentence")}
+    assert len(tops) == (1 if width == 1280 else 2)
+
+
 def test_keyboard(visit: Callable[..., Any]) -> None:
     page = visit()
     page.keyboard.press("Tab")

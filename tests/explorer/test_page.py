@@ -21,6 +21,7 @@ from rrnn.explorer import (
     worker,
 )
 from rrnn.explorer.worker_main import MEMORY
+from rrnn.zoo import CELLS, get_cell
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "explorer.md").read_text(encoding="utf-8")
@@ -69,3 +70,16 @@ def test_the_maths_font_is_served_from_here_and_small(client: Any, name: str) ->
     assert "font-src 'self'" in answer.headers["content-security-policy"]
     text = (STATIC / "FONT-LICENSE.txt").read_text(encoding="utf-8")
     assert name in text and "GUST Font License" in text and "modified from TeX Gyre Termes Math" in text
+
+
+def test_the_editor_colours_every_word_that_begins_a_line() -> None:
+    """Also those of wide cells; `epsilon` and its like may be followed by +."""
+    words = {
+        line.split()[0]
+        for name in CELLS
+        for line in get_cell(name).to_text().splitlines()[1:]
+        if line.split()[1] != "="
+    }
+    coloured = (STATIC / "editor.js").read_text(encoding="utf-8").split("const WORDS")[1].split("\n")[0]
+    assert words >= {"family", "read", "mix", "epsilon_limit"}
+    assert words <= set(re.findall(r"\w+", coloured))

@@ -184,3 +184,26 @@ def test_nothing_to_search() -> None:
     nowhere = replace(some(ring), ends=torch.empty(0, dtype=torch.int64), final=torch.empty(0))
     assert strongest(nowhere, 3).edges.shape == (4, 0)
     assert random_machine(0, "real").k_best("", 2) is not None
+
+
+@pytest.mark.parametrize("name", ["real", "complex", "log", "max-plus"])
+@pytest.mark.parametrize("factor", [1.0, 1e-9, 1e9, 0.0])
+def test_the_range_of_many_rows_is_checked_at_once(
+    name: str, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit as row by row, also if rows leave the range of floats in the middle of a block, or become zero."""
+    ring = get_semiring(name)
+    usual = some(ring, (2,), silent=False, steps=90)
+    scaled = ring.t_times(
+        torch.stack(list(usual.weights)), ring.bind(ring.from_real(torch.tensor(factor), TENSORS))
+    )
+    steps = replace(usual, weights=torch.cat((torch.stack(list(usual.weights))[:40], scaled[40:])))
+    many = (*steps.forward(), *steps.backward())
+    monkeypatch.setattr("rrnn.wfsa.trellis._BLOCK", 1)
+    for a, b in zip(many, (*steps.forward(), *steps.backward()), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+    listed = replace(steps, weights=list(steps.weights))
+    for a, b in zip(many, (*listed.forward(), *listed.backward()), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
+    if not ring.scales or factor in (1e-9, 1e9):
+        assert bool(many[1].any()) == ring.scales

@@ -48,15 +48,21 @@ def show(options: Zoo) -> None:
         return
     head = ("name", "semiring", "states", "rational", "source")
     print(table(head, [tuple("–" if cell is None else str(cell) for cell in row.values()) for row in models]))
-    rational = sum(model.rational for model in MODELS.values())
     print()
     print(
         paragraph(
-            f"{len(models)} models: {rational} are rational, and for the others it is open. `rrnn zoo NAME` shows "
-            "one. A number in a name can be changed (ngram7), +o adds an output gate (F+o), and options follow a colon "
-            "(F:g=tanh)."
+            f"{len(models)} models: {_count(models)}. `rrnn zoo NAME` shows one. A number in a name can "
+            "be changed (ngram7), +o adds an output gate (F+o), and options follow a colon (F:g=tanh)."
         )
     )
+
+
+def _count(models: list[dict[str, Any]]) -> str:
+    """Say how many models are rational, how many are proved not to be, and for how many it is open."""
+    texts = {"yes": "{} are rational", "no": "{} are proved not to be", "open": "for {} it is open"}
+    counts = {kind: sum(model["rational"] == kind for model in models) for kind in texts}
+    *first, last = [text.format(counts[kind]) for kind, text in texts.items() if counts[kind]]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _row(name: str, model: Model) -> dict[str, Any]:
@@ -65,8 +71,8 @@ def _row(name: str, model: Model) -> dict[str, Any]:
     return {
         "name": name,
         "semiring": cell.semiring_name if cell else None,
-        "states": len(cell.states) if cell else None,
-        "rational": "yes" if model.rational else "open",
+        "states": cell.state_count if cell else None,
+        "rational": "yes" if model.rational else "no" if model.proved else "open",
         "source": model.paper,
     }
 
@@ -80,10 +86,9 @@ def _describe(name: str) -> Iterator[str]:
     yield paragraph(f"{name}: {' '.join(about.split()).removeprefix('Build ')}")
     reference = REFERENCES.get(model.paper)
     yield paragraph(f"Paper: {model.paper}{f'. {reference}' if reference else ''}.", "  ")
-    rational = (
-        "yes. Every hidden unit is the score of an automaton." if model.rational else f"open. {model.open}"
-    )
-    yield paragraph(f"Rational: {rational}", "  ")
+    known = f"no. It is {model.proved}." if model.proved else "open."
+    rational = "yes. Every hidden unit is the score of an automaton."
+    yield paragraph(f"Rational: {rational if model.rational else f'{known} {model.open}'}", "  ")
     if cell is not None:
         yield "Automaton:\n" + _indented(summary(cell))
         yield "Equations:\n" + _indented(equations(cell))

@@ -192,12 +192,14 @@ def line_sizes(lines: tuple[Text, ...]) -> list[float]:
 def node_shapes(diagram: Diagram) -> dict[object, Shape]:
     """Return a shape at the origin for each state; all circles have the same size."""
     room: dict[object, tuple[float, float]] = {}
+    corners: dict[object, float] = {}
     for node in diagram.nodes:
         lines = diagram.lines(node)
         sizes = line_sizes(lines)
         wide = max(width(line, size) for line, size in zip(lines, sizes, strict=True))
         inner = 2.5 + (RING if node.final else 0.0)
         room[node.key] = (wide / 2 + inner, (LINE * sum(sizes) - 0.2 * sizes[0]) / 2 + inner)
+        corners[node.key] = (width(lines[-1], sizes[-1]) / 2 + inner) if len(lines) > 1 else 0.0
     # The corners of a text's box are mostly empty, so they may come close to the circle.
     needed = {key: math.hypot(w, 0.7 * h) for key, (w, h) in room.items()}
     radius = max([SMALLEST, *(r for r in needed.values() if r <= LARGEST)])
@@ -207,8 +209,13 @@ def node_shapes(diagram: Diagram) -> dict[object, Shape]:
             shapes[key] = Shape(Point(0, 0), radius)
         else:
             r = max(radius, h + 3)
-            shapes[key] = Shape(Point(0, 0), r, max(0.0, w - 0.75 * r))
+            shapes[key] = Shape(Point(0, 0), r, max(0.0, w - 0.75 * r, corners[key] - _half_chord(r, h)))
     return shapes
+
+
+def _half_chord(radius: float, height: float) -> float:
+    """Return how far from its centre a circle reaches to the left at a height above or below it."""
+    return math.sqrt(max(0.0, radius**2 - height**2))
 
 
 def label_size(edge: Edge) -> tuple[float, float]:

@@ -115,6 +115,7 @@ STYLE = """
 .rrnn-fsa text{font-family:serif;fill:#1b1b1b;stroke:#fff;stroke-width:3px;stroke-linejoin:round;paint-order:stroke}
 .rrnn-fsa .paper{fill:#fff}
 .rrnn-fsa .state,.rrnn-fsa .arc{fill:none;stroke:#1b1b1b;stroke-width:1.3px}
+.rrnn-fsa .solid{fill:#fff}
 .rrnn-fsa .initial{stroke-width:3px}
 .rrnn-fsa .head{fill:#1b1b1b;stroke:none}
 .rrnn-fsa .on .state,.rrnn-fsa .on .arc{stroke:#c2330f}
@@ -122,7 +123,7 @@ STYLE = """
 .rrnn-fsa .on .head,.rrnn-fsa .on text{fill:#c2330f}
 @media (prefers-color-scheme:dark){
 .rrnn-fsa text{fill:#e6e6e6;stroke:#16181d}
-.rrnn-fsa .paper{fill:#16181d}
+.rrnn-fsa .paper,.rrnn-fsa .solid{fill:#16181d}
 .rrnn-fsa .state,.rrnn-fsa .arc{stroke:#e6e6e6}
 .rrnn-fsa .head{fill:#e6e6e6}
 .rrnn-fsa .on .state,.rrnn-fsa .on .arc{stroke:#ff8a66}
@@ -151,6 +152,8 @@ def write_svg(scene: Scene, highlight: frozenset[tuple[Hashable, ...]] = frozens
         f'<rect class="paper" x="{_n(view.left)}" y="{_n(view.top)}" width="{_n(width)}" '
         f'height="{_n(height)}" rx="6"/>',
     ]
+    for node in scene.diagram.nodes:
+        out += _group(_behind(node, scene.shapes[node.key]), (node.key,) in highlight)
     for edge, route in zip(scene.diagram.edges, scene.routes, strict=True):
         out += _group(_arc(route), (edge.source, edge.target) in highlight)
     for node in scene.diagram.nodes:
@@ -173,7 +176,7 @@ def _n(value: float) -> str:
 
 
 def _group(lines: list[str], on: bool) -> list[str]:
-    return ['<g class="on">', *lines, "</g>"] if on else lines
+    return ['<g class="on">', *lines, "</g>"] if on and lines else lines
 
 
 def _arc(route: Route) -> list[str]:
@@ -213,12 +216,17 @@ STACK = 3.0
 """The distance between the circles of a family."""
 
 
+def _behind(node: Node, shape: Shape) -> list[str]:
+    """Return the lower circles of a family, which is drawn as a stack. Arcs end at the uppermost, above these."""
+    return [
+        _outline(shape._replace(center=shape.center.plus(STACK * k, -STACK * k)), 0.0, "state solid")
+        for k in ((2, 1) if node.copies > 1 else ())
+    ]
+
+
 def _state(node: Node, lines: tuple[Text, ...], shape: Shape) -> list[str]:
-    out = []
-    for k in (2, 1) if node.copies > 1 else ():  # a family is a stack of circles
-        behind = shape._replace(center=shape.center.plus(STACK * k, -STACK * k))
-        out.append(_outline(behind, 0.0, "state"))
-    out.append(_outline(shape, 0.0, "state initial" if node.initial else "state"))
+    kinds = ("state", "initial" if node.initial else "", "solid" if node.copies > 1 else "")
+    out = [_outline(shape, 0.0, " ".join(filter(None, kinds)))]
     if node.final:
         out.append(_outline(shape, RING + (1 if node.initial else 0), "state"))
     sizes = line_sizes(lines)

@@ -10,6 +10,7 @@ from rrnn.automata import Cell
 from rrnn.backends.native import families, render
 from rrnn.backends.triton.family_kernels import render as render_families
 from rrnn.backends.triton.module import render as render_triton
+from rrnn.backends.triton.plan import save_every
 from rrnn.errors import RRNNError
 from rrnn.explorer.machines import cell_template, read_cell, shown_template
 from rrnn.explorer.mathml import mathml
@@ -97,8 +98,8 @@ def c_code(program: Program) -> str:
 
 
 def triton_code(program: Program) -> str:
-    """Render the GPU kernels, unrolled by two steps, where real ones unroll more."""
-    every = 2 if program.semiring.has_gradient else 0
+    """Render the GPU kernels, unrolled by at most two steps, where real ones may unroll more."""
+    every = min(2, save_every(len(program.flat.instructions))) if program.semiring.has_gradient else 0
     if program.wide is not None:
         return render_families(program, every)
     return render_triton(program, unroll=2, every=every)

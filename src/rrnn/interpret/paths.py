@@ -137,20 +137,21 @@ def k_best(reading: Reading, k: int) -> list[UnitPaths]:
 def _weights(steps: Trellis, traces: Traces) -> Tensor:
     """Return the weights of paths, (k, B, D), multiplied in reading order; 0̄ where there is no path."""
     ring = steps.ring
+    assert isinstance(steps.weights, Tensor)
     weight = _picked(ring, steps.initial, traces.start)
-    taken = traces.edges.clamp_min(0)
-    for t, edge in enumerate(traces.edges):
-        more = ring.t_times(weight, _picked(ring, steps.weights[t], taken[t]))
+    along = _picked(ring, steps.weights, traces.edges.clamp_min(0), 1)
+    for edge, of_step in zip(traces.edges, along, strict=True):
+        more = ring.t_times(weight, of_step)
         weight = more if steps.valid is None else ring.where(edge >= 0, more, weight)
     weight = ring.t_times(weight, _picked(ring, steps.final, traces.end))
     return ring.where(traces.rank > -math.inf, weight, ring.zeros(dtype=weight.dtype))
 
 
-def _picked(ring: Semiring, weights: Tensor, index: Tensor) -> Tensor:
-    """Select from the weights (n, B, D) by an index (k, B, D)."""
+def _picked(ring: Semiring, weights: Tensor, index: Tensor, dim: int = 0) -> Tensor:
+    """Select from the weights (…, n, B, D) by an index (…, k, B, D) into dimension `dim`."""
     if ring.components:
         index = index.unsqueeze(-1).expand(*index.shape, ring.size)
-    return weights.gather(0, index)
+    return weights.gather(dim, index)
 
 
 def _covered(steps: Trellis, weights: Tensor) -> list[list[float]] | None:

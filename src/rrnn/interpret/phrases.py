@@ -271,9 +271,7 @@ def _over(edges: Edges, weights: Tensor, chosen: Tensor, initial: Tensor) -> Tre
     """Return a trellis over some of the edges, for its steps alone."""
     some = Edges(edges.states, edges.source[chosen], edges.target[chosen])
     nothing = initial.new_empty(0, dtype=torch.int64)
-    return Trellis(
-        RANKS, [some] * len(weights), weights[:, chosen].unbind(0), initial[0], nothing, initial[0][:0]
-    )
+    return Trellis(RANKS, [some] * len(weights), weights[:, chosen], initial[0], nothing, initial[0][:0])
 
 
 # ---- tracing back ---------------------------------------------------------------------------------------------------

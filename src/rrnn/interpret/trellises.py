@@ -45,7 +45,7 @@ def trellis(part: CellReading, valid: Tensor | None, which: Which = every) -> Tr
     return Trellis(
         part.ring,
         [edges] * len(weights),
-        weights.unbind(0) if len(weights) else (),
+        weights,
         part.initial.unsqueeze(1).expand(-1, *lanes),
         torch.tensor([index[end.source] for end in part.moves.ends], dtype=torch.int64),
         part.ends.unsqueeze(1).expand(-1, *lanes),

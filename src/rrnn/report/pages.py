@@ -88,7 +88,9 @@ def explanation_page(explanations: Sequence[tuple[str, Explanation]], cell: Cell
 
 
 def _render(template: str, **values: Any) -> str:
-    return _environment().get_template(template).render(values)
+    """Return a page that UTF-8 can encode: bytes of a command line that are no text are shown as \\udcff."""
+    page = _environment().get_template(template).render(values)
+    return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 @cache

@@ -39,7 +39,7 @@ class Semiring(Definition):
 
     def on_tensors(self, function: Callable[..., Element], *tensors: torch.Tensor) -> Any:
         """Run a function of elements and an arithmetic, such as `self.plus`, on tensors of elements."""
-        return function(*(self.unbind(t) for t in tensors), TENSORS)
+        return function(*map(self.unbind, tensors) if self.components else tensors, TENSORS)
 
     def t_plus(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """Return a ⊕ b, elementwise."""

@@ -139,18 +139,15 @@ def _row_numbers(values: Tensor) -> Tensor:
 
 def _extended(edges: Edges, weight: Tensor, before: Tensor, now: _Suffixes) -> tuple[_Suffixes, _Link]:
     """Extend the suffixes by the edges of one step; `before` is the forward row before that step, (S, L)."""
-    (order, begin), (k, width) = edges.by_target, now.state.shape
-    first = begin[now.state]
-    count = begin[now.state + 1] - first
-    most = int(count.max())
+    incoming, (k, width) = edges.incoming, now.state.shape
+    most = len(incoming)
     if not most:
         dead = torch.full_like(now.rank, -math.inf)
         return _Suffixes(now.state, dead), _Link(_row_numbers(now.state), torch.full_like(now.state, -1))
-    nth = torch.arange(most).view(1, -1, 1)
-    edge = order[(first.unsqueeze(1) + nth).clamp_max(len(edges) - 1)].reshape(-1, width)  # (k · most, L)
+    edge = incoming[:, now.state].transpose(0, 1).reshape(-1, width)  # (k · most, L)
+    there, edge = edge >= 0, edge.clamp_min(0)
     rank = (weight.gather(0, edge).view(k, most, width) + now.rank.unsqueeze(1)).reshape(-1, width)
     value = before.gather(0, edges.source[edge]) + rank
-    there = (nth < count.unsqueeze(1)).reshape(-1, width)
     best = _first_best(value.where(there, value.new_full((), -math.inf)), k)
     edge = edge.gather(0, best.which)
     return _Suffixes(edges.source[edge], best.alive(rank)), _Link(best.which // most, edge)

@@ -10,7 +10,7 @@ the total at every position: total = ⊕_q forward[t, q] ⊗ backward[t, q]. Two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -22,6 +22,7 @@ from rrnn.semirings import Semiring
 from rrnn.semirings.epsilon_closure import TensorMatrix, kleene
 
 _FAR = 2.0**128  # rows whose greatest entry leaves [1/_FAR, _FAR] are rescaled by a power of two
+_BLOCK = 32  # steps whose rows are checked for that together
 
 
 class Scale:
@@ -133,6 +134,16 @@ class Edges:
         counts = torch.bincount(self.target, minlength=self.states)
         return self.target.argsort(stable=True), torch.cat((counts.new_zeros(1), counts.cumsum(0)))
 
+    @cached_property
+    def incoming(self) -> Tensor:
+        """(most, S): the edges into each state, then −1; `most` is the largest number of edges into one."""
+        order, begin = self.by_target
+        nth = torch.arange(int(begin.diff().max()) if self.states else 0).unsqueeze(1)
+        if not len(nth):
+            return nth.expand(0, self.states)
+        edge = order[(begin[:-1] + nth).clamp_max(len(self) - 1)]
+        return edge.where(nth < begin.diff(), -1)
+
 
 class Scaled(NamedTuple):
     """Hold values that stand for values · 2^exponent and thereby stay in the range of floats."""
@@ -149,8 +160,8 @@ class Trellis:
     ring: Semiring
     edges: Sequence[Edges]
     """The edges of each step."""
-    weights: Sequence[Tensor]
-    """The weights of each step: (edges, *lanes)."""
+    weights: Sequence[Tensor] | Tensor
+    """The weights of each step, (edges, *lanes), or one tensor (T, edges, *lanes) if all steps have the same edges."""
     initial: Tensor
     """(S, *lanes)"""
     ends: Tensor
@@ -180,7 +191,9 @@ class Trellis:
     def over(self, ring: Semiring, f: Callable[[Tensor], Tensor]) -> Trellis:
         """Return the trellis over another semiring, with `f` applied to every weight."""
         silent = None if self.silent is None else (self.silent[0], f(self.silent[1]))
-        weights = [f(weight) for weight in self.weights]
+        weights = (
+            f(self.weights) if isinstance(self.weights, Tensor) else [f(weight) for weight in self.weights]
+        )
         return Trellis(
             ring, self.edges, weights, f(self.initial), self.ends, f(self.final), self.valid, silent
         )
@@ -190,19 +203,28 @@ class Trellis:
     def ahead(self, t: int, row: Tensor) -> Tensor:
         """Return the forward row after step t, (S, …, *lanes), given the one before it. Inner dimensions are kept."""
         into, source = self.edges[t].into
-        return into.sum(self.ring, self.ring.t_times(row.index_select(0, source), self._along(t, into, row)))
+        weight = _alongside(row, self._weights_into[t])
+        return into.sum(self.ring, self.ring.t_times(row.index_select(0, source), weight))
 
     def back(self, t: int, row: Tensor) -> Tensor:
         """Return the backward row before step t, given the one after it."""
         out_of, target = self.edges[t].out_of
-        return out_of.sum(
-            self.ring, self.ring.t_times(self._along(t, out_of, row), row.index_select(0, target))
-        )
+        weight = _alongside(row, self._weights_out_of[t])
+        return out_of.sum(self.ring, self.ring.t_times(weight, row.index_select(0, target)))
 
-    def _along(self, t: int, grouping: Grouping, row: Tensor) -> Tensor:
-        """Return the weights of step t in the order of a grouping, with a dimension for each inner one of the row."""
-        weight = self.weights[t].index_select(0, grouping.order)
-        return weight[(slice(None), *(None,) * (row.dim() - weight.dim()))]
+    @cached_property
+    def _weights_into(self) -> Sequence[Tensor]:
+        return self._in_order([edges.into[0].order for edges in self.edges])
+
+    @cached_property
+    def _weights_out_of(self) -> Sequence[Tensor]:
+        return self._in_order([edges.out_of[0].order for edges in self.edges])
+
+    def _in_order(self, orders: list[Tensor]) -> Sequence[Tensor]:
+        """Return the weights of each step in the order of its edges."""
+        if isinstance(self.weights, Tensor) and orders:
+            return self.weights.index_select(1, orders[0]).unbind(0)
+        return [weight.index_select(0, order) for weight, order in zip(self.weights, orders, strict=True)]
 
     def close(self, row: Tensor) -> Tensor:
         """Return the forward row followed by any number of silent edges."""
@@ -240,25 +262,38 @@ class Trellis:
     def _tables(
         self,
         landed: Tensor,
-        steps: Iterable[int],
+        steps: range,
         step: Callable[[int, Tensor], Tensor],
         close: Callable[[Tensor], Tensor],
     ) -> tuple[Scaled, Scaled]:
         scale = Scale(self.ring)
-        row = close(landed)
-        opened, closed, exponents = [landed], [row], [self._exponents(scale)]
-        for t in steps:
-            landed = self._in_range(scale, self._kept(t, step(t, row), landed))
-            row = close(landed)
-            opened.append(landed)
-            closed.append(row)
-            exponents.append(self._exponents(scale))
+        opened, closed, exponents = [landed], [close(landed)], [self._exponents(scale)]
+
+        def run(block: range, in_range: Callable[[Tensor], Tensor]) -> None:
+            for t in block:
+                opened.append(in_range(self._kept(t, step(t, closed[-1]), opened[-1])))
+                closed.append(close(opened[-1]))
+                exponents.append(self._exponents(scale))
+
+        for begin in range(0, len(steps), _BLOCK):
+            block, done = steps[begin : begin + _BLOCK], len(opened)
+            run(block, lambda row: row)
+            if scale.active and not self._are_in_range(opened[done:]):
+                del opened[done:], closed[done:], exponents[done:]
+                run(block, lambda row: self._in_range(scale, row))
         exponent = torch.stack(exponents)
         table = Scaled(torch.stack(closed), exponent)
         return table if self.silent is None else Scaled(torch.stack(opened), exponent), table
 
     def _kept(self, t: int, new: Tensor, old: Tensor) -> Tensor:
         return new if self.valid is None else self.ring.where(self.valid[t], new, old)
+
+    def _are_in_range(self, rows: list[Tensor]) -> bool:
+        """Return whether `_in_range` would leave all of these rows as they are."""
+        values = torch.stack(rows).detach().abs()
+        dims = (1, -1) if self.ring.components else (1,)
+        peak = values.amax(dims) if values.numel() else values
+        return bool((((peak >= 1 / _FAR) & (peak <= _FAR)) | (peak == 0)).all())
 
     def _in_range(self, scale: Scale, row: Tensor) -> Tensor:
         if not scale.active or not row.numel():
@@ -312,6 +347,12 @@ class Trellis:
             return mass
         zero = self.ring.zeros(dtype=mass.dtype, device=mass.device)
         return self.ring.where(self.valid[t], mass, zero)
+
+
+def _alongside(row: Tensor, weight: Tensor) -> Tensor:
+    """Return the weights (edges, *lanes) with a dimension for each inner one of a row (S, …, *lanes)."""
+    inner = row.dim() - weight.dim()
+    return weight[(slice(None), *(None,) * inner)] if inner else weight
 
 
 def _gathered(ring: Semiring, grouping: Grouping, terms: Tensor) -> Tensor:

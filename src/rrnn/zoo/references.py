@@ -21,7 +21,32 @@ REFERENCES: dict[str, str] = {
     "Qin et al. 2023": (
         "Hierarchically Gated Recurrent Neural Network for Sequence Modeling. NeurIPS 2023, arXiv:2311.04823"
     ),
-    "Qin et al. 2024": "HGRN2: Gated Linear RNNs with State Expansion. arXiv:2404.07904",
+    "Katharopoulos et al. 2020": (
+        "Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention. ICML 2020, arXiv:2006.16236"
+    ),
+    "Sun et al. 2023": (
+        "Retentive Network: A Successor to Transformer for Large Language Models. arXiv:2307.08621"
+    ),
+    "Yang et al. 2024": (
+        "Gated Linear Attention Transformers with Hardware-Efficient Training. ICML 2024, arXiv:2312.06635"
+    ),
+    "Qin et al. 2024": "HGRN2: Gated Linear RNNs with State Expansion. COLM 2024, arXiv:2404.07904",
+    "Gu and Dao 2023": (
+        "Mamba: Linear-Time Sequence Modeling with Selective State Spaces. COLM 2024, arXiv:2312.00752"
+    ),
+    "Dao and Gu 2024": (
+        "Transformers are SSMs: Generalized Models and Efficient Algorithms Through Structured State Space Duality. "
+        "ICML 2024, arXiv:2405.21060"
+    ),
+    "Gu et al. 2022": (
+        "On the Parameterization and Initialization of Diagonal State Space Models. NeurIPS 2022, arXiv:2206.11893"
+    ),
+    "Orvieto et al. 2023": (
+        "Resurrecting Recurrent Neural Networks for Long Sequences. ICML 2023, arXiv:2303.06349"
+    ),
+    "gates of Grazzi et al. 2025": (
+        "Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues. arXiv:2411.12537"
+    ),
     "De et al. 2024": (
         "Griffin: Mixing Gated Linear Recurrences with Local Attention for Efficient Language Models. arXiv:2402.19427"
     ),

@@ -10,7 +10,9 @@ from collections.abc import Callable
 import pytest
 from cell_calls import cell
 
+from rrnn.automata import Cell, linear, score, tanh
 from rrnn.backends.triton.module import render
+from rrnn.backends.triton.plan import plan_of
 from rrnn.cli import main
 from rrnn.ir import lower
 from rrnn.zoo import CELLS, get_cell
@@ -55,3 +57,20 @@ def test_rendering_needs_no_triton() -> None:
 def test_a_sum_of_several_ops_is_written_once(name: str) -> None:
     """Written as one expression, each ⊕ of signed-log would repeat its arguments, and a kernel take megabytes."""
     assert len(render(lower(cell(name)).program, unroll=2, every=1)) < 1_000_000
+
+
+@pytest.mark.parametrize("states", [8, 16])
+def test_dense_cells_have_no_kernels_for_chunks(states: int) -> None:
+    """Composing transitions of states that are all connected costs more than chunks gain: 16 states took 6 MB."""
+    names = [f"q{i}" for i in range(states)]
+    dense = Cell("Dense").initial(names[0]).final(names[-1])
+    for source in names:
+        for target in names:
+            dense = dense.arc(source, target, tanh(linear(f"{source}_{target}")))
+    program = lower(dense.output(score)).program
+    text = render(program, unroll=2, every=1)
+    assert "def forward(" in text and "def backward(" in text and "def summary(" not in text
+    assert len(text) < 500_000
+    for backward in (False, True):
+        assert plan_of(program, 1024, 16, 4, 1, backward).chunk == 0
+    assert plan_of(lower(get_cell("F")).program, 1024, 16, 4, 4, False).chunk > 0

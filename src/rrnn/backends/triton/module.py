@@ -25,7 +25,7 @@ from rrnn.backends.cache import cached
 from rrnn.backends.triton.backward_kernels import BackwardKernels
 from rrnn.backends.triton.forward_kernels import ForwardKernels
 from rrnn.backends.triton.kernel_text import HEAD
-from rrnn.backends.triton.plan import Plan
+from rrnn.backends.triton.plan import Plan, takes_chunks
 from rrnn.ir import Program
 
 
@@ -38,12 +38,13 @@ def render(program: Program, unroll: int, every: int, stages: int = 0, packed: b
     about = f"{program.name}, generated: unroll {unroll}, states saved every {every} steps, {stages} stages."
     about += " Packed sequences." if packed else ""
     parts = [f'"""{about}"""\n\n', HEAD, forwards.forward()]
-    if program.states and not packed:
+    chunks = not packed and takes_chunks(program)
+    if chunks:
         parts += [forwards.summary(), forwards.join(), forwards.chained()]
     if every:
         backwards = BackwardKernels(program, unroll, every, stages, packed)
         parts += [backwards.backward(), backwards.parameters()]
-        if program.states and not packed:
+        if chunks:
             parts += [backwards.reverse_summary(), backwards.reverse_join(), backwards.reverse_chained()]
     return "".join(parts)
 

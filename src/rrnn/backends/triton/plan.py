@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from rrnn.ir import Op, Program
+from rrnn.ir import Op, Program, scan_form
 
+MOST_CARRIED = 48  # numbers of a chunk's transition
 FULL = 12_288  # lanes that fill an H200: from here on, chunks cost more than they gain
 TARGET = {
     4: 65_536,
@@ -106,6 +107,13 @@ def save_every(instructions: int) -> int:
     return 16 if instructions <= 10 else 8 if instructions <= SMALL else 4 if instructions <= LARGE else 1
 
 
+def takes_chunks(program: Program) -> bool:
+    """Return whether a program can run in chunks: it has states, and not so many paths between them that composing a
+    chunk's transitions costs more than chunks gain. (With 16 states, each connected to each, the kernels of chunks
+    alone would be 5 MB of text.)"""
+    return bool(program.states) and len(scan_form(program).carried) * program.semiring.size <= MOST_CARRIED
+
+
 def takes_logarithms(program: Program) -> bool:
     """Return whether a program takes logarithms. Such programs compute more than they load, and want as many lanes in
     flight as there are."""
@@ -128,6 +136,8 @@ def plan_of(
     flat = program.flat
     logs = takes_logarithms(flat)
     how = plan(steps, lanes, size, len(flat.instructions), backward=backward, logs=logs, gpu=gpu)
+    if not takes_chunks(program):
+        how = how._replace(chunk=0, chained=False)
     return _fitted(how, turn_bytes(program, every if backward else how.unroll, size, backward), gpu.shared())
 
 

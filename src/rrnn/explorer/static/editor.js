@@ -3,7 +3,7 @@
 import { element } from "./markup.js";
 import { undoable } from "./undo.js";
 
-const WORDS = /(#.*)|("[^"]*")|\b(cell|semiring|states|initial|final|loop|arc|epsilon|epsilon_limit|output|one|zero|score)\b(?!\s*=)|\b(\d+(?:\.\d+)?)\b/g;
+const WORDS = /(#.*)|("[^"]*")|\b(cell|semiring|states|family|initial|final|read|loop|arc|mix|epsilon|epsilon_limit|output|one|zero|score)\b(?!\s*=)|\b(\d+(?:\.\d+)?)\b/g;
 const KINDS = ["", "comment", "string", "word", "number"];
 
 export function editor(root, problem) {
