@@ -34,7 +34,8 @@ def test_equal_to_separate_calls(name: str, both: bool) -> None:
         with torch.no_grad():
             for p in own.parameters():
                 p.mul_(0.2)
-    compare(layer, LENGTHS, "triton", slow_backend="native", exact=exact, tolerance=2e-3)
+    flips = 1e-3 if any(cell.semiring.selective for cell, _ in layer.cells) else 0.0
+    compare(layer, LENGTHS, "triton", slow_backend="native", exact=exact, tolerance=2e-3, flips=flips)
 
 
 @pytest.mark.parametrize("name", ["Mamba", "GLA", "Mamba-2", "S4D", "LRU"])
@@ -59,7 +60,8 @@ def test_half_precision_and_the_same_bits(name: str) -> None:
     assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(first, second, third, strict=True))
     begin = 3
     alone, _ = layer(x[begin : begin + 300].unsqueeze(1))
-    torch.testing.assert_close(first[0][begin : begin + 300], alone[:, 0], rtol=0.05, atol=0.05)
+    error = first[0][begin : begin + 300].float() - alone[:, 0].float()
+    assert error.norm() < 0.01 * alone.float().norm()  # bf16 has eight bits
 
 
 NAMES = ["F", "B-max-plus", "windowed", "GLA"]
