@@ -1,8 +1,8 @@
 """From C source to a loaded library, and the threads that its kernels run on.
 
 Sources are compiled by `$CC`, `cc`, `gcc`, `clang`, `clang-cl` or the `ziglang` wheel, and loaded through ctypes.
-Kernels use torch's own OpenMP pool, through the address of GOMP_parallel (in GNU's, LLVM's and Intel's runtime alike): nothing
-is linked, so there is never a second pool of threads that spins against the first, and any C compiler will do.
+Kernels use torch's own OpenMP pool, through the address of GOMP_parallel (in GNU's, LLVM's and Intel's runtime alike):
+nothing is linked, so there is never a second pool of threads that spins against the first, and any C compiler will do.
 """
 
 from __future__ import annotations
