@@ -23,7 +23,7 @@ from rrnn.tasks.classify.prepare import PADDING
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.data.corpus import END
 from rrnn.tasks.lm.config import LMConfig
-from rrnn.tasks.lm.model import LanguageModel
+from rrnn.tasks.lm.model import LanguageModel, title_of
 from rrnn.tasks.lm.trained import SPECIALS, TrainedLanguageModel
 from rrnn.tasks.tokenizer import kept_tokenizer
 from rrnn.tasks.vocabulary import Vocabulary
@@ -116,8 +116,8 @@ def _one_cell(rnn: nn.Module) -> dict[str, Any]:
     """Return the options of `RRNNConfig` that describe a layer."""
     if not isinstance(rnn, RationalRNN):
         raise ExportError(
-            f"{type(rnn).__name__} is not a layer of rational recurrences, and models for transformers are made of "
-            "these. transformers has LSTM-like models of its own."
+            f"{title_of(rnn)} is not a layer of rational recurrences, and models for transformers are made of these: "
+            "train a model of a cell, without block"
         )
     ((cell, units),) = rnn.cells
     first = rnn._all_layers()[0]
