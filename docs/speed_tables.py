@@ -305,6 +305,17 @@ RUNNERS = ("native", "onnxruntime", "nn.LSTM", "nn.LSTM, onnxruntime")
 
 
 @named
+def exported_machine() -> str:
+    """Say how the exported models were timed, and whether the machine was quiet."""
+    data = results("export-cpu")
+    assert data is not None
+    others, cores = data["meta"]["others_used_cores"], data["meta"]["hardware"]["cores"]
+    busy = f"Other programs used {others:.1f} of the machine's {cores} cores meanwhile"
+    busy += ", so read ratios rather than times." if others > 0.15 else "."
+    return paragraph(f"One thread; rivals take turns within one run. {busy}")
+
+
+@named
 def exported_layers() -> str:
     """Compare layers in onnxruntime with our own backend and with an exported LSTM."""
     found = rows("export-cpu", kind="layer")

@@ -223,6 +223,7 @@ class World:
 def make_good_files(folder: Path) -> None:
     """Write the good files, and train the two runs; all of it in a few seconds."""
     from tiny_lm import write_corpus
+    from tiny_tokenizers import write_tokenizer
 
     from rrnn import zoo
     from rrnn.cli import main
@@ -254,6 +255,7 @@ def make_good_files(folder: Path) -> None:
     (folder / "vectors.txt").write_text("".join(f"{w} 0.1 {i}.5 -0.25\n" for i, w in enumerate(words)))
     binary = b"".join(w.encode() + b" " + bytes(12) + b"\n" for w in words)
     (folder / "vectors.bin").write_bytes(b"5 3\n" + binary)
+    write_tokenizer(folder / "tokenizer.json", "word-piece")
     small = ["--device", "cpu", "--epochs", "1", "--layers", "1", "--hidden-size", "3"]
     texts, corpus = str(folder / "texts.txt"), str(folder / "corpus.txt")
     assert (
@@ -278,6 +280,11 @@ def make_good_files(folder: Path) -> None:
         )
         == 0
     )
+    pieces = ["--tokenizer", str(folder / "tokenizer.json"), *small]
+    train = ["classify", "train", "--data", texts, "--out", str(folder / "pieces-classifier")]
+    assert main([*train, "--embedding-size", "3", *pieces]) == 0
+    train = ["lm", "train", "--data", corpus, "--out", str(folder / "pieces"), "--batch-size", "4"]
+    assert main([*train, *pieces]) == 0
     for task in ("classifier", "language"):
         shutil.copyfile(folder / task / "config.json", folder / f"{task}.json")
         shutil.copyfile(folder / task / "best.safetensors", folder / f"{task}.safetensors")
@@ -291,6 +298,8 @@ CELLS = ("B.cell", "F.cell", "B-max-plus.cell", "QRNN2.cell", "cycle.cell")
 NAMES = ("B", "F+o", "LSTM", "SRU", "ngram4", "ngram999", "b", "B+o+o", "CNN3", "ISAN", "zzz")
 MACHINES = ("m.json", "m.fst", "m.pautomac")
 TEXTS = ("texts.txt", "texts.csv", "texts.tsv")
+CLASSIFIERS, LANGUAGE_MODELS = ("classifier", "pieces-classifier"), ("language", "pieces")
+RUNS = (*CLASSIFIERS, *LANGUAGE_MODELS)
 
 
 def _flags(w: World, most: int, **choices: Callable[[], str]) -> list[str]:
@@ -354,7 +363,7 @@ def _predict(w: World) -> list[str]:
         w, 3, format=lambda: w.word("csv", "jsonl"), text_column=lambda: w.word("text", "0", "1", "5"),
         encoding=lambda: w.word("utf-8", "latin-1", "utf-16", "rot13", "base64"), window=lambda: w.number(1, 100),
     )  # fmt: skip
-    return ["classify", "predict", w.given("classifier"), w.rng.choice([w.given(*TEXTS), "-"]), *flags]
+    return ["classify", "predict", w.given(*CLASSIFIERS), w.rng.choice([w.given(*TEXTS), "-"]), *flags]
 
 
 def _classify_eval(w: World) -> list[str]:
@@ -363,7 +372,7 @@ def _classify_eval(w: World) -> list[str]:
         text_column=lambda: w.word("text", "0", "5"), label_column=lambda: w.word("label", "1"),
         encoding=lambda: w.word("utf-8", "latin-1", "hex"),
     )  # fmt: skip
-    return ["classify", "eval", w.given("classifier"), *flags]
+    return ["classify", "eval", w.given(*CLASSIFIERS), *flags]
 
 
 def _explain(w: World) -> list[str]:
@@ -372,11 +381,11 @@ def _explain(w: World) -> list[str]:
         html=lambda: w.out("page.html"),
     )  # fmt: skip
     texts = [w.word("a good film", "bad", "good " * 30) for _ in range(w.rng.randrange(3))]
-    return ["explain", w.given("classifier"), *texts, *flags, *w.rng.sample(["--json"], w.rng.randrange(2))]
+    return ["explain", w.given(*CLASSIFIERS), *texts, *flags, *w.rng.sample(["--json"], w.rng.randrange(2))]
 
 
 def _report(w: World) -> list[str]:
-    runs = [w.given("classifier", "language") for _ in range(w.rng.randrange(1, 3))]
+    runs = [w.given(*RUNS) for _ in range(w.rng.randrange(1, 3))]
     return ["report", *runs, "-o", w.out("report.html", "report.htm", "report")]
 
 
@@ -395,7 +404,7 @@ def _classify_train(w: World) -> list[str]:
     }  # fmt: skip
     files = {
         "data": TEXTS, "dev": TEXTS, "test": TEXTS, "vectors": ("vectors.txt", "vectors.bin"), "cell": CELLS,
-        "config": ("classifier.json", "language.json"),
+        "config": ("classifier.json", "language.json"), "tokenizer": ("tokenizer.json",),
     }  # fmt: skip
     usual = [
         "--epochs",
@@ -425,7 +434,10 @@ def _lm_train(w: World) -> list[str]:
         "optimiser": ("sgd", "adam"), "precision": ("fp32", "bf16"), "preset": ("tiny",), "model": ("lstm", "gru"),
         "device": ("cpu", "cuda:9", "tpu"), "block": ("auto", "off", "Mamba", "F"),
     }  # fmt: skip
-    files = {"data": ("corpus.txt",), "cell": CELLS, "config": ("language.json", "classifier.json")}
+    files = {
+        "data": ("corpus.txt",), "cell": CELLS, "config": ("language.json", "classifier.json"),
+        "tokenizer": ("tokenizer.json",),
+    }  # fmt: skip
     usual = ["--epochs", "1", "--hidden-size", "3", "--batch-size", "4", "--device", "cpu"]
     flags = _settings(w, numbers, words, files)
     return ["lm", "train", "--out", w.out("run"), *usual, "--data", w.given("corpus.txt"), *flags]
@@ -453,7 +465,7 @@ def _lm_eval(w: World) -> list[str]:
         w, 2, split=lambda: w.rng.choice([w.word("dev", "test", "train"), w.given("corpus.txt")]),
         device=lambda: w.word("cpu", "tpu"),
     )  # fmt: skip
-    return ["lm", "eval", w.given("language"), *flags]
+    return ["lm", "eval", w.given(*LANGUAGE_MODELS), *flags]
 
 
 def _generate(w: World) -> list[str]:
@@ -462,12 +474,23 @@ def _generate(w: World) -> list[str]:
         top_k=lambda: w.number(1, 3), seed=lambda: w.number(0, 7),
     )  # fmt: skip
     lengths = ["5", "1", "-1", "x", "1.5", ""]  # 0 and huge ones would print for ever, as they should
-    return ["lm", "generate", w.given("language"), "--length", w.rng.choice(lengths), *flags]
+    return ["lm", "generate", w.given(*LANGUAGE_MODELS), "--length", w.rng.choice(lengths), *flags]
+
+
+def _export(w: World) -> list[str]:
+    kind = w.rng.choice(["onnx", "c", "hf"])
+    name = {"onnx": "model.onnx", "c": "model.c", "hf": "folder"}[kind]
+    flags = _flags(w, 2, format=lambda: w.word(kind, "onnx"), name=lambda: w.word("m", "1m"))
+    flags += ["--format", "hf"] if kind == "hf" and "--format" not in flags else []
+    flags += w.rng.sample(["--lengths", "--no-states", "--no-vocabulary"], w.rng.randrange(2))
+    place = w.out(name)
+    w.outputs |= {str(Path(place).with_suffix(".h"))}
+    return ["export", w.given(*RUNS), "-o", place, *flags]
 
 
 def _table(w: World) -> list[str]:
     task = w.rng.choice(["lm", "classify"])
-    runs = [w.given("classifier", "language") for _ in range(w.rng.randrange(3))]
+    runs = [w.given(*RUNS) for _ in range(w.rng.randrange(3))]
     return [task, "table", *runs, *_flags(w, 1, json=lambda: w.out("table.json"))]
 
 
@@ -520,6 +543,7 @@ COMMANDS: list[tuple[int, Arguments]] = [
     (6, _lm_eval),
     (6, _generate),
     (5, _table),
+    (4, _export),
     (2, _search),
     (4, _data),
     (2, _explore),
@@ -547,6 +571,7 @@ def readers() -> dict[str, tuple[Sequence[str], Callable[[Path], Any]]]:
     from rrnn.tasks.data.vectors import read_vectors
     from rrnn.tasks.lm.config import LMConfig
     from rrnn.tasks.runs import Run
+    from rrnn.tasks.tokenizer import Tokenizer
     from rrnn.tasks.vocabulary import Vocabulary
     from rrnn.wfsa.io import load, load_strings, load_symbols
     from rrnn.zoo import read_cell
@@ -554,6 +579,11 @@ def readers() -> dict[str, tuple[Sequence[str], Callable[[Path], Any]]]:
     def run(path: Path) -> None:
         opened = Run.open(path)
         _ = opened.records(), opened.cell_text, opened.load("last"), opened.best()
+
+    def tokenizer(path: Path) -> None:
+        read = Tokenizer.read(path, ("<s>", "</s>"))
+        assert read.vocabulary.encode(tokens := read.split("a good, naïve film")).size == len(tokens)
+        assert list(read.pieces("a film", iter([*tokens, "</s>", *tokens]), "</s>"))
 
     def request(path: Path) -> None:
         with contextlib.suppress(JobError):  # what the server answers with
@@ -577,9 +607,10 @@ def readers() -> dict[str, tuple[Sequence[str], Callable[[Path], Any]]]:
         "load_corpus": (["corpus.txt"], load_corpus),
         "read_vectors": (["vectors.txt", "vectors.bin"], read_vectors),
         "decode": (["classifier.safetensors"], lambda path: checkpoints.decode(read_bytes(path), str(path))),
-        "Run": (["classifier", "language"], run),
-        "rrnn.load": (["classifier", "language"], rrnn.load),
-        "summary": (["classifier", "language"], lambda path: summary(path, "run")),
+        "Run": (RUNS, run),
+        "Tokenizer": (["tokenizer.json"], tokenizer),
+        "rrnn.load": (RUNS, rrnn.load),
+        "summary": (RUNS, lambda path: summary(path, "run")),
         "explorer": (["m.json", "classifier.json"], request),
     }
 

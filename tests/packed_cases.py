@@ -46,9 +46,11 @@ def compare(
     slow_backend: str = "reference",
     exact: RationalRNN | None = None,
     tolerance: float = 1e-9,
+    flips: float = 0.0,
 ) -> None:
     """Hold a layer's packed call on a backend against separate calls of `exact`, a layer with the same weights, on the
-    reference backend."""
+    reference backend. `flips` is the share of a gradient's numbers that may differ: where two paths are equally good up
+    to rounding, a maximum may take the other one, and the gradient goes there."""
     exact = exact or layer
     grads, results = [], []
     for own, name in ((layer, backend), (exact, slow_backend)):
@@ -69,7 +71,7 @@ def compare(
             grads.append(torch.autograd.grad(loss, wanted, allow_unused=True))
         results.append([out, *states])
     _close(results, tolerance)
-    _close(grads, tolerance)
+    _close(grads, tolerance, flips)
 
 
 def _weighted(t: Tensor) -> Tensor:
@@ -78,11 +80,12 @@ def _weighted(t: Tensor) -> Tensor:
     return (torch.where(t.isfinite(), t, 0.0).double() * weights).sum()
 
 
-def _close(pair: Sequence[Sequence[Tensor | None]], tolerance: float) -> None:
+def _close(pair: Sequence[Sequence[Tensor | None]], tolerance: float, flips: float = 0.0) -> None:
     for got, expected in zip(*pair, strict=True):
         if got is None or expected is None:
             assert all(t is None or not t.any() for t in (got, expected))
-        else:
-            torch.testing.assert_close(
-                got.double().cpu(), expected.double().cpu(), rtol=tolerance, atol=tolerance
-            )
+            continue
+        got, expected = got.double().cpu(), expected.double().cpu()
+        near = torch.isclose(got, expected, rtol=tolerance, atol=tolerance)
+        if (~near).sum() > flips * near.numel():
+            torch.testing.assert_close(got, expected, rtol=tolerance, atol=tolerance)

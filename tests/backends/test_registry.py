@@ -68,6 +68,23 @@ def test_the_first_that_works_runs(picky: Backend) -> None:
     assert dict(report(CPU)) == {"picky": None, "reference": None}
 
 
+def test_packed_sequences_on_a_gpu_take_a_backend_that_has_kernels_for_them(
+    picky: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other ones wait for the device, to read the offsets. (Any device but the CPU will do here.)"""
+    elsewhere = torch.device("meta")
+    assert resolve("auto", elsewhere, torch.float32, [PROGRAM], packed=True) is picky  # neither has kernels
+    monkeypatch.setattr(get_backend("reference"), "packs", True)
+    assert resolve("auto", elsewhere, torch.float32, [PROGRAM], packed=True).name == "reference"
+    assert resolve("auto", elsewhere, torch.float32, [PROGRAM]) is picky
+    assert resolve("auto", CPU, torch.float32, [PROGRAM], packed=True) is picky
+    assert resolve("picky", elsewhere, torch.float32, [PROGRAM], packed=True) is picky
+
+
+def test_which_backends_have_kernels_for_packed_sequences() -> None:
+    assert {name for name in registry.TABLE if get_backend(name).packs} == {"native", "triton"}
+
+
 def test_one_asked_for_must_work(picky: Backend) -> None:
     assert resolve("picky", CPU, torch.float32, [PROGRAM]) is picky
     with pytest.raises(BackendError, match="the picky backend cannot run 'F' here: it wants float32"):

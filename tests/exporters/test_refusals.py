@@ -16,11 +16,12 @@ from torch import nn
 
 from rrnn.errors import ExportError
 from rrnn.exporters import export
+from rrnn.nn import Block
 from rrnn.tasks.classify.model import TextClassifier
 from rrnn.tasks.classify.rules import RuleUnits, parse_rules
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.lm.model import LanguageModel
-from rrnn.zoo import layer
+from rrnn.zoo import get_cell, layer
 
 
 def broken() -> nn.Module:
@@ -46,7 +47,9 @@ BAD: dict[str, tuple[Any, str]] = {
     "torch's LSTM": (lambda: nn.LSTM(3, 4), "LSTM is not a layer.*torch.onnx.export"),
     "LSTM of the zoo": (lambda: layer("LSTM", 3, 4), "LSTM is not a layer.*torch.onnx.export"),
     "SRU-v2": (lambda: layer("SRU-v2", 3, 4), "SRUv2 is not a layer"),
-    "LSTM language model": (lambda: LanguageModel(5, 4, cell="lstm"), "TorchRNN is not a layer"),
+    "LSTM language model": (lambda: LanguageModel(5, 4, cell="lstm"), "torch's LSTM is not a layer"),
+    "block": (lambda: Block(get_cell("F"), 4), "a block .*is not a layer.*onnx_translations"),
+    "block classifier": (lambda: classifier(block="auto"), "a block .*is not a layer.*onnx_translations"),
     "LSTM classifier": (lambda: classifier(cell="LSTM"), "LSTM is not a layer"),
     "letters": (lambda: classifier(characters=3), "characters"),
     "rules": (with_rules, "starts from rules"),

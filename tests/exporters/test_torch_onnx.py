@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from rrnn.exporters import onnx_translations
 from rrnn.nn import RationalRNN
+from rrnn.nn.block_stack import BlockStack
 from rrnn.zoo import get_cell
 
 pytestmark = pytest.mark.slow  # torch's exporter takes seconds
@@ -24,11 +25,13 @@ class Tagger(nn.Module):
     def __init__(self, name: str, **options: Any) -> None:
         super().__init__()
         self.embedding = nn.Embedding(20, 4)
-        if name == "Mamba-2":
+        if name == "block":
+            self.rnn = BlockStack(get_cell("GLA", states=5), 8, 2, input_size=4, heads=2, **options)
+        elif name == "Mamba-2":
             self.rnn = RationalRNN(get_cell(name, states=5), 4, 12, heads=4, groups=2, **options)
         else:
             self.rnn = make_layer(name, dtype=torch.float32, **options)
-        self.readout = nn.Linear(self.rnn.output_size, 3)
+        self.readout = nn.Linear(8 if name == "block" else self.rnn.output_size, 3)
 
     def forward(self, ids: Tensor, lengths: Tensor) -> Tensor:
         hidden, _ = self.rnn(self.embedding(ids), lengths=lengths)
@@ -42,6 +45,7 @@ class Tagger(nn.Module):
         ("mixed", {}),
         ("B-max-plus", {"bidirectional": True}),
         ("Mamba-2", {}),
+        ("block", {}),
     ],
 )
 def test_a_model_around_a_layer(name: str, options: dict[str, Any], tmp_path: Path) -> None:

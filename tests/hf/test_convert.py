@@ -118,8 +118,12 @@ def untied() -> RRNNForCausalLM:
 
 
 BAD: dict[str, tuple[Any, str]] = {
-    "LSTM": (lambda: to_transformers(language_model("lstm")), "TorchRNN is not a layer of rational"),
+    "LSTM": (lambda: to_transformers(language_model("lstm")), "torch's LSTM is not a layer of rational"),
     "an LSTM classifier": (lambda: to_transformers(classifier(cell="LSTM")), "LSTM is not a layer"),
+    "blocks": (
+        lambda: to_transformers(classifier(block="auto")),
+        "a block .*: train a model of a cell, without",
+    ),
     "letters": (lambda: to_transformers(classifier(characters=3)), "letters.*characters=0"),
     "a layer": (lambda: to_transformers(rrnn.RationalRNN("F", 2, 2)), "got RationalRNN"),  # pyright: ignore[reportArgumentType]
     "no vocabulary": (lambda: from_transformers(untied()), "give vocabulary="),

@@ -23,7 +23,8 @@ from transformers import (
     TrainingArguments,
 )
 
-from rrnn.errors import CellError, RRNNError, ShapeError
+from rrnn.automata import Cell, linear, one, score, step
+from rrnn.errors import CellError, ProgramError, RRNNError, ShapeError
 from rrnn.hf import RRNNConfig, RRNNForCausalLM, RRNNForSequenceClassification, RRNNModel
 from rrnn.zoo import CELLS, get_cell
 
@@ -323,3 +324,13 @@ def test_the_trainer(task: str, tmp_path: Path) -> None:
     trainer.save_model(str(tmp_path / "saved"))
     again = type(model).from_pretrained(tmp_path / "saved").eval()
     torch.testing.assert_close(again(tokens(2, 6)).logits, model.eval()(tokens(2, 6)).logits)
+
+
+def test_a_cell_without_a_gradient_runs_and_cannot_be_trained() -> None:
+    cell = Cell("hard", "boolean").initial("q0").loop("q0", one).arc("q0", "q1", step(linear("u", bias=True)))
+    cell = cell.loop("q1", step(linear("f"))).final("q1").output(score)
+    model = RRNNForCausalLM(RRNNConfig(cell, vocab_size=9, hidden_size=4, num_hidden_layers=1))
+    ids = torch.randint(0, 9, (2, 5))
+    assert model.eval().generate(ids, max_new_tokens=3).shape[0] == 2
+    with pytest.raises(ProgramError, match=r"the boolean semiring has no gradient.*or use one that has: "):
+        model.train()(ids, labels=ids).loss.backward()

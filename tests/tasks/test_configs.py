@@ -71,7 +71,7 @@ def test_every_stored_configuration_is_read() -> None:
     assert len(files) > 20
     for file in files:
         values = json.loads(file.read_text(encoding="utf-8"))
-        assert LMConfig.from_run(values).batch_size == values["batch"]
+        assert LMConfig.from_run(values).batch_size == values.get("batch", values.get("batch_size"))
 
 
 def test_presets_have_what_their_models_need() -> None:

@@ -117,6 +117,8 @@ class Backend(ABC):
     """One way to run programs."""
 
     name: str
+    packs: bool = True
+    """Whether it has kernels for packed sequences. Without them it runs these one by one, and waits for the device."""
 
     def gives_parameter_gradients(self, program: Program) -> bool:
         """Return whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""

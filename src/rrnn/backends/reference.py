@@ -228,6 +228,7 @@ class Reference(Backend):
     """The backend that interprets programs."""
 
     name = "reference"
+    packs = False
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
         return None

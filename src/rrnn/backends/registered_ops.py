@@ -30,7 +30,7 @@ class _OpCells(NamedTuple):
     def resolved(self, x: Tensor) -> LayerCells:
         """Parse the programs, and find the backend that runs them on x's device."""
         programs = [Program.parse(text) for text in self.programs]
-        backend = resolve(self.backend, x.device, x.dtype, programs)
+        backend = resolve(self.backend, x.device, x.dtype, programs, packed=self.sequences is not None)
         return LayerCells(programs, self.widths, self.every, backend)
 
 

@@ -59,9 +59,11 @@ def chosen() -> str:
     return _choice
 
 
-def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Sequence[Program]) -> Backend:
+def resolve(
+    name: str, device: torch.device, dtype: torch.dtype, programs: Sequence[Program], *, packed: bool = False
+) -> Backend:
     """Return the backend that runs these programs on this device. One that is asked for by name must work, or it is an
-    error."""
+    error. For `packed` sequences, "auto" takes a backend that does not wait for a GPU, if there is one."""
     if name != "auto":
         backend = get_backend(name)
         for program in programs:
@@ -74,9 +76,13 @@ def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Seque
         if candidate == "native" and device.type != "cpu":
             continue  # it runs on the CPU only, which is no reason to warn at every call
         backend = get_backend(candidate)
+        if packed and device.type != "cpu" and not backend.packs:
+            continue  # it would ask the device for the offsets, and run many short calls
         if all(not backend.why_not(device, dtype, p) and backend.pays(device, dtype, p) for p in programs):
             return backend
         backend.passed_over(device, dtype)
+    if packed:  # no backend that works here has kernels for them
+        return resolve(name, device, dtype, programs)
     raise AssertionError("the reference runs everything")
 
 

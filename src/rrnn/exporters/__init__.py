@@ -46,7 +46,8 @@ def export(
     - `lengths` (ONNX): whether the graph takes the lengths of padded sequences; a classifier always does.
     - `states` (ONNX): whether the graph takes states to begin with. By default it does, except for classifiers and
       bidirectional layers. `initial_states` returns the first ones.
-    - `vocabulary`: whether to include the words and labels of a run's model: in an ONNX file's metadata, or as arrays.
+    - `vocabulary`: whether to include the words and labels of a run's model: in an ONNX file's metadata, with the
+      tokenizer if it was trained with one, or as arrays.
     - `name` (C): what names in the C file begin with; by default the file's own name.
 
     A model that cannot be exported raises an `ExportError`, and no file is written.
@@ -81,7 +82,9 @@ def export(
     else:
         if name is not None:
             raise ExportError("name is an option of C files: an ONNX file has no prefix. Leave it out")
-        files = {path: _onnx_bytes(module, lengths, states, words, labels)}
+        tokenizer = getattr(model, "tokenizer", None) if vocabulary else None
+        text = None if tokenizer is None else tokenizer.text
+        files = {path: _onnx_bytes(module, lengths, states, words, labels, text)}
     for place in files:
         if place.is_dir():
             raise ExportError(f"{place} is a folder, so no file can be written there: choose another name")
@@ -148,6 +151,7 @@ def _onnx_bytes(
     states: bool | None,
     words: Vocabulary | None,
     labels: list[str] | None,
+    tokenizer: str | None,
 ) -> bytes:
     """Return an ONNX file."""
     _require(ONNX_PACKAGES)
@@ -159,6 +163,8 @@ def _onnx_bytes(
     if words is not None:
         metadata["rrnn.vocabulary"] = json.dumps(words.words, ensure_ascii=False)
         metadata["rrnn.unknown"] = json.dumps(words.unknown)
+    if tokenizer is not None:
+        metadata["rrnn.tokenizer"] = tokenizer
     if labels is not None:
         metadata["rrnn.labels"] = json.dumps(labels, ensure_ascii=False)
     return ir.to_proto(onnx_model(module, lengths, states, metadata)).SerializeToString()

@@ -94,7 +94,9 @@ def _classifier(
         assert isinstance(rnn, RationalRNN)
         out, width = stack.add(rnn, out), rnn.output_size
     model = _Model(stack, "A text classifier: logits of the text so far.", "int word", "logits")
-    model.defines = {"VOCABULARY": count, "UNKNOWN": UNKNOWN_ID, "CLASSES": module.classes}
+    model.defines = {"VOCABULARY": count, "CLASSES": module.classes}
+    if module.config.tokenizer is None:  # a tokenizer itself says what is unknown
+        model.defines["UNKNOWN"] = UNKNOWN_ID
     model.step = [f"if (word < 0 || word >= {count}) return -1;", *stack.calls]
     pooled = _pool(source, model, module, out, width)
     readout, result = dense(source, module.readout, pooled, "readout")

@@ -17,6 +17,7 @@ from rrnn.nn.affine import AffineRNN
 from rrnn.nn.layer import RationalLayer
 from rrnn.nn.rnn import RationalRNN
 from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.lm.model import title_of
 
 
 def finite(array: np.ndarray, what: str = "the model") -> np.ndarray:
@@ -92,9 +93,9 @@ def check_layer(module: Any, format: str, known: Sequence[type[nn.Module]]) -> N
     if not isinstance(module, tuple(known)):
         names = ", ".join(kind.__name__ for kind in known)
         raise ExportError(
-            f"{type(module).__name__} is not a layer that can be exported to {format}: it exports the rational "
-            f"recurrences {names}. For torch's own layers and other modules use torch.onnx.export, with "
-            "custom_translation_table=rrnn.onnx_translations() if a RationalRNN is among them."
+            f"{title_of(module)} is not a layer that can be exported to {format}: these are the rational "
+            f"recurrences {names}. For torch's own layers, blocks and other modules use torch.onnx.export, with "
+            "custom_translation_table=rrnn.onnx_translations() if there is a cell inside."
         )
 
 

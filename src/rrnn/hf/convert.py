@@ -19,11 +19,13 @@ from rrnn.hf.tokenizers import tokenizer_of
 from rrnn.nn import RationalRNN
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier
+from rrnn.tasks.classify.prepare import PADDING
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.data.corpus import END
 from rrnn.tasks.lm.config import LMConfig
-from rrnn.tasks.lm.model import LanguageModel
-from rrnn.tasks.lm.trained import TrainedLanguageModel
+from rrnn.tasks.lm.model import LanguageModel, title_of
+from rrnn.tasks.lm.trained import SPECIALS, TrainedLanguageModel
+from rrnn.tasks.tokenizer import kept_tokenizer
 from rrnn.tasks.vocabulary import Vocabulary
 
 VOCABULARY = "vocabulary.json"
@@ -49,6 +51,7 @@ def from_transformers(
 ) -> TrainedLanguageModel | TrainedClassifier:
     """Return a model for transformers, or that of a folder, as what `rrnn.load` returns. `vocabulary` is by default the
     folder's own."""
+    folder = None
     if isinstance(model, (str, Path)):
         folder = Path(model)
         if vocabulary is None:
@@ -74,9 +77,13 @@ def from_transformers(
         )
     _check_options(model.config)
     run = getattr(model.config, "run", None)
+    if folder is None and run and run.get("tokenizer"):
+        raise ExportError(
+            "this model was trained with a tokenizer, which is a file beside it: give the model's folder instead"
+        )
     if isinstance(model, RRNNForCausalLM):
-        return _to_language_model(model, vocabulary, run)
-    return _to_classifier(model, vocabulary, run)
+        return _to_language_model(model, vocabulary, run, folder)
+    return _to_classifier(model, vocabulary, run, folder)
 
 
 def save_folder(model: Trained, folder: Path, *, vocabulary: bool = True) -> list[Path]:
@@ -109,8 +116,8 @@ def _one_cell(rnn: nn.Module) -> dict[str, Any]:
     """Return the options of `RRNNConfig` that describe a layer."""
     if not isinstance(rnn, RationalRNN):
         raise ExportError(
-            f"{type(rnn).__name__} is not a layer of rational recurrences, and models for transformers are made of "
-            "these. transformers has LSTM-like models of its own."
+            f"{title_of(rnn)} is not a layer of rational recurrences, and models for transformers are made of these: "
+            "train a model of a cell, without block"
         )
     ((cell, units),) = rnn.cells
     first = rnn._all_layers()[0]
@@ -182,7 +189,7 @@ def _classifier(model: TrainedClassifier) -> RRNNForSequenceClassification:
         output_dropout=run.vertical_dropout,
         pooling=run.pooling,
         readout=run.readout,
-        pad_token_id=0,
+        pad_token_id=0 if model.tokenizer is None else model.vocabulary.number(PADDING),
         id2label=dict(enumerate(model.labels)),
         label2id={label: n for n, label in enumerate(model.labels)},
         **_one_cell(module.layers[0]),
@@ -226,7 +233,7 @@ def _check_options(config: RRNNConfig) -> None:
 
 
 def _to_language_model(
-    model: RRNNForCausalLM, words: Vocabulary, run: Mapping[str, Any] | None
+    model: RRNNForCausalLM, words: Vocabulary, run: Mapping[str, Any] | None, folder: Path | None
 ) -> TrainedLanguageModel:
     c, cell = model.config, model.config.build_cell()
     if not (c.tie_word_embeddings and c.head_bias):
@@ -245,11 +252,15 @@ def _to_language_model(
     tensors["embedding"][: c.vocab_size] = model.lm_head.weight.detach()
     tensors["bias"][: c.vocab_size] = model.lm_head.bias.detach()
     _load(module, tensors)
-    return TrainedLanguageModel(module, words, config)
+    tokenizer = None if folder is None else kept_tokenizer(config, SPECIALS, folder, words)
+    return TrainedLanguageModel(module, words, config, tokenizer)
 
 
 def _to_classifier(
-    model: RRNNForSequenceClassification, words: Vocabulary, run: Mapping[str, Any] | None
+    model: RRNNForSequenceClassification,
+    words: Vocabulary,
+    run: Mapping[str, Any] | None,
+    folder: Path | None,
 ) -> TrainedClassifier:
     c, cell = model.config, model.config.build_cell()
     own = {
@@ -271,4 +282,5 @@ def _to_classifier(
     _load(module, tensors)
     names: dict[Any, str] = dict(c.id2label or {})
     labels = [str(names[n]) for n in range(len(names))]
-    return TrainedClassifier(module, words, labels, config)
+    tokenizer = None if folder is None else kept_tokenizer(config, (PADDING,), folder, words)
+    return TrainedClassifier(module, words, labels, config, tokenizer)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from rrnn.tasks.classify.prepare import PADDING
 from rrnn.tasks.classify.trained import TrainedClassifier
 from rrnn.tasks.data.corpus import EMBEDDED, END, UNKNOWN
 from rrnn.tasks.data.text_files import QUOTES, TOKEN
@@ -19,20 +21,12 @@ def tokenizer_of(model: TrainedLanguageModel | TrainedClassifier) -> PreTrainedT
     None where the way of splitting has no such form. A language model's text begins with its start symbol.
 
     Without an unknown word in the vocabulary, a word that is not in it is an error, as it is in the run."""
+    tokenizer = _by_words(model) if model.tokenizer is None else _without_processor(model.tokenizer.made)
+    if tokenizer is None:
+        return None
+    special = {"pad_token": PADDING}
     if isinstance(model, TrainedLanguageModel):
-        config = model.config
-        if config.level == "char":
-            way = "char"
-        else:
-            way = "words" if config.tokens == "text" or config.data == EMBEDDED else "space"
-        lower, special = False, {"bos_token": START, "eos_token": END, "pad_token": END}
-    else:
-        ways = {"none": ("space", False), "lower": ("space", True), "text": ("words", True)}
-        if (model.config.cleaning or "text") not in ways:
-            return None
-        way, lower = ways[model.config.cleaning or "text"]
-        special = {"pad_token": model.vocabulary.words[0]}
-    tokenizer = _tokenizer(model.vocabulary, way, lower)
+        special = {"bos_token": START, "eos_token": END, "pad_token": END}
     if "bos_token" in special:
         start = (START, model.vocabulary.number(START))
         tokenizer.post_processor = processors.TemplateProcessing(  # pyright: ignore[reportAttributeAccessIssue]
@@ -44,6 +38,24 @@ def tokenizer_of(model: TrainedLanguageModel | TrainedClassifier) -> PreTrainedT
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, padding_side="left" if "bos_token" in known else "right", **known
     )
+
+
+def _by_words(model: TrainedLanguageModel | TrainedClassifier) -> Tokenizer | None:
+    """Return a tokenizer for a model whose texts are split by our own rules; None where these have no such form."""
+    if isinstance(model, TrainedLanguageModel):
+        if model.config.level == "char":
+            return _tokenizer(model.vocabulary, "char", False)
+        words = model.config.tokens == "text" or model.config.data == EMBEDDED
+        return _tokenizer(model.vocabulary, "words" if words else "space", False)
+    ways = {"none": ("space", False), "lower": ("space", True), "text": ("words", True)}
+    cleaning = model.config.cleaning or "text"
+    return _tokenizer(model.vocabulary, *ways[cleaning]) if cleaning in ways else None
+
+
+def _without_processor(tokenizer: Tokenizer) -> Tokenizer:
+    """Return a copy that adds no special tokens to texts: runs do without those of the file."""
+    content = json.loads(tokenizer.to_str())
+    return Tokenizer.from_str(json.dumps(content | {"post_processor": None}))
 
 
 def _tokenizer(words: Vocabulary, way: str, lower: bool) -> Tokenizer:

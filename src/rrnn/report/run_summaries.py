@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import statistics
 from collections.abc import Sequence
@@ -12,8 +13,8 @@ from typing import Any, Literal
 
 from rrnn.automata import Cell
 from rrnn.errors import RunError
-from rrnn.files import read_json
-from rrnn.tasks.runs import CELL, CONFIG, LOADERS, Run, runs_in
+from rrnn.files import read_bytes, read_json
+from rrnn.tasks.runs import CELL, CONFIG, LOADERS, TOKENIZER, Run, runs_in
 from rrnn.tasks.training import Record
 
 FACTS, RESULT = "facts", "result.json"
@@ -66,11 +67,18 @@ class RunSummary:
 
     @property
     def data(self) -> str:
-        """The name of the data, without the folder of a user's file: the configuration has that."""
+        """The name of the data, without the folder of a user's file: the configuration has that. Perplexities are per
+        token, so language models with different tokens have different data."""
         config = self.run.config
         name = str(config.get("data", "?"))
         name = Path(name).name if "/" in name else name
+        if config["task"] == "lm" and config.get("tokenizer") is not None:
+            return f"{name}, by the tokenizer {self._tokenizer_digest()}"
         return f"{name}, by characters" if config.get("level") == "char" else name
+
+    def _tokenizer_digest(self) -> str:
+        path = self.run.folder / TOKENIZER
+        return hashlib.sha256(read_bytes(path)).hexdigest()[:6] if path.exists() else "?"
 
     @cached_property
     def cell(self) -> Cell | None:

@@ -17,6 +17,7 @@ from rrnn.errors import AutomatonError, CellError, RRNNError
 from rrnn.ir import lower
 from rrnn.ir.equations import equations
 from rrnn.report.run_summaries import FACTS, RunKind, RunSummary
+from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.examples import RankedUnit, choose_examples, has_words, strongest_units
 from rrnn.tasks.classify.explanations import Explanation, explain
 from rrnn.tasks.classify.prepare import read_dataset
@@ -199,7 +200,7 @@ class Section:
         """The examples of the first model's development set that every model can read, and why there are none."""
         models = list(self.models.values())
         try:
-            dev = read_dataset(models[0].config).dev
+            dev = read_dataset(_by_words(models[0].config)).dev
         except (RRNNError, OSError) as error:
             return [], str(error)
         return [example for example in dev[:CANDIDATES] if has_words(example, models)], ""
@@ -223,6 +224,11 @@ class Section:
         for i, model in self.models.items():
             label = model.labels[-1]
             yield i, label, _or_problem(strongest_units, model, self._data[0], label)
+
+
+def _by_words(config: ClassifyConfig) -> ClassifyConfig:
+    """Return a configuration that splits texts into words, which every model then splits in its own way."""
+    return config if config.tokenizer is None else config.replace(tokenizer=None, cleaning="none")
 
 
 _T = TypeVar("_T")

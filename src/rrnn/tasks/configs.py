@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import types
 import warnings
 from collections.abc import Mapping
@@ -73,7 +74,12 @@ GROUPS: dict[str, Any] = {
     "help": "number of groups of heads, for cells whose heads share weights",
     "low": 1,
 }
-"""The options of the fields block, heads and head_groups."""
+TOKENIZER: dict[str, Any] = {
+    "default": None,
+    "help": "split texts by a tokenizer of Hugging Face, a file tokenizer.json, which is copied into the run; its "
+    "tokens are the vocabulary (needs rrnn[hf])",
+}
+"""The options of the fields block, heads, head_groups and tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +135,17 @@ class Config:
 
     @classmethod
     def from_file(cls, file: Path) -> Self:
-        """Read a configuration from a JSON file: a run's config.json, or a search's best.json."""
+        """Read a configuration from a JSON file: a run's config.json, or a search's best.json. A tokenizer that lies
+        beside the file is that one."""
         try:
             values = read_json(file)
         except ValueError as error:
             raise RunError(f"{file} is not a configuration: it is not JSON ({error})") from None
-        return cls.from_run(values.get("config", values) if isinstance(values, dict) else values)
+        values = values.get("config", values) if isinstance(values, dict) else values
+        if isinstance(values, dict) and isinstance(name := values.get("tokenizer"), str):
+            beside = os.path.abspath(file.parent / name)
+            values = {**values, "tokenizer": beside if os.path.exists(beside) else name}
+        return cls.from_run(values)
 
     @classmethod
     def check_names(cls, given: Mapping[str, Any]) -> dict[str, Any]:

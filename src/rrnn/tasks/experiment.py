@@ -17,6 +17,7 @@ from rrnn.tasks.configs import FACTS, Config
 from rrnn.tasks.progress import plot_losses
 from rrnn.tasks.runs import RESULT, Run
 from rrnn.tasks.threads import ThreadChoice, cpu_threads
+from rrnn.tasks.tokenizer import Tokenizer
 from rrnn.tasks.training import ALONE, Group, Outcome, Progress, Record, Task, fit, local_processes
 from rrnn.tasks.vocabulary import Vocabulary
 
@@ -69,6 +70,7 @@ def open_run(
     cell: Cell | None,
     vocabulary: Vocabulary,
     *,
+    tokenizer: Tokenizer | None = None,
     resume: bool,
     group: Group = ALONE,
 ) -> Run | None:
@@ -84,7 +86,15 @@ def open_run(
         values = {**config.to_dict(), FACTS: facts}
         text = None if cell is None else cell.to_text()
         try:
-            run = Run.create(folder, values, text, vocabulary, resume=resume, defaults=config.defaults())
+            run = Run.create(
+                folder,
+                values,
+                text,
+                vocabulary,
+                tokenizer=tokenizer,
+                resume=resume,
+                defaults=config.defaults(),
+            )
         except RunError as error:
             problem = {"problem": str(error)}
     problem = group.broadcast(problem if group.is_first else None)

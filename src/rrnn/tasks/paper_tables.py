@@ -103,6 +103,7 @@ def read_row(folder: str | Path) -> PerplexityRow:
     if found.get("epochs") != len(records):
         found = {}  # it is older: the run was resumed for more epochs
     data = config.data if config.level == "word" else f"{config.data} (characters)"
+    data = data if config.tokenizer is None else f"{data} (tokenizer)"
     return PerplexityRow(
         run=str(folder),
         data=data,

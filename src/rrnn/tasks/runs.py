@@ -1,8 +1,9 @@
 """Store a training in a run folder, and load the trained model from it.
 
-A run folder holds the configuration (config.json), the cell's text, the vocabulary, metrics.jsonl (one record per
-epoch), and the checkpoints `last` (everything that resuming needs) and `best` (the model with the best dev metric).
-One process writes to a run at a time: `Run.create` takes a lock that ends with the process. `Run.open` only reads.
+A run folder holds the configuration (config.json), the cell's text, the vocabulary, the tokenizer if texts are split by
+one, metrics.jsonl (one record per epoch), and the checkpoints `last` (everything that resuming needs) and `best` (the
+model with the best dev metric). One process writes to a run at a time: `Run.create` takes a lock that ends with the
+process. `Run.open` only reads.
 """
 
 from __future__ import annotations
@@ -24,23 +25,24 @@ from rrnn.tasks.checkpoints import Checkpoint, write_atomic
 from rrnn.tasks.configs import Config, with_current_names
 from rrnn.tasks.workers import lock_file
 
-CONFIG, CELL, VOCABULARY, METRICS, RESULT, LOCK = (
+CONFIG, CELL, VOCABULARY, TOKENIZER, METRICS, RESULT, LOCK = (
     "config.json",
     "cell.cell",
     "vocabulary.json",
+    "tokenizer.json",
     "metrics.jsonl",
     "result.json",
     ".lock",
 )
 
-_OURS = (CONFIG, CELL, VOCABULARY, METRICS, LOCK)
+_OURS = (CONFIG, CELL, VOCABULARY, TOKENIZER, METRICS, LOCK)
 
 # What may change when a run is resumed: how long, how often and where it is computed, not what is computed.
 FREE = frozenset({"epochs", "device", "threads", "checkpoint_epochs", "checkpoint_seconds", "rrnn"})
 
 
 class Saveable(Protocol):
-    """What can write itself to a file, as a vocabulary can."""
+    """What can write itself to a file, as a vocabulary and a tokenizer can."""
 
     def save(self, path: Path) -> None: ...
 
@@ -59,13 +61,14 @@ class Run:
         cell_text: str | None = None,
         vocabulary: Saveable | None = None,
         *,
+        tokenizer: Saveable | None = None,
         resume: bool = False,
         defaults: Mapping[str, Any] | None = None,
     ) -> Run:
         """Create a run and lock it for this process, or, with `resume`, continue the run in the folder if there is one.
 
-        A resumed run must have the same configuration (except for `FREE`), cell and vocabulary. Options that are newer
-        than the run stay out of its configuration as long as they have their `defaults`.
+        A resumed run must have the same configuration (except for `FREE`), cell, vocabulary and tokenizer. Options that
+        are newer than the run stay out of its configuration as long as they have their `defaults`.
         """
         folder = Path(folder)
         as_read = json.loads(json.dumps({**config, "rrnn": __version__}))
@@ -78,7 +81,7 @@ class Run:
             _sweep(folder)
             if (folder / CONFIG).exists():
                 run.config = _as_old_as(read_config(folder), as_read, defaults or {})
-            run._write_identity(cell_text, vocabulary)
+            run._write_identity(cell_text, {VOCABULARY: vocabulary, TOKENIZER: tokenizer})
         except BaseException:
             run.close()
             raise
@@ -172,34 +175,36 @@ class Run:
             warnings.warn(found.note, stacklevel=4)
         return found
 
-    def _write_identity(self, cell_text: str | None, vocabulary: Saveable | None) -> None:
-        """Write cell, vocabulary and, last, config.json: a folder without it is not a run yet."""
+    def _write_identity(self, cell_text: str | None, files: Mapping[str, Saveable | None]) -> None:
+        """Write cell, vocabulary, tokenizer and, last, config.json: a folder without it is not a run yet."""
         if (self.folder / CONFIG).exists():
-            self._check_identity(cell_text, vocabulary)
+            self._check_identity(cell_text, files)
         else:
             if cell_text is not None:
                 write_atomic(self.folder / CELL, cell_text.encode())
-            if vocabulary is not None:
-                vocabulary.save(self.vocabulary_path)
+            for name, content in files.items():
+                if content is not None:
+                    content.save(self.folder / name)
         write_atomic(self.folder / CONFIG, (json.dumps(self.config, indent=2) + "\n").encode())
 
-    def _check_identity(self, cell_text: str | None, vocabulary: Saveable | None) -> None:
+    def _check_identity(self, cell_text: str | None, files: Mapping[str, Saveable | None]) -> None:
         changes = differences(read_config(self.folder), self.config)
         if cell_text is not None and cell_text != self.cell_text:
             changes += f"\n  the cell differs from {CELL}"
-        if vocabulary is not None and not self._same_file(vocabulary):
-            changes += f"\n  the vocabulary of the data differs from {VOCABULARY}"
+        for name, what in ((TOKENIZER, "tokenizer"), (VOCABULARY, "vocabulary of the data")):
+            if (content := files.get(name)) is not None and not self._same_file(name, content):
+                changes += f"\n  the {what} differs from {name}"
         if changes:
             raise RunError(
                 f"the run in {self.folder} cannot be resumed with another configuration. What differs:\n"
                 f"{changes.strip(chr(10))}\nResume it with its own configuration, or choose another --out."
             )
 
-    def _same_file(self, vocabulary: Saveable) -> bool:
-        path = self.folder / f".{VOCABULARY}.part"
-        vocabulary.save(path)
+    def _same_file(self, name: str, content: Saveable) -> bool:
+        own, path = self.folder / name, self.folder / f".{name}.part"
+        content.save(path)
         try:
-            return path.read_bytes() == self.vocabulary_path.read_bytes()
+            return own.exists() and path.read_bytes() == own.read_bytes()
         finally:
             path.unlink()
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shlex
 import shutil
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -220,6 +223,37 @@ def test_the_ziglang_wheel_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PATH", str(tmp_path))
     found = find_compiler()
     assert isinstance(found, Compiler) and found.command[1:] == ["-m", "ziglang", "cc"]
+
+
+RUN = """
+import sys; sys.path.insert(0, {tests!r})
+import torch, rrnn
+from layer_cases import inputs, make_layer
+from wide_layers import build
+from rrnn.backends.native.compiler import find_compiler
+assert find_compiler().command == {command!r}, find_compiler()
+for layer in (make_layer("mixed", num_layers=2), build("GLA", states=3, units=8)):
+    x = inputs(19, 3, layer.input_size).requires_grad_()
+    found = []
+    for name in ("native", "reference"):
+        with rrnn.use_backend(name):
+            out, _ = layer(x)
+        found.append([out, *torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])])
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gcc", "clang", "zig"])
+def test_kernels_of_every_compiler_run(name: str, tmp_path: Path) -> None:
+    """Outputs and gradients equal the reference's, whoever has compiled the kernels."""
+    command = [sys.executable, "-m", "ziglang", "cc"] if name == "zig" else [name]
+    if not (shutil.which(name) if name != "zig" else importlib.util.find_spec("ziglang")):
+        pytest.skip(f"there is no {name}")
+    code = RUN.format(tests=str(Path(__file__).parents[2]), command=command)
+    given = os.environ | {"CC": shlex.join(command), "RRNN_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_devices_and_dtypes_it_does_not_serve() -> None:

@@ -31,6 +31,7 @@ class Matrix(Backend):
     """The backend that runs separable families as matrix products: on tensor cores, or with torch's products."""
 
     name = "matrix"
+    packs = False
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
         if dtype not in DTYPES:

@@ -1,8 +1,8 @@
 """From C source to a loaded library, and the threads that its kernels run on.
 
-Sources are compiled by `$CC`, `cc`, `gcc`, `clang` or the `ziglang` wheel and loaded through ctypes. Kernels use
-torch's own OpenMP pool, through the address of GOMP_parallel (in GNU's, LLVM's and Intel's runtime alike): nothing is
-linked, so there is never a second pool of threads that spins against the first, and any C compiler will do.
+Sources are compiled by `$CC`, `cc`, `gcc`, `clang`, `clang-cl` or the `ziglang` wheel, and loaded through ctypes.
+Kernels use torch's own OpenMP pool, through the address of GOMP_parallel (in GNU's, LLVM's and Intel's runtime alike):
+nothing is linked, so there is never a second pool of threads that spins against the first, and any C compiler will do.
 """
 
 from __future__ import annotations
@@ -92,9 +92,8 @@ def command_line(
     """Return the command that compiles a source to a shared library on a system, as `sys.platform` calls it."""
     windows = system == "win32"
     flags = [flag for flag in flags if not (windows and flag == "-fPIC")]  # all code there can be moved
-    if (
-        Path(command[0]).stem.lower() == "clang-cl"
-    ):  # takes the options of Microsoft's compiler, clang's own behind /clang:
+    if Path(command[0]).name.lower().startswith("clang-cl"):
+        # It takes the options of Microsoft's compiler, and clang's own behind /clang:
         own = [f"/clang:{flag}" for flag in flags if flag != "-shared"]
         return [*command, "/nologo", "/LD", *own, str(source), f"/Fe:{library}"]
     return [*command, *flags, str(source), "-o", str(library), *([] if windows else ["-lm"])]

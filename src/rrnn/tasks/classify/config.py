@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from rrnn.errors import RunError
-from rrnn.tasks.configs import BLOCK, GROUPS, HEADS, OFF, Config, option
+from rrnn.tasks.configs import BLOCK, GROUPS, HEADS, OFF, TOKENIZER, Config, option
 
 RECIPES: dict[str, dict[str, Any]] = {
     "amazon": {"batch_size": 16},  # as the paper
@@ -52,6 +52,7 @@ class ClassifyConfig(Config):
         None,
         "how to split texts into words: none, lower, text, glove, kim, kim-sst (default: the data set's own way)",
     )
+    tokenizer: str | None = option(**TOKENIZER)
     split_seed: int = option(
         0, "seed of the random 80/10/10 split, or of the folds, of data that has none", low=0
     )
@@ -152,6 +153,12 @@ class ClassifyConfig(Config):
             if self.vectors is None and getattr(self, name) != getattr(type(self), name):
                 raise RunError(
                     f"{name} applies to given word vectors; name a file with vectors, or leave it out"
+                )
+        for name in ("cleaning", "vectors", "characters", "rules"):
+            if self.tokenizer is not None and getattr(self, name):
+                what = "says how texts are split" if name == "cleaning" else "is about whole words"
+                raise RunError(
+                    f"{name} {what}, and a tokenizer splits texts into pieces of words: leave out one of them"
                 )
         if self.block != OFF and self.bidirectional:
             raise RunError("blocks read texts in one direction: leave out block, or bidirectional")

@@ -63,8 +63,7 @@ def _label_in(model: TrainedClassifier, label: str) -> int:
 
 
 def _chances(model: TrainedClassifier, examples: Sequence[Example]) -> np.ndarray:
-    most = model.config.max_tokens
-    return model.probabilities([model.encode(example.tokens[:most]) for example in examples])
+    return model.probabilities([model.encode(model.tokenise(text)) for text in _texts(examples)])
 
 
 @dataclass(frozen=True)

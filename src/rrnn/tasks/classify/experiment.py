@@ -13,7 +13,7 @@ import numpy as np
 from rrnn.automata import Cell
 from rrnn.automata.expressions import score, tanh
 from rrnn.errors import RunError
-from rrnn.files import read_json
+from rrnn.files import read_bytes, read_json
 from rrnn.tasks import experiment
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.prepare import Prepared, prepare
@@ -21,7 +21,7 @@ from rrnn.tasks.classify.trained import EMBEDDING, TrainedClassifier, cell_of, c
 from rrnn.tasks.classify.trainer import ClassifyTask
 from rrnn.tasks.configs import OFF
 from rrnn.tasks.experiment import open_run, pick_device, train_in_run
-from rrnn.tasks.runs import CONFIG, RESULT
+from rrnn.tasks.runs import CONFIG, RESULT, TOKENIZER
 from rrnn.tasks.threads import ThreadChoice
 from rrnn.tasks.training import Outcome, Progress
 
@@ -81,7 +81,8 @@ def train(
             f"one training has one test fold, of 1 to {config.folds}: give fold, or call cross_validate"
         )
     device = pick_device(config.device)
-    data = prepare(config) if data is None else data.of(config)
+    kept = Path(folder) if folder is not None and resume else None
+    data = prepare(config, kept=kept) if data is None else data.of(config)
     config = data.config
     for line in data.about:
         progress.note(line)
@@ -90,7 +91,9 @@ def train(
     progress.note(_describe(task))
     if hint := exactness_hint(config, cell):
         progress.note(hint)
-    run = open_run(folder, config, _facts(data), cell, data.vocabulary, resume=resume)
+    run = open_run(
+        folder, config, _facts(data), cell, data.vocabulary, tokenizer=data.tokenizer, resume=resume
+    )
     try:
         if run is not None and not task.model.trained and run.load(EMBEDDING) is None:
             run.save(EMBEDDING, {"embedding": task.model.embedding}, {})  # once, not in every checkpoint
@@ -107,7 +110,7 @@ def train(
         task.graphs.close()
         if run is not None:
             run.close()
-    model = TrainedClassifier(task.model.eval(), data.vocabulary, data.labels, config)
+    model = TrainedClassifier(task.model.eval(), data.vocabulary, data.labels, config, data.tokenizer)
     return Result(summary, model, history, None if folder is None else Path(folder))
 
 
@@ -201,11 +204,18 @@ def train_or_read(
 def _check_same_setting(folder: Path, config: ClassifyConfig, advice: str) -> None:
     run = read_config(classify_run(folder))
     config = config.replace(cleaning=config.cleaning or run.cleaning)  # None stands for the data set's own
+    if config.tokenizer is not None and _is_same_file(Path(config.tokenizer), folder / TOKENIZER):
+        config = config.replace(tokenizer=TOKENIZER)
     was, now = run.to_dict(), config.to_dict()
     keys = [key for key in now if key not in FREE and was[key] != now[key]]
     if keys:
         changes = ", ".join(f"{key} {_short(was[key])}, not {_short(now[key])}" for key in keys)
         raise RunError(f"{folder} was trained with another setting: {changes}. {advice}")
+
+
+def _is_same_file(given: Path, own: Path) -> bool:
+    """Return whether a given file is gone, or holds what the run's own copy does."""
+    return own.exists() and (not given.exists() or read_bytes(given) == read_bytes(own))
 
 
 def _short(value: Any) -> str:

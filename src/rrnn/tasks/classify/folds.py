@@ -12,9 +12,10 @@ from rrnn.errors import RunError
 from rrnn.tasks.checkpoints import write_atomic
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.experiment import Summary, train, train_or_read
-from rrnn.tasks.classify.prepare import read_dataset
+from rrnn.tasks.classify.prepare import PADDING, read_dataset
 from rrnn.tasks.classify.scores import Spread
 from rrnn.tasks.runs import CONFIG
+from rrnn.tasks.tokenizer import given_tokenizer
 from rrnn.tasks.training import Progress
 
 FOLDS = "folds.json"
@@ -57,7 +58,9 @@ def cross_validate(
     if config.fold is not None:
         raise RunError(f"a cross-validation trains all folds: leave out fold, which is {config.fold}")
     jobs = [config.replace(fold=number) for number in range(1, config.folds + 1)]
-    read_dataset(jobs[0])  # raises errors in the data here, before there is a folder
+    read_dataset(
+        jobs[0], given_tokenizer(config, (PADDING,))
+    )  # raises errors in the data here, before there is a folder
     if folder is None:
         return CrossValidation(
             tuple(_reported(train(job, progress=progress).summary, report) for job in jobs)

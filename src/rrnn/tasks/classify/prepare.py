@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ from rrnn.tasks.classify.model import encode, spell, spell_vocabulary
 from rrnn.tasks.classify.rules import Rules, RuleUnits, read_rules
 from rrnn.tasks.data.labelled import Dataset, Example, load_dataset
 from rrnn.tasks.data.vectors import read_vectors
+from rrnn.tasks.runs import TOKENIZER
+from rrnn.tasks.tokenizer import Tokenizer, given_tokenizer
 from rrnn.tasks.vocabulary import Vocabulary
 
 PADDING, UNKNOWN = SPECIAL = "<pad>", "<unk>"
@@ -41,6 +44,8 @@ class Prepared:
     """Words that are known by their letters only; their ids follow those of the vocabulary."""
     rules: Rules | None = None
     """The rules to start from. Their words are in the vocabulary."""
+    tokenizer: Tokenizer | None = None
+    """What splits texts, and has the vocabulary, if there is one."""
 
     @property
     def spellings(self) -> Tensor | None:
@@ -56,14 +61,17 @@ class Prepared:
 
     def of(self, config: ClassifyConfig) -> Prepared:
         """Return the same data for a training with another configuration."""
-        return replace(self, config=config.replace(cleaning=self.config.cleaning))
+        own = self.config
+        return replace(self, config=config.replace(cleaning=own.cleaning, tokenizer=own.tokenizer))
 
 
-def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
+def prepare(config: ClassifyConfig, dataset: Dataset | None = None, *, kept: Path | None = None) -> Prepared:
     """Read the data and vectors that the configuration names, or use the given data set. The returned configuration
-    says how texts were split into words, so that other texts can be split in the same way."""
-    dataset = dataset or read_dataset(config)
-    config = config.replace(cleaning=dataset.cleaning)
+    says how texts were split into words, so that other texts can be split in the same way. `kept` is the folder of a
+    run to resume, whose copy of the tokenizer replaces a file that is gone."""
+    tokenizer = given_tokenizer(config, (PADDING,), kept)
+    dataset = dataset or read_dataset(config, tokenizer)
+    config = config.replace(cleaning=dataset.cleaning, tokenizer=None if tokenizer is None else TOKENIZER)
     about = [dataset.summary()]
     rules = None if config.rules is None else read_rules(config.rules)
     seen = Counter(token for example in dataset.train for token in example.tokens)
@@ -71,7 +79,9 @@ def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
     if rules is not None:
         rules.check_labels(dataset.labels)
         about.append(_about_rules(rules, new))
-    if config.vectors is None:
+    if tokenizer is not None:
+        vocabulary, vectors = tokenizer.vocabulary, None
+    elif config.vectors is None:
         vocabulary, vectors = Vocabulary.build([*seen.elements(), *new], SPECIAL, UNKNOWN), None
     else:
         vocabulary, vectors, coverage = _with_vectors(config, dataset, [] if rules is None else rules.words)
@@ -89,11 +99,13 @@ def prepare(config: ClassifyConfig, dataset: Dataset | None = None) -> Prepared:
         name: ([numbers(e.tokens[: config.max_tokens]) for e in examples], [e.label for e in examples])
         for name, examples in _splits(dataset).items()
     }
-    return Prepared(config, dataset.labels, vocabulary, vectors, splits, about, tuple(spelled), rules)
+    return Prepared(
+        config, dataset.labels, vocabulary, vectors, splits, about, tuple(spelled), rules, tokenizer
+    )
 
 
-def read_dataset(config: ClassifyConfig) -> Dataset:
-    """Read the data set that the configuration names."""
+def read_dataset(config: ClassifyConfig, tokenizer: Tokenizer | None = None) -> Dataset:
+    """Read the data set that the configuration names; `tokenizer` is the one that it names."""
     files = {"dev": config.dev, "test": config.test}
     given = {split: path for split, path in files.items() if path is not None}
     return load_dataset(
@@ -106,6 +118,7 @@ def read_dataset(config: ClassifyConfig) -> Dataset:
         skip_broken=config.skip_broken,
         folds=config.folds,
         fold=config.fold or 1,
+        split=None if tokenizer is None else tokenizer.split,
     )
 
 

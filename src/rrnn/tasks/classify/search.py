@@ -3,6 +3,7 @@ several seeds."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from rrnn.tasks.classify.experiment import FREE, RESULT, Summary, train, train_o
 from rrnn.tasks.classify.prepare import Prepared, prepare
 from rrnn.tasks.classify.ranges import PAPER, with_setting
 from rrnn.tasks.configs import FORMER_DEFAULTS
+from rrnn.tasks.runs import TOKENIZER
 from rrnn.tasks.search import Plan, Setting, Standing, search
 from rrnn.tasks.workers import side_by_side
 
@@ -69,10 +71,17 @@ def search_classifier(
     for name, (was, other) in FORMER_DEFAULTS[base.task].items():
         if common[other] is None:  # as version 0.1 recorded it, so that its studies can be continued
             common[name] = was
+    tokenizer = _data(base).tokenizer
+    if tokenizer is not None:  # its content: the file may lie elsewhere on another machine
+        common["tokenizer"] = hashlib.sha256(tokenizer.text.encode()).hexdigest()
     plan = Plan(storage or str(folder / JOURNAL), study, PAPER, trials, search_seed, sampler, about=common)
     best = search(plan, partial(_dev_accuracy, base), workers=workers, threads=threads, watch=watch)
     config = with_setting(base, best.params)
-    record = {"trial": best.number, "dev": best.value, "config": config.to_dict()}
+    own = config
+    if tokenizer is not None:
+        tokenizer.save(folder / TOKENIZER)
+        own = config.replace(tokenizer=TOKENIZER)
+    record = {"trial": best.number, "dev": best.value, "config": own.to_dict()}
     write_atomic(folder / BEST, (json.dumps(record, indent=2) + "\n").encode())
 
     results: dict[int, Summary] = {}

@@ -17,7 +17,7 @@ from rrnn.automata import Cell
 from rrnn.errors import CellError, DataError, FormatError, RunError
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.model import TextClassifier, spell_vocabulary
-from rrnn.tasks.classify.prepare import read_dataset
+from rrnn.tasks.classify.prepare import PADDING, read_dataset
 from rrnn.tasks.classify.rules import RuleUnits, parse_rules
 from rrnn.tasks.classify.scores import macro_f1
 from rrnn.tasks.configs import FACTS
@@ -25,6 +25,7 @@ from rrnn.tasks.data.labelled_files import Skips, read_rows
 from rrnn.tasks.data.text_files import split_text, tokenise
 from rrnn.tasks.runs import CELL, Run, load_weights, open_task_run
 from rrnn.tasks.threads import cpu_threads
+from rrnn.tasks.tokenizer import Tokenizer, check_tokenizer, kept_tokenizer
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.theory import to_wfsa
 from rrnn.wfsa import WFSA
@@ -49,19 +50,27 @@ class Prediction(NamedTuple):
 class TrainedClassifier:
     """A text classifier with its vocabulary and labels. `module` is the network, a `TextClassifier`.
 
-    Texts are split into words as those of its training data were.
+    Texts are split into words as those of its training data were: by `tokenizer`, if it was trained with one.
     """
 
     def __init__(
-        self, module: TextClassifier, vocabulary: Vocabulary, labels: Sequence[str], config: ClassifyConfig
+        self,
+        module: TextClassifier,
+        vocabulary: Vocabulary,
+        labels: Sequence[str],
+        config: ClassifyConfig,
+        tokenizer: Tokenizer | None = None,
     ) -> None:
         self.module, self.vocabulary, self.labels, self.config = module, vocabulary, list(labels), config
+        self.tokenizer = tokenizer
+        check_tokenizer(tokenizer, config)
 
     def __repr__(self) -> str:
         parameters = sum(p.numel() for p in self.module.parameters())
+        words = "words" if self.tokenizer is None else "tokens"
         return (
             f"<TrainedClassifier: {self.config.cell}, {self.config.layers} × {self.config.hidden_size} units, "
-            f"{parameters:,} parameters, {len(self.vocabulary):,} words, labels {', '.join(self.labels)}>"
+            f"{parameters:,} parameters, {len(self.vocabulary):,} {words}, labels {', '.join(self.labels)}>"
         )
 
     def to(self, device: torch.device | str) -> TrainedClassifier:
@@ -73,8 +82,10 @@ class TrainedClassifier:
         """Split a text into words as in training, at most as many as the model reads.
 
         Words that the vocabulary lacks are split further: the training texts may have been tokenised, while in this one
-        "good," is a word.
+        "good," is a word. (A tokenizer has a token for everything.)
         """
+        if self.tokenizer is not None:
+            return self.tokenizer.split(text)[: self.config.max_tokens]
         words: list[str] = []
         for word in tokenise(text, self.config.cleaning or "text"):
             words += [word] if word in self.vocabulary else split_text(word) or [word]
@@ -230,7 +241,8 @@ def load_run(run: Run) -> TrainedClassifier:
         config, len(vocabulary), len(labels), vectors=vectors, spellings=spellings, rules=rules, cell=cell
     )
     load_weights(module, best.tensors, run)
-    return TrainedClassifier(module.eval(), vocabulary, labels, config)
+    tokenizer = kept_tokenizer(config, (PADDING,), run.folder, vocabulary)
+    return TrainedClassifier(module.eval(), vocabulary, labels, config, tokenizer)
 
 
 def load(folder: str | Path) -> TrainedClassifier:
@@ -321,7 +333,7 @@ def labelled_texts(
 ) -> tuple[list[list[str]], list[int]]:
     """Return (words, label indices) of a split of the model's own data, or of a file. `skips` counts skipped ones."""
     if split in SPLITS:
-        dataset = read_dataset(model.config)
+        dataset = read_dataset(model.config, model.tokenizer)
         if dataset.labels != model.labels:
             raise DataError(
                 f"{dataset.name} has changed since the training: it had the labels {', '.join(model.labels)}, and now "

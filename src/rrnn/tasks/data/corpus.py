@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -12,7 +12,7 @@ from typing import Literal
 
 from rrnn.errors import DataError
 from rrnn.tasks.data import download
-from rrnn.tasks.data.text_files import read_lines, split_files, split_text
+from rrnn.tasks.data.text_files import Splitter, read_lines, split_files, split_text
 from rrnn.tasks.vocabulary import Vocabulary
 
 END = "</s>"
@@ -50,13 +50,15 @@ class Corpus:
         return Vocabulary.build(self.train, specials, unknown, max_size, min_count)
 
 
-def load_corpus(spec: Spec = EMBEDDED, level: Level = "word", *, tokens: Tokens = "space") -> Corpus:
+def load_corpus(
+    spec: Spec = EMBEDDED, level: Level = "word", *, tokens: Tokens = "space", split: Splitter | None = None
+) -> Corpus:
     """Read a corpus.
 
     `spec` is a name (`python`, the built-in default; `ptb`; `wikitext-2`), a folder with files for train, valid (or
     dev) and test, one file, whose lines are split 80/10/10 in order, or a mapping from splits to files. The words of a
     file are separated by white space; `tokens="text"` also separates punctuation, for raw text. At level `char` every
-    character is a token, including blanks.
+    character is a token, including blanks. `split` is a function that splits a line, in place of these.
     """
     if isinstance(spec, Mapping):
         lines, name = _read_mapping(spec), "files"
@@ -72,12 +74,12 @@ def load_corpus(spec: Spec = EMBEDDED, level: Level = "word", *, tokens: Tokens 
         path = _existing(spec)
         lines, name = _read_path(path), path.stem or str(path)
         prepared = False
-    split = _splitter(level, tokens, prepared)
+    split = split or _splitter(level, tokens, prepared)
     streams = {key: _stream(lines.get(key, []), split) for key in SPLITS}
     return Corpus(name, **streams)
 
 
-def _splitter(level: Level, tokens: Tokens, prepared: bool) -> Callable[[str], list[str]]:
+def _splitter(level: Level, tokens: Tokens, prepared: bool) -> Splitter:
     if level not in ("word", "char"):
         raise DataError(f"level must be 'word' or 'char'; got {level!r}")
     if level == "word":
@@ -86,7 +88,7 @@ def _splitter(level: Level, tokens: Tokens, prepared: bool) -> Callable[[str], l
     return (lambda line: list(" ".join(line.split()))) if prepared else list
 
 
-def _stream(lines: list[str], split: Callable[[str], list[str]]) -> list[str]:
+def _stream(lines: list[str], split: Splitter) -> list[str]:
     return list(chain.from_iterable((*split(line), END) for line in lines))
 
 

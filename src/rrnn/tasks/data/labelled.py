@@ -19,7 +19,7 @@ from rrnn.tasks.data.labelled_files import (
     read_rows,
     skipped,
 )
-from rrnn.tasks.data.text_files import read_lines, split_files, split_rows, tokenise
+from rrnn.tasks.data.text_files import Splitter, read_lines, split_files, split_rows, tokenise
 
 PUBLISHED = ("sst", "sst-fine", "subj", "cr", "amazon")
 
@@ -143,8 +143,8 @@ class Dataset:
     dev: list[Example]
     test: list[Example]
     labels: list[str]
-    cleaning: str = "none"
-    """How the texts were split into words; a new text must be split in the same way."""
+    cleaning: str | None = "none"
+    """How the texts were split into words; a new text must be split in the same way. None: by the caller's function."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Skipped rows: reason → count."""
 
@@ -173,6 +173,7 @@ def load_dataset(
     skip_broken: bool = False,
     folds: int | None = None,
     fold: int = 1,
+    split: Splitter | None = None,
 ) -> Dataset:
     """Read a data set.
 
@@ -182,7 +183,7 @@ def load_dataset(
     blank and a text. `cleaning` is a way of `tokenise`; the default is the data set's own, and `text` for users' files.
 
     With `folds`, data without splits of its own is split into this many folds: number `fold` (from 1) is the test
-    set, and a tenth of the others is dev.
+    set, and a tenth of the others is dev. `split` is a function that splits a text into tokens, in place of a cleaning.
 
     A row without text is skipped and counted. A broken row (no label, too few columns) raises an error that names its
     line, or, with `skip_broken`, is skipped and counted, too.
@@ -192,12 +193,12 @@ def load_dataset(
     if isinstance(spec, str) and spec.startswith(synthetic.PREFIX):
         if folds is not None:
             raise _own_test_set(spec)
-        return _dataset(spec, synthetic.generate(spec, split_seed), cleaning or "none", {}, Skips())
+        return _dataset(spec, synthetic.generate(spec, split_seed), split or cleaning or "none", {}, Skips())
     skips = Skips(lenient=skip_broken)
     if isinstance(spec, str) and (known := published_set(spec)) is not None:
         splits = known.read(skips)
         splits = _complete(spec, splits, split_seed, stratified, folds, fold)
-        return _dataset(spec, splits, cleaning or known.cleaning, known.label_names, skips)
+        return _dataset(spec, splits, split or cleaning or known.cleaning, known.label_names, skips)
 
     def read(path: str | Path) -> list[Row]:
         path = Path(path).expanduser()
@@ -208,7 +209,7 @@ def load_dataset(
 
     name, splits = _read_files(spec, read)
     splits = _complete(name, splits, split_seed, stratified, folds, fold)
-    return _dataset(name, splits, cleaning or "text", {}, skips)
+    return _dataset(name, splits, split or cleaning or "text", {}, skips)
 
 
 def _read_files(spec: Spec, read: Reader) -> tuple[str, dict[str, list[Row]]]:
@@ -265,13 +266,13 @@ def _own_test_set(name: str) -> DataError:
 def _dataset(
     name: str,
     splits: Mapping[str, Sequence[Row]],
-    cleaning: str,
+    way: str | Splitter,
     label_names: Mapping[str, str],
     skips: Skips,
 ) -> Dataset:
     labels = _labels(name, splits["train"])
     numbers = {label: number for number, label in enumerate(labels)}
-    examples = {split: _examples(splits.get(split, ()), numbers, cleaning, skips) for split in SPLITS}
+    examples = {split: _examples(splits.get(split, ()), numbers, way, skips) for split in SPLITS}
     for split in splits:
         if not examples[split]:
             given = f"its {len(splits[split])} rows have none" if splits[split] else "it has no rows"
@@ -283,7 +284,7 @@ def _dataset(
         name,
         **examples,
         labels=[label_names[label] for label in labels] if set(labels) == set(label_names) else labels,
-        cleaning=cleaning,
+        cleaning=way if isinstance(way, str) else None,
         skipped=dict(skips.counts),
     )
 
@@ -309,7 +310,10 @@ def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 
-def _examples(rows: Iterable[Row], numbers: Mapping[str, int], cleaning: str, skips: Skips) -> list[Example]:
+def _examples(
+    rows: Iterable[Row], numbers: Mapping[str, int], way: str | Splitter, skips: Skips
+) -> list[Example]:
+    split = partial(tokenise, cleaning=way) if isinstance(way, str) else way
     shared: dict[
         str, str
     ] = {}  # one object per word: large data sets contain millions of tokens, but few words
@@ -321,7 +325,7 @@ def _examples(rows: Iterable[Row], numbers: Mapping[str, int], cleaning: str, sk
                 source=row.source,
                 line=row.line,
             )
-        tokens = [shared.setdefault(token, token) for token in tokenise(row.text, cleaning)]
+        tokens = [shared.setdefault(token, token) for token in split(row.text)]
         if tokens:
             examples.append(Example(tokens, numbers[row.label]))
         else:

@@ -17,6 +17,8 @@ from typing import TypeVar
 from rrnn.errors import DataError, FormatError
 from rrnn.files import read_all, read_bytes
 
+Splitter = Callable[[str], list[str]]
+"""A function that splits a text, or a line of it, into tokens."""
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 

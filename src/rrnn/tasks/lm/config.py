@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from rrnn.errors import RunError
-from rrnn.tasks.configs import BLOCK, GROUPS, HEADS, OFF, Config, option
+from rrnn.tasks.configs import BLOCK, GROUPS, HEADS, OFF, TOKENIZER, Config, option
 
 BASELINES = ("lstm", "gru")
 
@@ -44,6 +44,7 @@ class LMConfig(Config):
     max_words: int | None = option(
         None, "keep only this many words, the most frequent; others are <unk>", low=3
     )
+    tokenizer: str | None = option(**TOKENIZER)
 
     cell: str = option(
         "F", "a cell of the zoo (B, C, F, …), a .cell file, or lstm or gru for torch's own layers"
@@ -150,6 +151,11 @@ class LMConfig(Config):
         super().__post_init__()
         if self.hidden_size is None and self.params is None:
             raise RunError("a model needs a size: give hidden_size, or params (such as 10M)")
+        for name in ("level", "tokens", "max_words"):
+            if self.tokenizer is not None and getattr(self, name) != getattr(type(self), name):
+                raise RunError(
+                    f"a tokenizer decides what the tokens are, and so does {name}: leave out one of them"
+                )
         if self.layers == 1 and self.embedding_size not in (None, self.hidden_size):
             raise RunError(
                 f"embedding_size {self.embedding_size} needs two layers or more: the last layer has the size of the "

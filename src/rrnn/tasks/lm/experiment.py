@@ -21,10 +21,12 @@ from rrnn.tasks.data.corpus import EMBEDDED, load_corpus
 from rrnn.tasks.experiment import open_run, pick_device, train_in_run
 from rrnn.tasks.lm.config import LMConfig
 from rrnn.tasks.lm.model import LanguageModel, architecture
-from rrnn.tasks.lm.trained import TrainedLanguageModel, build_model, cell_of, evaluate
+from rrnn.tasks.lm.trained import SPECIALS, TrainedLanguageModel, build_model, cell_of, evaluate
 from rrnn.tasks.lm.trainer import LanguageTask
 from rrnn.tasks.progress import show_progress
+from rrnn.tasks.runs import TOKENIZER
 from rrnn.tasks.threads import ThreadChoice
+from rrnn.tasks.tokenizer import Tokenizer, given_tokenizer
 from rrnn.tasks.training import Group, Outcome, Progress, join_group
 from rrnn.tasks.vocabulary import Vocabulary
 
@@ -68,7 +70,16 @@ def train(
         model = build_model(config, data.vocabulary, data.cell, device)
         task = LanguageTask(model, data.splits, config, group=group)
         facts = data.facts(group.size)
-        run = open_run(folder, config, facts, data.cell, data.vocabulary, resume=resume, group=group)
+        run = open_run(
+            folder,
+            config,
+            facts,
+            data.cell,
+            data.vocabulary,
+            tokenizer=data.tokenizer,
+            resume=resume,
+            group=group,
+        )
         summary, history = train_in_run(
             task,
             run,
@@ -79,7 +90,7 @@ def train(
             group=group,
             threads=ThreadChoice(config.threads) if device.type == "cpu" else None,
         )
-    trained = TrainedLanguageModel(model.eval(), data.vocabulary, config)
+    trained = TrainedLanguageModel(model.eval(), data.vocabulary, config, data.tokenizer)
     return Result(summary, trained, history, None if folder is None else Path(folder))
 
 
@@ -94,6 +105,7 @@ class Prepared(NamedTuple):
     parameters: int
     sizes: Sizes | None
     """How a budget of parameters was spent, if there was one."""
+    tokenizer: Tokenizer | None = None
 
     def describe(self) -> str:
         """Return two lines about the data and the model."""
@@ -120,9 +132,11 @@ class Prepared(NamedTuple):
 
 def prepare(config: LMConfig, *, kept: Path | None = None) -> Prepared:
     """Read the data and choose the hidden size. `kept` is the folder of a run to resume; see `cell_of`."""
+    tokenizer = given_tokenizer(config, SPECIALS, kept)
     config = _with_full_names(config)
-    corpus = load_corpus(config.data, config.level, tokens=config.tokens)
-    words = corpus.vocabulary(max_size=config.max_words)
+    split = None if tokenizer is None else tokenizer.split
+    corpus = load_corpus(config.data, config.level, tokens=config.tokens, split=split)
+    words = corpus.vocabulary(max_size=config.max_words) if tokenizer is None else tokenizer.vocabulary
     texts = {"train": corpus.train, "dev": corpus.valid, "test": corpus.test}
     splits = {name: torch.from_numpy(words.encode(tokens)) for name, tokens in texts.items() if tokens}
     cell = cell_of(config, kept)
@@ -133,18 +147,21 @@ def prepare(config: LMConfig, *, kept: Path | None = None) -> Prepared:
         sizes = solve_hidden_size(config.params, len(words), **model)
         hidden_size = sizes.hidden_size
     parameters = count_parameters(len(words), hidden_size, **model)
-    return Prepared(config.resolved(hidden_size), cell, words, splits, parameters, sizes)
+    return Prepared(config.resolved(hidden_size), cell, words, splits, parameters, sizes, tokenizer)
 
 
 def _with_full_names(config: LMConfig) -> LMConfig:
-    """Make the names of files and folders absolute, so that a run can be resumed and evaluated from any folder."""
+    """Make the names of files and folders absolute, so that a run can be resumed and evaluated from any folder. That of
+    a tokenizer is the name of the run's own copy."""
 
     def full(name: str, is_path: bool) -> str:
         return os.path.abspath(Path(name).expanduser()) if is_path else name
 
     data = full(config.data, config.data not in (EMBEDDED, *SOURCES) and Path(config.data).exists())
     return config.replace(
-        data=data, cell=full(config.cell, config.cell.endswith(".cell") or "/" in config.cell)
+        data=data,
+        cell=full(config.cell, config.cell.endswith(".cell") or "/" in config.cell),
+        tokenizer=None if config.tokenizer is None else TOKENIZER,
     )
 
 

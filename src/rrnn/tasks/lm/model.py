@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from rrnn.automata import Cell
 from rrnn.errors import CellError
-from rrnn.nn import BlockStack, RationalRNN
+from rrnn.nn import Block, BlockStack, RationalRNN
 from rrnn.nn.dropout import Drops
 from rrnn.tasks.configs import AUTO, OFF
 from rrnn.tasks.lm.config import LMConfig
@@ -205,6 +205,13 @@ def language_cell(name: str | Path | Cell, output_gate: bool = True) -> Cell:
     except CellError:
         return get_cell(name)  # the cell of a file, or an error that lists the cells of the zoo
     return get_cell(name, gate=True) if gated and not name.lower().endswith("+o") else get_cell(name)
+
+
+def title_of(layer: nn.Module) -> str:
+    """Return what messages call a layer of a model."""
+    if isinstance(layer, (Block, BlockStack)):
+        return "a block (norms, convolutions and gates around a cell)"
+    return f"torch's {layer.kind.upper()}" if isinstance(layer, TorchRNN) else type(layer).__name__
 
 
 class LanguageModel(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,11 +15,12 @@ from torch import Tensor
 from rrnn.automata import Cell
 from rrnn.errors import DataError, RunError
 from rrnn.tasks.data.corpus import EMBEDDED, END, load_corpus
-from rrnn.tasks.data.text_files import read_lines, split_text
+from rrnn.tasks.data.text_files import Splitter, read_lines, split_text
 from rrnn.tasks.lm.config import BASELINES, LMConfig
 from rrnn.tasks.lm.loss import Precision, products, token_losses
 from rrnn.tasks.lm.model import LanguageModel, language_cell, model_of
 from rrnn.tasks.runs import CELL, Run, load_weights, open_task_run
+from rrnn.tasks.tokenizer import Tokenizer, check_tokenizer, kept_tokenizer
 from rrnn.tasks.vocabulary import Vocabulary
 from rrnn.zoo import read_cell
 
@@ -155,20 +156,32 @@ def choose(scores: Tensor, temperature: float, top_k: int | None, generator: tor
 
 
 START = "<s>"
+SPECIALS = (START, END)
+"""The symbols that a language model needs beside the tokens of a tokenizer."""
 SPLITS = {"train": "train", "dev": "valid", "valid": "valid", "test": "test"}
 
 
 class TrainedLanguageModel:
     """A language model with its vocabulary. `module` is the network, a `LanguageModel`.
 
-    Texts are split into tokens as those of its corpus were.
+    Texts are split into tokens as those of its corpus were: by `tokenizer`, if it was trained with one.
     """
 
-    def __init__(self, module: LanguageModel, vocabulary: Vocabulary, config: LMConfig) -> None:
+    def __init__(
+        self,
+        module: LanguageModel,
+        vocabulary: Vocabulary,
+        config: LMConfig,
+        tokenizer: Tokenizer | None = None,
+    ) -> None:
         self.module, self.vocabulary, self.config = module, vocabulary, config
+        self.tokenizer = tokenizer
+        check_tokenizer(tokenizer, config)
 
     def __repr__(self) -> str:
-        words = "characters" if self.config.level == "char" else "words"
+        words = (
+            "characters" if self.config.level == "char" else "words" if self.tokenizer is None else "tokens"
+        )
         layers = " → ".join(map(str, self.module.rnn.hidden_sizes))
         if self.config.embedding_size is None:
             layers = f"{self.config.layers} × {self.config.hidden_size}"
@@ -190,7 +203,10 @@ class TrainedLanguageModel:
     def read_split(self, split: str) -> list[str]:
         """Return the tokens of a split of its corpus (train, dev, test), or of a file."""
         if split in SPLITS:
-            corpus = load_corpus(self.config.data, self.config.level, tokens=self.config.tokens)
+            split_line = None if self.tokenizer is None else self.tokenizer.split
+            corpus = load_corpus(
+                self.config.data, self.config.level, tokens=self.config.tokens, split=split_line
+            )
             if not (tokens := getattr(corpus, SPLITS[split])):
                 raise DataError(f"{self.config.data} has no {split} text: use train, dev or a file")
             return tokens
@@ -232,6 +248,9 @@ class TrainedLanguageModel:
 
     def pieces(self, prompt: str, tokens: Iterator[str]) -> Iterator[str]:
         """Yield tokens as text that follows the prompt: blanks between words, a new line for `</s>`."""
+        if self.tokenizer is not None:
+            yield from self.tokenizer.pieces(prompt.rpartition("\n")[2], tokens, END)
+            return
         fresh = not prompt or prompt[-1].isspace() or self.config.level == "char"  # no blank is needed
         for token in tokens:
             yield "\n" if token == END else token if fresh else f" {token}"
@@ -246,7 +265,9 @@ class TrainedLanguageModel:
             )
         return self.vocabulary.encode(tokens)
 
-    def _splitter(self) -> Callable[[str], list[str]]:
+    def _splitter(self) -> Splitter:
+        if self.tokenizer is not None:
+            return self.tokenizer.split
         if self.config.level == "char":
             return list
         return split_text if self.config.tokens == "text" or self.config.data == EMBEDDED else str.split
@@ -291,7 +312,8 @@ def load_run(run: Run) -> TrainedLanguageModel:
     cell = read_cell(run.folder / CELL) if (run.folder / CELL).exists() else None
     module = build_model(config, vocabulary, cell, "cpu")
     load_weights(module, best.tensors, run)
-    return TrainedLanguageModel(module.eval(), vocabulary, config)
+    tokenizer = kept_tokenizer(config, SPECIALS, run.folder, vocabulary)
+    return TrainedLanguageModel(module.eval(), vocabulary, config, tokenizer)
 
 
 def load(folder: str | Path) -> TrainedLanguageModel:
