@@ -17,16 +17,14 @@ from rrnn.automata import (
     family,
     index,
     linear,
-    one,
     parameter,
     scale,
     score,
-    signed,
     union,
     unroll,
 )
 from rrnn.backends.native.families import render_backward, render_forward
-from rrnn.errors import CellError, FormatError, ProgramError, RRNNError
+from rrnn.errors import CellError, FormatError, RRNNError
 from rrnn.ir import lower
 
 # Compiling two kernels takes seconds, so the quick tests do it for few models.
@@ -187,13 +185,6 @@ def test_any_semiring(semiring: str, backend: str) -> None:
             (grad,) = torch.autograd.grad((out * torch.arange(out.numel()).view(out.shape).cos()).sum(), v)
             grads += [out, grad]
     assert close(grads[0], grads[2]) and close(grads[1], grads[3])
-
-
-def test_a_semiring_whose_sum_is_no_single_operation() -> None:
-    with pytest.raises(ProgramError, match=r"signed-log semiring cannot add up a family .* one by one"):
-        h = family("h", 4)
-        cell = Cell("x", "signed-log").initial("q0").arc("q0", h, signed(1, linear("a", over=h)))
-        lower(cell.loop("q0", one).loop(h, one).read(h, one))
 
 
 @pytest.mark.parametrize(
