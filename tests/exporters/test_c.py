@@ -71,7 +71,9 @@ def test_families_of_states(name: str, units: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("semiring", ["real", "log", "max-plus", "min-plus", "max-times", "complex"])
+@pytest.mark.parametrize(
+    "semiring", ["real", "log", "max-plus", "min-plus", "max-times", "complex", "signed-log"]
+)
 def test_families_over_any_semiring(semiring: str, tmp_path: Path) -> None:
     cells = [(get_cell("SRU"), 3), (over(semiring), 6)]  # side by side with units that have no family
     check_layer(randomised(RationalRNN(cells, 4, heads=3, num_layers=2)).eval(), tmp_path)
