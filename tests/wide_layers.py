@@ -29,6 +29,8 @@ HEADS = {
     "GLA",
     "HGRN2",
     "Mamba-2",
+    "Mamba-3",
+    "RWKV-6",
     *DELTA,
 }  # those that are published with several
 
@@ -37,7 +39,7 @@ def build(name: str, states: int = 5, units: int = 12, **options: Any) -> Ration
     cell = zoo.get_cell(name) if name == "LRU" else zoo.get_cell(name, states=states)
     if name in HEADS:
         options = {"heads": 4} | options
-    if name == "Mamba-2":
+    if name in ("Mamba-2", "Mamba-3"):
         options = {"groups": 2} | options
     torch.manual_seed(0)
     rnn = RationalRNN(cell, units, units, dtype=options.pop("dtype", torch.float64), **options)

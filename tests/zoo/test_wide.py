@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from wide_equations import TWINS, Weights
-from wide_layers import build, over
+from wide_layers import HEADS, build, over
 
 import rrnn
 from rrnn import RationalRNN, zoo
@@ -271,3 +271,34 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def test_first_values() -> None:
+    """They are those of the papers and their public code, but for matrices, which layers draw."""
+    torch.manual_seed(0)
+
+    def first(name: str, **options: Any) -> dict[str, Tensor]:
+        layer = RationalRNN(zoo.get_cell(name, **options), 512, 512, heads=4 if name in HEADS else 1).layers[
+            0
+        ]
+        found = {k: v.detach() for k, v in layer.parameters_of(0).items()}  # type: ignore[operator]
+        return found | {f"{k}.bias": v.detach() for k, v in layer.cells[0].bias.named_parameters()}  # type: ignore[index, union-attr]
+
+    lru = first("LRU")
+    radius = torch.exp(-torch.exp(lru["nu"]))
+    assert radius.min() >= 0.9 and radius.max() <= 0.999 and radius.std() > 0.02
+    assert torch.allclose(lru["gamma"].exp(), (1 - radius**2).sqrt(), atol=1e-5)
+    s4d = first("S4D", states=64)
+    assert (
+        torch.allclose(s4d["A_im"][:, 0], torch.pi * torch.arange(64))
+        and (s4d["A_re"].exp() - 0.5).abs().max() < 1e-6
+    )
+    assert abs(s4d["C_re"].var() - 0.5) < 0.02 and abs(s4d["D"].var() - 1) < 0.2
+    mamba = first("Mamba", states=16)
+    assert torch.allclose(mamba["A_log"][:, 5].exp(), torch.arange(1.0, 17.0)) and mamba["D"].eq(1).all()
+    step = torch.nn.functional.softplus(mamba["delta.bias"])
+    assert step.min() * 1.001 >= 0.001 and step.max() <= 0.1001
+    assert abs(step.log().mean() - torch.tensor(0.01).log()) < 0.2  # log-uniform
+    assert first("Mamba-2")["A_log"].exp().min() >= 1 and first("Mamba-2")["A_log"].exp().max() <= 16
+    assert torch.allclose(first("RetNet")["gamma"], 1 - 2.0 ** (-5 - torch.arange(4)))
+    assert first("Mamba-3", states=3)["B_re_1"].eq(1).all()

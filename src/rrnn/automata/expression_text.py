@@ -48,8 +48,9 @@ def _show(e: ex.Expr, names: Mapping[ex.Expr, str], parent: int = 0, top: bool =
             return f'parameter("{name}"{_extent(e)})'
         case ex.Index(of=of):
             return f"index({of})"
-        case ex.Uniform(low=low, high=high):
-            return f"uniform({_show(ex.Number(low), {})}, {_show(ex.Number(high), {})})"
+        case ex.Uniform(low=low, high=high, draw=draw):
+            ends = f"{_show(ex.Number(low), {})}, {_show(ex.Number(high), {})}"
+            return f"uniform({ends}, {draw})" if draw else f"uniform({ends})"
         case ex.Component(of=of, name=name):
             return f"{_show(of, names, 3)}.{name}"
         case ex.At(of=of, end=end):

@@ -22,6 +22,8 @@ REFERENCES: dict[str, str] = {
         "Hierarchically Gated Recurrent Neural Network for Sequence Modeling. NeurIPS 2023, arXiv:2311.04823"
     ),
     "Qin et al. 2024": "HGRN2: Gated Linear RNNs with State Expansion. arXiv:2404.07904",
+    "Lahoti et al. 2026": "Mamba-3: Improved Sequence Modeling using State Space Principles. ICLR 2026",
+    "Peng et al. 2024": "Eagle and Finch: RWKV with Matrix-Valued States and Dynamic Recurrence. arXiv:2404.05892",
     "De et al. 2024": (
         "Griffin: Mixing Gated Linear Recurrences with Local Attention for Efficient Language Models. arXiv:2402.19427"
     ),
