@@ -109,11 +109,13 @@ def definitions(cell: Cell) -> dict[ex.Expr, str]:
     # A constructor's arguments are numbers of their own: θ is the angle in polar(r, θ), not the whole weight.
     weights = [part for w in weights for part in (w.children if isinstance(w, ex.Construct) else (w,))]
     for node in nodes:
-        # A gate squashes; −x does not, and would take the name from σ(x) in σ(−x) and σ(x).
+        # A gate squashes; −x does not, and would take the name from σ(x) in σ(−x) and σ(x). Nor does eˣ: a parameter
+        # under it is a logarithm, as Mamba's A_log, and keeps its name.
         if (
             isinstance(node, ex.Call)
             and node.function != "neg"
             and isinstance(node.argument, (ex.Linear, ex.Parameter))
+            and not (node.function == "exp" and isinstance(node.argument, ex.Parameter))
         ):
             claim(node, node.argument.name)
     # Small weights first: what explains a weight is then named before it, so that reading the text and naming

@@ -151,6 +151,8 @@ def write_svg(scene: Scene, highlight: frozenset[tuple[Hashable, ...]] = frozens
         f'<rect class="paper" x="{_n(view.left)}" y="{_n(view.top)}" width="{_n(width)}" '
         f'height="{_n(height)}" rx="6"/>',
     ]
+    for node in scene.diagram.nodes:
+        out += _stack(scene.shapes[node.key]) if node.copies > 1 else []
     for edge, route in zip(scene.diagram.edges, scene.routes, strict=True):
         out += _group(_arc(route), (edge.source, edge.target) in highlight)
     for node in scene.diagram.nodes:
@@ -213,12 +215,18 @@ STACK = 3.0
 """The distance between the circles of a family."""
 
 
-def _state(node: Node, lines: tuple[Text, ...], shape: Shape) -> list[str]:
+def _stack(shape: Shape) -> list[str]:
+    """Return what a family's circle hides of those behind it. Arcs are drawn over them, so that their heads are seen."""
     out = []
-    for k in (2, 1) if node.copies > 1 else ():  # a family is a stack of circles
+    for k in (2, 1, 0):
         behind = shape._replace(center=shape.center.plus(STACK * k, -STACK * k))
-        out.append(_outline(behind, 0.0, "state"))
-    out.append(_outline(shape, 0.0, "state initial" if node.initial else "state"))
+        out.append(_outline(behind, 0.0, "paper"))
+        out += [_outline(behind, 0.0, "state")] if k else []
+    return out
+
+
+def _state(node: Node, lines: tuple[Text, ...], shape: Shape) -> list[str]:
+    out = [_outline(shape, 0.0, "state initial" if node.initial else "state")]
     if node.final:
         out.append(_outline(shape, RING + (1 if node.initial else 0), "state"))
     sizes = line_sizes(lines)

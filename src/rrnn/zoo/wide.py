@@ -236,7 +236,7 @@ def s4d(states: int = 32) -> Cell:
     """
     h = family("h", states)
     delta = exp(parameter("log_delta", start=uniform(math.log(0.001), math.log(0.1)))).named("delta")
-    decay = exp(parameter("A_re", over=h, start=math.log(0.5)))  # −Re A
+    decay = exp(parameter("A_re", over=h, start=math.log(0.5))).named("decay")  # −Re A
     turn = parameter("A_im", over=h, start=math.pi * index(h)).named("turn")
     radius, angle = exp(-delta * decay).named("radius"), (delta * turn).named("angle")
     above_re, above_im = (radius * cos(angle) - 1).named("above_re"), (radius * sin(angle)).named("above_im")
@@ -244,7 +244,14 @@ def s4d(states: int = 32) -> Cell:
     re, im = (above_im * turn - above_re * decay) / size, -(above_im * decay + above_re * turn) / size
     start = _normal(0.5)  # of each part, so that |C|² has the mean 1
     c = complex(2 * parameter("C_re", over=h, start=start), 2 * parameter("C_im", over=h, start=start))
-    cell = _attention("S4D", h, complex(re * input(), im * input()), polar(radius, angle), c, "complex")
+    cell = _attention(
+        "S4D",
+        h,
+        complex((re * input()).named("B_re"), (im * input()).named("B_im")),
+        polar(radius, angle),
+        c,
+        "complex",
+    )
     return cell.output(score.re + parameter("D", start=_normal(1.0)) * input())
 
 
@@ -262,6 +269,6 @@ def lru(radius: tuple[float, float] = (0.9, 0.999), angle: float = 2 * math.pi) 
     theta = parameter("theta", start=log(uniform(1e-4, angle)))
     gamma = exp(parameter("gamma", start=0.5 * log(1 - inside)))
     entry = complex(gamma * linear("B_re"), gamma * linear("B_im"))
-    return b_automaton("LRU", entry, polar(exp(-exp(nu)), exp(theta)), semiring="complex").output(
-        score.re, score.im
-    )
+    return b_automaton(
+        "LRU", entry, polar(exp(-exp(nu)).named("radius"), exp(theta).named("angle")), semiring="complex"
+    ).output(score.re, score.im)
