@@ -302,3 +302,54 @@ def test_first_values() -> None:
     assert first("Mamba-2")["A_log"].exp().min() >= 1 and first("Mamba-2")["A_log"].exp().max() <= 16
     assert torch.allclose(first("RetNet")["gamma"], 1 - 2.0 ** (-5 - torch.arange(4)))
     assert first("Mamba-3", states=3)["B_re_1"].eq(1).all()
+
+
+@pytest.mark.parametrize("name", ["Mamba", "GLA"])
+def test_training_never_keeps_the_states_of_all_steps(name: str) -> None:
+    steps, states, units = 256, 16, 64
+    rnn = build(name, states, units, dtype=torch.float32)
+    x, kept = torch.randn(steps, 1, units, requires_grad=True), dict[int, int]()
+
+    def pack(value: Tensor) -> Tensor:
+        kept[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        return value
+
+    with rrnn.use_backend("native"), torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        out, _ = rnn(x)
+    out.sum().backward()
+    every_state = 4 * steps * states * units
+    assert x.grad is not None and 0 < sum(kept.values()) < every_state // 2
+
+
+@pytest.mark.parametrize("name", ["Mamba", "GLA", "S4D"])
+def test_autocast(name: str) -> None:
+    rnn, x = build(name, dtype=torch.float32), torch.randn(6, 2, 12, requires_grad=True)
+    exact, _ = rnn(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        out, state = rnn(x)
+    assert state[0].states[0].dtype == torch.float32  # states stay exact
+    (grad,) = torch.autograd.grad(out.float().sum(), x)
+    (wanted,) = torch.autograd.grad(exact.sum(), x)
+    assert close(out.float(), exact, 0.05) and close(grad, wanted, 0.05)
+
+
+def test_states_go_in_and_out_with_gradients() -> None:
+    rnn, x = build("Mamba"), torch.randn(8, 2, 12, dtype=torch.float64, requires_grad=True)
+    whole, _ = rnn(x)
+    first, state = rnn(x[:5])
+    second, _ = rnn(x[5:], state)
+    joined = torch.cat([first, second])
+    assert close(joined, whole)
+    found, wanted = (torch.autograd.grad((y**2).sum(), x, retain_graph=True)[0] for y in (joined, whole))
+    assert close(found, wanted)
+
+
+@pytest.mark.parametrize("name", ["Mamba", "Gated-DeltaNet", "Mamba-3"])
+def test_the_same_bits_on_every_run(name: str) -> None:
+    rnn, x, found = build(name, units=40, dtype=torch.float32), torch.randn(30, 3, 40), []
+    for _ in range(2):
+        v = x.clone().requires_grad_()
+        out, state = rnn(v)
+        found.append([out, *gradients(rnn, v, out, state[0].states[0])])
+    pairs = zip(*found, strict=True)
+    assert all(a is b is None or torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)

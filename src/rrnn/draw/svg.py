@@ -216,7 +216,7 @@ STACK = 3.0
 
 
 def _stack(shape: Shape) -> list[str]:
-    """Return what a family's circle hides of those behind it. Arcs are drawn over them, so that their heads are seen."""
+    """Return the circles behind that of a family, and what hides them. Arcs are drawn later: their heads are seen."""
     out = []
     for k in (2, 1, 0):
         behind = shape._replace(center=shape.center.plus(STACK * k, -STACK * k))
