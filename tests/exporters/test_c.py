@@ -59,6 +59,8 @@ def test_every_cell_of_the_zoo(name: str, tmp_path: Path) -> None:
         pytest.param("GLA", 12, marks=pytest.mark.slow),
         pytest.param("Mamba-2", 132, marks=pytest.mark.slow),
         pytest.param("S4D", 70, marks=pytest.mark.slow),
+        pytest.param("Mamba-3", 12, marks=pytest.mark.slow),
+        pytest.param("RWKV-6", 12, marks=pytest.mark.slow),
     ],
 )
 def test_families_of_states(name: str, units: int, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_every_kind_of_cell(name: str, tmp_path: Path) -> None:
     compare(run.run(None, {"input": x.numpy(), **initial_states(run, 2)}), net(x), 1e-9)
 
 
-WIDE = ["linear-attention", "RetNet", "GLA", "HGRN2", "Mamba", "Mamba-2", "S4D"]
+WIDE = ["linear-attention", "RetNet", "GLA", "HGRN2", "Mamba", "Mamba-2", "Mamba-3", "RWKV-6", "S4D"]
 
 
 @pytest.mark.parametrize(
