@@ -353,3 +353,28 @@ def test_the_same_bits_on_every_run(name: str) -> None:
         found.append([out, *gradients(rnn, v, out, state[0].states[0])])
     pairs = zip(*found, strict=True)
     assert all(a is b is None or torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
+
+
+@pytest.mark.parametrize("name", ["GLA", "Mamba", "Mamba-2", "DeltaNet", "Gated-DeltaNet"])
+def test_signed_gates(name: str) -> None:
+    """With `signed`, a gate reaches −1: two symbols that it turns bring the state back."""
+    cell = zoo.get_cell(name, states=2, signed=True)
+    torch.manual_seed(0)
+    rnn = RationalRNN(cell, 4, 4, heads=2 if name in HEADS else 1, dtype=torch.float64)
+    for value in rnn.parameters():
+        torch.nn.init.normal_(value, std=0.5)
+    x, found = torch.randn(6, 2, 4, dtype=torch.float64, requires_grad=True), []
+    for backend in ("reference", "native"):
+        with rrnn.use_backend(backend):
+            out, state = rnn(x)
+            found.append([out, *gradients(rnn, x, out, state[0].states[0])])
+    assert all(close(a, b) for a, b in zip(*found, strict=True))
+    assert close(found[0][0], without_families(rnn)(x)[0])
+    assert not close(found[0][0], _unsigned_like(rnn, zoo.get_cell(name, states=2))(x)[0])
+    assert Cell.from_text(cell.to_text()) == cell
+
+
+def _unsigned_like(rnn: RationalRNN, cell: Cell) -> RationalRNN:
+    plain = RationalRNN(cell, rnn.input_size, rnn.hidden_size, heads=rnn.heads, dtype=torch.float64)
+    plain.load_state_dict(rnn.state_dict())
+    return plain

@@ -47,6 +47,11 @@ def _keys(h: Family) -> tuple[Expr, Expr, Expr]:
     return k, q, linear("v").named("v")
 
 
+def _reach(gate: Expr, signed: bool) -> Expr:
+    """Return a forget gate, or with `signed` one that reaches from −1 to 1, as parity needs (Grazzi et al. 2025)."""
+    return 2 * gate - 1 if signed else gate
+
+
 def linear_attention(states: int = 64) -> Cell:
     """Build linear attention (Katharopoulos et al. 2020): z_i = z_i' + φ(k_i) v, h = Σ φ(q_i) z_i, φ(x) = elu(x) + 1.
 
@@ -88,16 +93,15 @@ def retnet(states: int = 32) -> Cell:
     return cell.output(score.re)
 
 
-def gla(states: int = 64, temperature: float = 16.0) -> Cell:
+def gla(states: int = 64, temperature: float = 16.0, signed: bool = False) -> Cell:
     """Build gated linear attention (Yang et al. 2024): z_i = α_i z_i' + k_i v, h = Σ q_i z_i.
 
-    The gates α = σ(W_α x + b)^(1/16) begin near one, so that the state remembers.
+    The gates α = σ(W_α x + b)^(1/16) begin near one, so that the state remembers; with `signed` they are 2α − 1.
     """
     h = family("h", states)
     k, q, v = _keys(h)
-    alpha = exp(log_sigmoid(linear("alpha", over=h, per="head", bias=True)) / float(temperature)).named(
-        "alpha"
-    )
+    alpha = exp(log_sigmoid(linear("alpha", over=h, per="head", bias=True)) / float(temperature))
+    alpha = _reach(alpha, signed).named("alpha")
     return _attention("GLA", h, k * v, alpha, states**-0.5 * q)
 
 
@@ -121,30 +125,30 @@ def _step_size(low: float = 0.001, high: float = 0.1) -> Expr:
     return dt + log(1 - exp(-dt))  # the inverse of softplus
 
 
-def mamba(states: int = 16) -> Cell:
+def mamba(states: int = 16, signed: bool = False) -> Cell:
     """Build Mamba's selective scan (Gu and Dao 2023): z_i = exp(Δ A_i) z_i' + Δ B_i x, h = Σ C_i z_i + D x.
 
     Δ = softplus(W_Δ x + b) per unit; B and C are shared by all units of a head (Mamba-1 has one); A = −exp(A_log) is
-    −1, −2, … at first.
+    −1, −2, … at first. With `signed` the decay is 2 exp(Δ A) − 1.
     """
     h = family("h", states)
     delta = softplus(linear("delta", bias=True, start=_step_size())).named("delta")
     a = (-exp(parameter("A_log", over=h, start=log(index(h) + 1)))).named("A")
     b, c = (linear(name, over=h, per="head").named(name) for name in "BC")
-    cell = _attention("Mamba", h, delta * b * input(), exp(delta * a), c)
+    cell = _attention("Mamba", h, delta * b * input(), _reach(exp(delta * a), signed), c)
     return cell.output(score + parameter("D", start=1) * input())
 
 
-def mamba2(states: int = 64) -> Cell:
+def mamba2(states: int = 64, signed: bool = False) -> Cell:
     """Build Mamba-2's recurrence (Dao and Gu 2024): z_i = exp(Δ A) z_i' + Δ B_i x, h = Σ C_i z_i + D x.
 
-    Δ, A and D belong to a head, B and C to a group of heads.
+    Δ, A and D belong to a head, B and C to a group of heads. With `signed` the decay is 2 exp(Δ A) − 1.
     """
     h = family("h", states)
     delta = softplus(linear("delta", per="head", bias=True, start=_step_size())).named("delta")
     a = (-exp(parameter("A_log", per="head", start=log(uniform(1, 16))))).named("A")
     b, c = (linear(name, over=h, per="group").named(name) for name in "BC")
-    cell = _attention("Mamba2", h, delta * b * input(), exp(delta * a), c)
+    cell = _attention("Mamba2", h, delta * b * input(), _reach(exp(delta * a), signed), c)
     return cell.output(score + parameter("D", per="head", start=1) * input())
 
 
