@@ -47,6 +47,9 @@ def build(name: str, states: int = 5, units: int = 12, **options: Any) -> Ration
         if value.requires_grad:
             with torch.no_grad():
                 value.add_(torch.randn_like(value) * 0.3)
+    if name in DELTA:  # the delta rule is stable for keys of at most length √2
+        with torch.no_grad():
+            rnn.layers[0].projection(0, "k").weight().mul_(0.4 / units**0.5)  # type: ignore[operator]
     return rnn
 
 

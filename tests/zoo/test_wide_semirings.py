@@ -196,3 +196,21 @@ def test_equations() -> None:
 def test_layers_are_their_automata(semiring: str) -> None:
     verdict = verify_cell(cell_over(semiring))
     assert verdict.verdict == "rational" and verdict.max_error is not None and verdict.max_error < 1e-12
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("semiring", NAMES)
+def test_on_a_gpu(semiring: str) -> None:
+    found = []
+    for device, kind in (("cuda", torch.float32), ("cpu", torch.float64)):
+        rnn = layer(semiring, kind).to(device)
+        torch.manual_seed(2)
+        x = torch.randn(20, 3, 5).to(device, kind).requires_grad_()
+        with rrnn.use_backend("triton" if device == "cuda" else "reference"):
+            out, state = rnn(x, lengths=[20, 7, 1])
+            last = state[0].states[0].tanh()
+            weights = [x, *rnn.parameters()]
+            grads = torch.autograd.grad((out**2).sum() + (last**2).sum(), weights, allow_unused=True)
+        found.append([None if t is None else t.double().cpu() for t in (out, last, *grads)])
+    # Gradients of sums that nearly cancel lose digits in float32.
+    assert all(close(a, b, 1e-2) for a, b in zip(*found, strict=True))
