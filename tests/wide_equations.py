@@ -5,6 +5,7 @@ Nothing here uses programs or backends. A layer's weights are read by name.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -105,6 +106,46 @@ def mamba2(w: Weights, n: int) -> tuple[Tensor, Tensor]:
     return out + w.parameter("D", per="head") * w.x, rows(z)
 
 
+def mamba3(w: Weights, n: int) -> tuple[Tensor, Tensor]:
+    """Turn keys and queries by the sum of all angles so far, as the authors' code does, instead of the state."""
+    delta = F.softplus(w.projection("delta", per="head"))
+    a = torch.clamp(-F.softplus(w.projection("A", per="head")), max=-1e-4)
+    trap = torch.sigmoid(w.projection("lambda_", per="head"))
+    alpha = torch.exp(delta * a)
+    beta, gamma = (1 - trap) * delta * alpha, trap * delta
+    angle = (math.pi * torch.tanh(w.projection("theta", n, "group")) * delta.unsqueeze(-2)).cumsum(0)
+
+    def turned(name: str) -> Tensor:
+        re, im = (
+            w.projection(f"{name}_{part}", n, "group") + w.parameter(f"{name}_{part}_1", n, "head")
+            for part in ("re", "im")
+        )
+        return torch.complex(re, im) * torch.polar(torch.ones_like(angle), angle)
+
+    k, q, v = turned("B"), turned("C"), w.projection("x")
+    entry = k * v.unsqueeze(-2)
+    s, before, out = torch.zeros_like(entry[0]), torch.zeros_like(entry[0]), []
+    for t in range(v.shape[0]):
+        s = alpha[t].unsqueeze(-2) * s + beta[t].unsqueeze(-2) * before + gamma[t].unsqueeze(-2) * entry[t]
+        before = entry[t]
+        out.append((q[t].conj() * s).sum(-2).real)
+    back = torch.polar(torch.ones_like(angle[-1]), -angle[-1])
+    last = torch.cat([rows(s * back), rows(before * back)])
+    return torch.stack(out) + w.parameter("D", per="head") * v, last
+
+
+def rwkv6(w: Weights, n: int) -> tuple[Tensor, Tensor]:
+    k, r = (w.projection(name, n, "head") for name in "kr")
+    decay = torch.exp(-torch.exp(w.projection("w", n, "head")))
+    u, kv = w.parameter("u", n, "head"), k * w.projection("v").unsqueeze(-2)
+    z, out, read = torch.zeros_like(kv[0]), [], torch.zeros_like(kv[0, :, 0])
+    for t in range(kv.shape[0]):
+        read = (r[t] * z).sum(-2)
+        out.append((r[t] * (z + u * kv[t])).sum(-2))
+        z = decay[t] * z + kv[t]
+    return torch.stack(out), torch.cat([rows(z), read.unsqueeze(0), rows(kv[-1])])
+
+
 def _delta(w: Weights, n: int, alpha: Tensor) -> tuple[Tensor, Tensor]:
     """Run S = α (I − β k kᵀ) S + β k vᵀ with matrices, a head at a time."""
     heads, d = w.rnn.heads, w.units // w.rnn.heads
@@ -159,6 +200,8 @@ TWINS: dict[str, Twin] = {
     "HGRN2": hgrn2,
     "Mamba": mamba,
     "Mamba-2": mamba2,
+    "Mamba-3": mamba3,
+    "RWKV-6": rwkv6,
     "DeltaNet": delta_net,
     "Gated-DeltaNet": gated_delta_net,
     "S4D": s4d,

@@ -62,7 +62,8 @@ def factors(semiring: str) -> Cell:
 def pairs(semiring: str) -> Cell:
     """An arc from each state of one family to that of another with the same index, over the one or the other."""
     cell = start(semiring, G).loop(G, squashed(semiring, linear("f", over=G, per="head")))
-    cell = cell.arc(G, H, squashed(semiring, linear("w", over=G))).loop(H, squashed(semiring, linear("l")))
+    w = linear("w", over=G) + parameter("b", over=H)
+    cell = cell.arc(G, H, squashed(semiring, w)).loop(H, squashed(semiring, linear("l")))
     return ended(cell.arc(G, H, squashed(semiring, parameter("v", over=H)), merge="plus"))
 
 
@@ -71,16 +72,16 @@ RINGS = ["real", "log", "max-plus", "min-plus", "max-times", "complex"]
 
 
 @pytest.mark.parametrize("semiring", RINGS)
-@pytest.mark.parametrize("name", CELLS)
-def test_equal_to_the_cell_written_out(name: str, semiring: str) -> None:
+@pytest.mark.parametrize("name, backend", [*((name, "reference") for name in CELLS), ("pairs", "native")])
+def test_equal_to_the_cell_written_out(name: str, backend: str, semiring: str) -> None:
     torch.manual_seed(0)
     rnn = RationalRNN(CELLS[name](semiring), 5, 4, heads=2, dtype=torch.float64)
     for value in rnn.parameters():
         torch.nn.init.normal_(value)
     x, found = torch.randn(6, 2, 5, dtype=torch.float64), []
-    with rrnn.use_backend("reference"):
-        for layer in (rnn, without_families(rnn)):
-            v = x.clone().requires_grad_()
+    for layer in (rnn, without_families(rnn)):
+        v = x.clone().requires_grad_()
+        with rrnn.use_backend(backend if layer is rnn else "reference"):
             out, _ = layer(v)
             (grad,) = torch.autograd.grad((out * torch.arange(out.numel()).view(out.shape).cos()).sum(), v)
             found += [out, grad]
@@ -138,7 +139,10 @@ def test_factors_need_no_matrix() -> None:
         (lambda: Cell("x").mix(H, TWO, parameter("a", over=TWO).source), "it belongs to the family 'h'"),
         (lambda: Cell("x").mix(H, TWO, parameter("a", over=(TWO.source, H.target))), r"over \(h.source, g.target\)"),
         (lambda: Cell("x").loop(H, parameter("a", over=H).source), "which this is not. Use it in .mix"),
-        (lambda: Cell("x").arc(G, H, parameter("a", over=G) * linear("b", over=H)), "depends on the index of g and h"),
+        (
+            lambda: Cell("x").initial("q").arc("q", G, linear("b", over=H)).loop(G, 0.5).final(G).check(),
+            "one value for each state of the family 'h', and no arc of 'x' enters or leaves that family",
+        ),
         (lambda: parameter("a", over=(H.target, H.source)), r"as in \(h.source, h.target\)"),
         (lambda: parameter("a", over=(H.source, H.target), start=index(H)), "start depends on index"),
         (lambda: Cell("x").mix(H, H, 1.0).mix(H, H, 1.0), "arcs 'h' → 'h' is given twice"),

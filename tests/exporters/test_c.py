@@ -59,6 +59,8 @@ def test_every_cell_of_the_zoo(name: str, tmp_path: Path) -> None:
         pytest.param("GLA", 12, marks=pytest.mark.slow),
         pytest.param("Mamba-2", 132, marks=pytest.mark.slow),
         pytest.param("S4D", 70, marks=pytest.mark.slow),
+        pytest.param("Mamba-3", 12, marks=pytest.mark.slow),
+        pytest.param("RWKV-6", 12, marks=pytest.mark.slow),
     ],
 )
 def test_families_of_states(name: str, units: int, tmp_path: Path) -> None:
@@ -71,7 +73,9 @@ def test_families_of_states(name: str, units: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("semiring", ["real", "log", "max-plus", "min-plus", "max-times", "complex"])
+@pytest.mark.parametrize(
+    "semiring", ["real", "log", "max-plus", "min-plus", "max-times", "complex", "signed-log"]
+)
 def test_families_over_any_semiring(semiring: str, tmp_path: Path) -> None:
     cells = [(get_cell("SRU"), 3), (over(semiring), 6)]  # side by side with units that have no family
     check_layer(randomised(RationalRNN(cells, 4, heads=3, num_layers=2)).eval(), tmp_path)

@@ -21,7 +21,7 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 from wide_layers import build, over
 
-from rrnn.arithmetic import ALONG_FAMILY, Op
+from rrnn.arithmetic import ALONG_FAMILY, SEMIRING_FOLDS, Op
 from rrnn.automata import Cell, family, linear, one, parameter, score, step
 from rrnn.errors import ExportError
 from rrnn.exporters import export, initial_states
@@ -83,7 +83,7 @@ def test_every_kind_of_cell(name: str, tmp_path: Path) -> None:
     compare(run.run(None, {"input": x.numpy(), **initial_states(run, 2)}), net(x), 1e-9)
 
 
-WIDE = ["linear-attention", "RetNet", "GLA", "HGRN2", "Mamba", "Mamba-2", "S4D"]
+WIDE = ["linear-attention", "RetNet", "GLA", "HGRN2", "Mamba", "Mamba-2", "Mamba-3", "RWKV-6", "S4D"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,9 @@ def test_families_of_states(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("semiring", ["real", "log", "max-plus", "min-plus", "max-times", "complex"])
+@pytest.mark.parametrize(
+    "semiring", ["real", "log", "max-plus", "min-plus", "max-times", "complex", "signed-log"]
+)
 def test_families_over_any_semiring(semiring: str, tmp_path: Path) -> None:
     cells = [(over(semiring), 6), (get_cell("F"), 3)]  # side by side with units that have no family
     net = randomised(RationalRNN(cells, 4, heads=3, dtype=torch.float64, num_layers=2)).eval()
@@ -191,7 +193,7 @@ def test_a_cell_without_a_gradient(semiring: str, tmp_path: Path) -> None:
 def test_there_is_a_row_for_every_op() -> None:
     elements = (Op.ELEMENT, Op.COMPONENT, Op.PLUS, Op.TIMES)  # flat programs have none
     assert set(ROWS) == {op for op in Op if not op.leaf and op not in (*elements, *ALONG_FAMILY)}
-    assert {*ALONG, Op.FIRST, Op.MOVE} == set(
+    assert {*ALONG, Op.FIRST, Op.MOVE, *SEMIRING_FOLDS} == set(
         ALONG_FAMILY
     )  # `first` is in gradients only, `move` is a transpose
 

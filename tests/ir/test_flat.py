@@ -13,8 +13,8 @@ from runnable_cell_strategies import cells
 from rrnn.automata import Cell, complex, linear, one, parameter, score
 from rrnn.errors import ProgramError
 from rrnn.ir import Instruction, Op, Program, adjoint, lower, reverse_scan_form, scan_form, verify
-from rrnn.ir.builder import single_op
 from rrnn.ir.program import Output
+from rrnn.ir.semiring_code import single_op
 from rrnn.semirings import SEMIRINGS, Semiring
 from rrnn.zoo import get_cell
 

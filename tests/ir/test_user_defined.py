@@ -24,9 +24,9 @@ from rrnn.automata import (
 )
 from rrnn.errors import CellError, FormatError, SemiringError
 from rrnn.ir import Op, Program, adjoint, lower, reverse_scan_form, scan_form
-from rrnn.ir.builder import single_op
 from rrnn.ir.equations import equations, latex
 from rrnn.ir.interpreter import run_step
+from rrnn.ir.semiring_code import single_op
 from rrnn.semirings import SEMIRINGS, Semiring, register_semiring
 from rrnn.semirings.epsilon_closure import always
 from rrnn.wfsa import WFSA, instantiate

@@ -13,7 +13,7 @@ from typing import Any
 from rrnn.arithmetic import ranges
 from rrnn.arithmetic.operators import Operators
 from rrnn.arithmetic.ranges import Range
-from rrnn.arithmetic.scalar_ops import ALONG_FAMILY, BY_NAME, COMPOSITES, FOLDS, Op
+from rrnn.arithmetic.scalar_ops import ALONG_FAMILY, BY_NAME, COMPOSITES, FOLDS, SEMIRING_FOLDS, Op
 from rrnn.errors import SemiringError
 
 
@@ -108,6 +108,7 @@ __all__ = [
     "FLOATS",
     "FOLDS",
     "RANGES",
+    "SEMIRING_FOLDS",
     "TENSORS",
     "TEXTS",
     "Arithmetic",

@@ -205,6 +205,12 @@ class Op(Enum):
     LEAST = OpRow("least", 1, "index")
     FIRST = OpRow("first", 2, "index")  # 1.0 at the first index at which {0} equals {1}, else 0.0
 
+    # The ⊕ over the index of a family where it is no single op, of elements whose components are the arguments: for the
+    # attribute family·(number of components) + c, component c; and the ⊕ of all states before or after each one.
+    FOLD = OpRow("fold", -1, "index")
+    BEFORE = OpRow("before", -1, "index")
+    AFTER = OpRow("after", -1, "index")
+
     # the same values under the index of another family of the same size: from·F + to, of F families
     MOVE = OpRow("move", 1, "index")
 
@@ -345,7 +351,8 @@ class Op(Enum):
 
 
 BY_NAME = {op.text: op for op in Op}
-ALONG_FAMILY = (Op.SUM, Op.LOGSUM, Op.MOST, Op.LEAST, Op.FIRST, Op.MOVE)
+SEMIRING_FOLDS = (Op.FOLD, Op.BEFORE, Op.AFTER)
+ALONG_FAMILY = (Op.SUM, Op.LOGSUM, Op.MOST, Op.LEAST, Op.FIRST, Op.MOVE, *SEMIRING_FOLDS)
 """The ops that look at other indices of a family than their result's own."""
 FOLDS = {Op.ADD: Op.SUM, Op.LOGADDEXP: Op.LOGSUM, Op.MAX: Op.MOST, Op.MIN: Op.LEAST}
 """Each ⊕ that is one op, and the op that adds up a family by it."""

@@ -12,7 +12,7 @@ from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import weight_range
 from rrnn.automata.expression_rules import check_output, check_weight, is_zero, shown
 from rrnn.automata.expression_text import expr_text, given_names
-from rrnn.automata.family_rules import check_index
+from rrnn.automata.family_rules import check_index, check_states
 from rrnn.errors import CellError, GrowthWarning, nearest
 from rrnn.semirings import Semiring
 
@@ -30,6 +30,7 @@ def check_cell(cell: Cell) -> None:
         check_index(expr, "the output expression", ())
     given_names(cell)
     check_leaves(cell)
+    check_states(cell)
     _check_ends(cell)
     warn_of_growth(cell)
     if cell.epsilon_limit is None:

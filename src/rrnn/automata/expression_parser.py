@@ -244,10 +244,13 @@ class _Parser:
 
     def uniform(self) -> ex.Expr:
         """Read the arguments of uniform(…)."""
-        ends = self.arguments()
-        if len(ends) != 2 or not all(isinstance(end, ex.Number) for end in ends):
-            raise FormatError(f"uniform takes two numbers, as in uniform(0, 1); got {_clip(self.text)!r}")
-        return ex.uniform(*(end.value for end in ends if isinstance(end, ex.Number)))
+        given = [end.value for end in self.arguments() if isinstance(end, ex.Number)]
+        if len(given) not in (2, 3) or not all(draw >= 0 and draw == int(draw) for draw in given[2:]):
+            raise FormatError(
+                f"uniform takes two numbers, as in uniform(0, 1), and perhaps the whole number of a draw; got "
+                f"{_clip(self.text)!r}"
+            )
+        return ex.uniform(given[0], given[1], int(given[2]) if given[2:] else 0)
 
     def option(self, option: str) -> Any:
         """Return the value of an option, the present token."""

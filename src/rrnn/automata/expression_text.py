@@ -48,8 +48,9 @@ def _show(e: ex.Expr, names: Mapping[ex.Expr, str], parent: int = 0, top: bool =
             return f'parameter("{name}"{_extent(e)})'
         case ex.Index(of=of):
             return f"index({of})"
-        case ex.Uniform(low=low, high=high):
-            return f"uniform({_show(ex.Number(low), {})}, {_show(ex.Number(high), {})})"
+        case ex.Uniform(low=low, high=high, draw=draw):
+            ends = f"{_show(ex.Number(low), {})}, {_show(ex.Number(high), {})}"
+            return f"uniform({ends}, {draw})" if draw else f"uniform({ends})"
         case ex.Component(of=of, name=name):
             return f"{_show(of, names, 3)}.{name}"
         case ex.At(of=of, end=end):
@@ -108,11 +109,13 @@ def definitions(cell: Cell) -> dict[ex.Expr, str]:
     # A constructor's arguments are numbers of their own: θ is the angle in polar(r, θ), not the whole weight.
     weights = [part for w in weights for part in (w.children if isinstance(w, ex.Construct) else (w,))]
     for node in nodes:
-        # A gate squashes; −x does not, and would take the name from σ(x) in σ(−x) and σ(x).
+        # A gate squashes; −x does not, and would take the name from σ(x) in σ(−x) and σ(x). Nor does eˣ: a parameter
+        # under it is a logarithm, as Mamba's A_log, and keeps its name.
         if (
             isinstance(node, ex.Call)
             and node.function != "neg"
             and isinstance(node.argument, (ex.Linear, ex.Parameter))
+            and not (node.function == "exp" and isinstance(node.argument, ex.Parameter))
         ):
             claim(node, node.argument.name)
     # Small weights first: what explains a weight is then named before it, so that reading the text and naming

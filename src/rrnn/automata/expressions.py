@@ -90,12 +90,17 @@ def index(of: Family | End | str) -> Expr:
     return Index(str(of))
 
 
-def uniform(low: float, high: float) -> Expr:
-    """Return a number drawn uniformly from an interval, for a first value."""
+def uniform(low: float, high: float, draw: int = 0) -> Expr:
+    """Return a number drawn uniformly from an interval, for a first value. Parameters of one extent that use the same
+    `draw`, a number above 0, get the same draws."""
     first, last = as_expr(low), as_expr(high)
     if not isinstance(first, Number) or not isinstance(last, Number) or first.value > last.value:
         raise CellError(f"uniform takes two numbers, the smaller one first; got {short(low)}, {short(high)}")
-    return Uniform(first.value, last.value)
+    if not isinstance(draw, int) or draw < 0:
+        raise CellError(
+            f"uniform(…, draw): draw is a whole number, 0 for a draw of its own; got {short(draw)}"
+        )
+    return Uniform(first.value, last.value, draw)
 
 
 def _extent(

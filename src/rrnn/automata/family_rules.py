@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rrnn.automata import expressions as ex
 from rrnn.automata.expression_text import expr_text
 from rrnn.errors import CellError
+
+if TYPE_CHECKING:
+    from rrnn.automata.cell import Cell
 
 _LEAVES = (ex.Linear, ex.Parameter)
 
@@ -52,14 +56,20 @@ def check_index(expr: ex.Expr, place: str, families: Iterable[ex.Family | None])
                 line=" Use it in a line that begins with mix.",
             )
         if isinstance(node, _LEAVES) and isinstance(node.over, ex.Family):
-            _check_family(node, node.over, place, here)
-    used = ex.families_of(expr)
-    if len(used) > 1:
-        names = " and ".join(sorted(family.name for family in used))
-        raise CellError(
-            f"{place} depends on the index of {names}. An arc between states of equal index has a weight over one of "
-            "its families. Use one of them in both expressions."
-        )
+            # States of equal index share the weight, also where they belong to another family.
+            alike = any(family.size == node.over.size for family in here.values())
+            if node.over.name in here or not alike:
+                _check_family(node, node.over, place, here)
+
+
+def check_states(cell: Cell) -> None:
+    """Raise a `CellError` if a weight has a value for each state of a family that the cell has no states of."""
+    for place, weight in cell.weights():
+        for family in sorted(ex.families_of(weight) - set(cell.families), key=str):
+            raise CellError(
+                f"{place} has one value for each state of the family {family.name!r}, and no arc of {cell.name!r} "
+                "enters or leaves that family. Name the family of these states in over=…."
+            )
 
 
 def _check_family(

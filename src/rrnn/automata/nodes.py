@@ -180,6 +180,8 @@ class Uniform(Expr):
 
     low: float
     high: float
+    draw: int = 0
+    """Draws of one number other than 0 are the same draw, so that two parameters can begin in step."""
 
 
 @dataclass(frozen=True, eq=False)

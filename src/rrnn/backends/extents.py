@@ -15,8 +15,11 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
+from rrnn.arithmetic import TENSORS
 from rrnn.ir import Op, Program
 from rrnn.ir.program import Extent, Families
+from rrnn.ir.semiring_code import fold_elements
+from rrnn.semirings import Semiring
 
 
 def spread(wide: Families, extents: Sequence[Extent], flat: Tensor, units: int) -> list[Tensor]:
@@ -104,7 +107,7 @@ def along(program: Program) -> Callable[..., Tensor]:
     count = 0 if program.wide is None else len(program.wide.sizes)
 
     def run(op: Op, family: int, *values: Tensor) -> Tensor:
-        dim = family - count - 1  # not of `move`
+        dim = family - count - 1  # not of `move`, nor of a semiring's own folds
         match op:
             case Op.SUM:
                 return values[0].sum(dim, keepdim=True)
@@ -112,6 +115,8 @@ def along(program: Program) -> Callable[..., Tensor]:
                 return _logsum(values[0], dim)
             case Op.MOST | Op.LEAST:
                 return _chosen(values[0], dim, op is Op.MOST)
+            case Op.FOLD | Op.BEFORE | Op.AFTER:
+                return _folded(program.semiring, op, family, values, count)
             case Op.MOVE:
                 before, after = divmod(family, count)
                 return values[0].transpose(before - count - 1, after - count - 1)
@@ -137,3 +142,17 @@ def _chosen(a: Tensor, dim: int, most: bool) -> Tensor:
     place = (a if most else -a).argmax(dim, keepdim=True)
     best = a.gather(dim, place)
     return torch.where(best.isinf(), best.detach(), best)
+
+
+def _folded(ring: Semiring, op: Op, attr: int, parts: Sequence[Tensor], count: int) -> Tensor:
+    """Return a component of the ⊕ over all indices of a family, or over those before or after each."""
+    family, component = divmod(attr, len(parts))
+    dim = family - count - 1
+    columns = zip(*(part.split(1, dim) for part in torch.broadcast_tensors(*parts)), strict=True)
+    elements = [ring.element(column) for column in columns]
+    zero = ring.element(
+        torch.full_like(elements[0][0] if ring.components else elements[0], z)
+        for z in ring.numbers_of(ring.zero)
+    )
+    found = fold_elements(ring, TENSORS, op, elements, zero)
+    return torch.cat([ring.numbers_of(element)[component] for element in found], dim)

@@ -73,9 +73,11 @@ class MathML(Notation):
         return f"<msub>{letter}{_row(below)}</msub>" if below else letter
 
     def along(self, function: str, index: str, body: Formula) -> Formula:
-        if function == "Σ":
+        if function in ("Σ", "⊕"):
             inner = self.at_least(body, PRODUCT)
-            return Formula(f"<munder>{_mo('∑')}{_mi(index)}</munder>{inner}", QUOTIENT)
+            return Formula(
+                f"<munder>{_mo('∑' if function == 'Σ' else '⨁')}{_mi(index)}</munder>{inner}", QUOTIENT
+            )
         return Formula(f"<msub>{_mi(function)}{_mi(index)}</msub>" + self.brackets(body.text))
 
     def indexed(self, indices: list[tuple[str, int]]) -> str:

@@ -16,6 +16,7 @@ from rrnn.errors import ExportError
 from rrnn.exporters.c_text import expression, number
 from rrnn.ir import Op, Program
 from rrnn.ir.program import Extent, needed
+from rrnn.ir.semiring_code import operation_code
 
 LARGEST_TILE = 32
 """The number of units in a tile, at most: kept values take this many floats of the stack each."""
@@ -78,6 +79,20 @@ class _Step:
     def _folded(self, n: int) -> bool:
         return self.code[n].op in ALONG_FAMILY
 
+    def _inside(self, n: int) -> frozenset[int]:
+        """Return the families of what a fold adds up."""
+        return frozenset[int]().union(*(self.over[a] for a in self.code[n].args))
+
+    def _own(self, n: int) -> int:
+        """Return the first instruction that folds the same elements by the semiring's own ⊕: it names them."""
+        size = self.program.semiring.size
+
+        def elements(m: int) -> tuple[Op, tuple[int, ...], int]:
+            op, args, attr = self.code[m]
+            return op, args, int(attr or 0) // size if op is Op.FOLD else 0
+
+        return next(m for m in range(len(self.code)) if elements(m) == elements(n))
+
     def lines(self) -> list[str]:
         body = list[str]()
         for stage in range(max(self.stage.values(), default=0) + 1):
@@ -85,7 +100,7 @@ class _Step:
             body += self._wide(stage)
         last = self._end()
         arrays = sorted(n for n in self.kept)
-        declared = [f"float v{n}[{self._rows(n) * self.tile}];" for n in arrays]
+        declared = list(dict.fromkeys(line for n in arrays for line in self._declared(n)))
         declared += [f"float new_{s}[{self._rows(self.results[s]) * self.tile}];" for s in self.moved]
         loop = [*declared, *body, *last]
         if not loop:
@@ -95,6 +110,12 @@ class _Step:
             *("    " + line for line in loop),
             "}",
         ]
+
+    def _declared(self, n: int) -> list[str]:
+        rows = self._rows(n) * self.tile
+        if self.code[n].op is not Op.FOLD:
+            return [f"float v{n}[{rows}];"]
+        return [f"float s{self._own(n)}_{c}[{rows}];" for c in range(self.program.semiring.size)]
 
     # ---- what is kept ------------------------------------------------------------------------------------------------
 
@@ -130,7 +151,7 @@ class _Step:
         found = set()
         for n in self.needed:
             if self._folded(n) and n not in self.read:
-                found.add((self.stage[n], self.over[self.code[n].args[0]]))
+                found.add((self.stage[n], self._inside(n)))
         found |= {(self.stage[n], self.over[n]) for n in self.results.values() if self.over[n]}
         return sorted((key for key in found if key[1]), key=lambda key: (key[0], sorted(key[1])))
 
@@ -139,16 +160,13 @@ class _Step:
         folds = [
             n
             for n in sorted(self.needed)
-            if self._folded(n)
-            and n not in self.read
-            and self.stage[n] == stage
-            and self.over[self.code[n].args[0]] == over
+            if self._folded(n) and n not in self.read and self.stage[n] == stage and self._inside(n) == over
         ]
         return folds + [n for n in self.results.values() if self.over[n] == over and self.stage[n] == stage]
 
     def _closure(self, targets: list[int]) -> set[int]:
         """Return the instructions that a loop computes or reads for its targets."""
-        starts = [self.code[n].args[0] if self._folded(n) else n for n in targets]
+        starts = [a for n in targets for a in (self.code[n].args if self._folded(n) else [n])]
         return needed(self.code, starts, stop=self.read | self.kept)
 
     def _wide(self, stage: int) -> list[str]:
@@ -162,19 +180,39 @@ class _Step:
         """Return the loop over all indices of some families."""
         targets = self._targets(stage, over)
         folds = [n for n in targets if self._folded(n)]
+        own = list(dict.fromkeys(self._own(n) for n in folds if self.code[n].op is Op.FOLD))
+        begins = [(f"v{n}", n, _FOLDS[self.code[n].op][0]) for n in folds if self.code[n].op is not Op.FOLD]
+        zero = enumerate(self.program.semiring.numbers_of(self.program.semiring.zero))
+        begins += [(f"s{n}_{c}", n, number(z)) for c, z in zero for n in own]
         lines = [
-            f"for (int i = 0; i < {self._rows(n) * self.tile}; i++) v{n}[i] = {_FOLDS[self.code[n].op][0]};"
-            for n in folds
+            f"for (int i = 0; i < {self._rows(n) * self.tile}; i++) {name}[i] = {first};"
+            for name, n, first in begins
         ]
         inner, names = self._compute(self._closure(targets))
         for n in folds:
-            value, place = names(self.code[n].args[0]), f"v{n}[{self._kept_index(n)}]"
-            inner.append(f"{place} = {_FOLDS[self.code[n].op][1].format(place, value)};")
+            if self.code[n].op is not Op.FOLD:
+                value, place = names(self.code[n].args[0]), f"v{n}[{self._kept_index(n)}]"
+                inner.append(f"{place} = {_FOLDS[self.code[n].op][1].format(place, value)};")
+        for n in own:
+            inner += self._join(n, [names(a) for a in self.code[n].args])
         for s, n in self.results.items():
             if n in targets:
                 place = f"new_{s}[{self._kept_index(n)}]" if s in self.moved else self._state(s, n)
                 inner.append(f"{place} = {names(n)};")
         return [*lines, *self._nest(over, inner)]
+
+    def _join(self, n: int, values: list[str]) -> list[str]:
+        """Return the statements that add an element to those so far, by the semiring's own ⊕."""
+        code = operation_code(self.program.semiring, "plus")
+        places = [f"s{n}_{c}[{self._kept_index(n)}]" for c in range(len(values))]
+        lines, given = list[str](), [*places, *values]
+        for k, (op, args, attr) in enumerate(code.instructions):
+            if op is Op.CONST:
+                text = number(float(attr or 0.0))
+            else:
+                text = given[int(attr or 0)] if op.leaf else expression(op, [f"p{n}_{a}" for a in args])
+            lines.append(f"const float p{n}_{k} = {text};")
+        return lines + [f"{place} = p{n}_{k};" for place, k in zip(places, code.results, strict=True)]
 
     def _nest(self, over: frozenset[int], inner: list[str]) -> list[str]:
         """Return statements inside loops over the indices of families, and over the units of the tile."""
@@ -245,7 +283,8 @@ class _Step:
                 self.over[n], self.wide.sharers(extent, self.units), unit_last=extent.per == "unit"
             )
             return f"({self.memory.projection(index)})[{place}]"
-        return f"v{n}[{self._kept_index(n)}]"
+        name = f"s{self._own(n)}_{index % self.program.semiring.size}" if op is Op.FOLD else f"v{n}"
+        return f"{name}[{self._kept_index(n)}]"
 
     def _index(self, over: frozenset[int]) -> str:
         """Return the number of an index among all of some families."""

@@ -8,6 +8,7 @@ the loop only: over all steps at once they would take as much memory as the stat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -52,7 +53,7 @@ def cell_nodes(
     for n in sorted(wanted & outside):
         if n not in ready and any(a not in outside for a in code[n].args):
             outside.discard(n)
-    interpret(code, wanted & outside, ready, arithmetic(g), g.number, _along(g, wide, 0))
+    interpret(code, wanted & outside, ready, arithmetic(g), g.number, _along(g, program, 0))
     final = None
     if program.states or wide is not None:
         traced = _traced(program, ready)
@@ -121,7 +122,7 @@ class _Loop:
             value = self._input("batch", "columns" if own else "units")
             here, scanned = [*here, value], [*scanned, self.ready[n]]
             inside[n] = self._columns(n, value) if own else self._placed(value)
-        interpret(code, loop, inside, arithmetic(body), g.number, _along(body, program.wide, 1))
+        interpret(code, loop, inside, arithmetic(body), g.number, _along(body, program, 1))
         new = [body.add("Expand", inside[n], body.add("Shape", old[s])) for s, n in results.items()]
         if self.mask is not None:
             valid = self._input("batch", 1, dtype=ir.DataType.BOOL)
@@ -203,16 +204,41 @@ def spread(g: Emitter, wide: Families, extent: Extent, value: ir.Value, units: i
     return g.add("Gather", value, g.constant(places), axis=leading)
 
 
-def _along(g: Emitter, wide: Families | None, leading: int) -> Callable[..., ir.Value]:
+def _along(g: Emitter, program: Program, leading: int) -> Callable[..., ir.Value]:
     """Return the function that runs an op along a family on values (…, families, D), after so many leading axes."""
+    wide, ring, s = program.wide, program.semiring, arithmetic(g)
     count = 0 if wide is None else len(wide.sizes)
 
     def run(op: Op, family: int, *values: ir.Value) -> ir.Value:
+        if op is Op.FOLD:
+            return fold(family, values)
         if op is not Op.MOVE:
             return ALONG[op](g, *values, g.integers(family - count - 1))
         axes = list(range(leading + count + 1))
         before, after = (leading + axis for axis in divmod(family, count))
         axes[before], axes[after] = axes[after], axes[before]
         return g.add("Transpose", values[0], perm=axes)
+
+    def fold(attr: int, parts: Sequence[ir.Value]) -> ir.Value:
+        """Add one half of a family to the other by the semiring's own ⊕, until one state is left."""
+        assert wide is not None
+        family, component = divmod(attr, len(parts))
+        axis, size = family - count - 1, wide.sizes[family][1]
+        shape = [1] * (count + 1)
+        shape[family] = size
+        element = ring.element(g.add("Expand", part, g.integers(*shape)) for part in parts)
+        rest = list[Any]()
+
+        def cut(start: int, stop: int) -> Any:
+            return ring.element(g.slice(part, start, stop, axis) for part in ring.numbers_of(element))
+
+        while size > 1:
+            if size % 2:
+                rest.append(cut(size - 1, size))
+            size //= 2
+            element = ring.plus(cut(0, size), cut(size, 2 * size), s)
+        for last in rest:
+            element = ring.plus(element, last, s)
+        return ring.numbers_of(element)[component]
 
     return run

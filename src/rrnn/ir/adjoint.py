@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 from rrnn.errors import ProgramError
 from rrnn.ir.builder import Builder, Value, copy_into
@@ -128,6 +128,8 @@ def reverse(
         if op in (Op.MOST, Op.LEAST):  # in a tie the first index wins
             first = b.along(Op.FIRST, int(attr or 0), args[0], n)
             accumulate(b, grads, args[0], b.emit(Op.MUL, grads[n], first))
+        if op is Op.FOLD:
+            _through_fold(b, grads, n)
         if op is Op.MOVE:
             assert b.wide is not None
             before, after = divmod(int(attr or 0), len(b.wide.sizes))
@@ -139,3 +141,21 @@ def reverse(
             if g is not None and b.value(arg) is None:
                 accumulate(b, grads, arg, b.number_of(g))
     return grads
+
+
+def _through_fold(b: Builder, grads: dict[int, int], n: int) -> None:
+    """Add the gradients of what component n of a semiring's ⊕ over a family adds up. The total is (all before ⊕ own) ⊕
+    all after, for each index; it keeps the order, so that in a tie the first index wins."""
+    _, args, attr = b.instructions[n]
+    family, component = divmod(int(attr or 0), len(args))
+    before, after = (
+        b.semiring.element(Value(b, k) for k in b.fold_components(op, family, args))
+        for op in (Op.BEFORE, Op.AFTER)
+    )
+    own = b.semiring.element(Value(b, k) for k in args)
+    plus = partial(b.semiring.plus, s=b.arithmetic)
+    total = b.number_of(b.semiring.numbers_of(plus(plus(before, own), after))[component])
+    found = reverse(b, {total: grads[n]}, stop=set(args))
+    for arg in dict.fromkeys(args):
+        if arg in found and b.value(arg) is None:
+            accumulate(b, grads, arg, found[arg])

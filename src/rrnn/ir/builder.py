@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from functools import lru_cache, partial, reduce
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial, reduce
 from typing import Any
 
-from rrnn.arithmetic import ALONG_FAMILY, BY_NAME, FOLDS, Arithmetic, Op, Operators
+from rrnn.arithmetic import ALONG_FAMILY, BY_NAME, FOLDS, SEMIRING_FOLDS, Arithmetic, Op, Operators
 from rrnn.errors import ProgramError
 from rrnn.ir.program import Families, Instruction, Output, Program, families_read, needed, verify
+from rrnn.ir.semiring_code import adds_components, plus_and_times
 from rrnn.semirings import Semiring
 
 MAX_WORK = 1_000_000
@@ -27,24 +28,6 @@ class Value(Operators):
     def apply(self, op: str, *values: Any) -> Value:
         """Emit an op of values and Python numbers."""
         return self.builder.on_values(BY_NAME[op])(*values)
-
-
-@lru_cache(maxsize=256)
-def single_op(ring: Semiring, which: str) -> Op | None:
-    """Return the op that ⊕ ("plus") or ⊗ ("times") is, if it is one op of two numbers."""
-    if ring.size > 1:
-        return None
-    b = Builder.__new__(Builder)
-    b._start(ring)
-    a, c = (Value(b, b.leaf(Op.STATE, i)) for i in (0, 1))
-    last = b.number_of(getattr(ring, which)(a, c, b.arithmetic))
-    op, args, _ = b.instructions[last]
-    return op if args == (0, 1) and len(b.instructions) == 3 else None
-
-
-def plus_and_times(ring: Semiring) -> tuple[Op, Op]:
-    """Return the ops that ⊕ and ⊗ are in programs: single ops on numbers where they are, else PLUS and TIMES."""
-    return single_op(ring, "plus") or Op.PLUS, single_op(ring, "times") or Op.TIMES
 
 
 class Builder:
@@ -311,25 +294,21 @@ class Builder:
             return n
         if self._plus_op in FOLDS:
             return self.along(FOLDS[self._plus_op], family, n)
-        if not self.adds_components():
-            raise ProgramError(
-                f"the {self.semiring.name} semiring cannot add up a family of states: its ⊕ must be one operation (as "
-                "+ or max), or + of each component. Write the states one by one."
-            )
-        parts = (self.component(n, c) for c in range(self.semiring.size))
-        return self.element(self.along(Op.SUM, family, part) for part in parts)
+        parts = [self.component(n, c) for c in range(self.semiring.size)]
+        if adds_components(self.semiring):
+            return self.element(self.along(Op.SUM, family, part) for part in parts)
+        if all(family not in self.over[part] for part in parts):  # n ⊕ … ⊕ n = (1̄ ⊕ … ⊕ 1̄) ⊗ n
+            plus, one = self.semiring.plus, self.semiring.one
+            return self.times(self.constant(reduce(plus, [one] * self._size(family))), n)
+        sources = {self._came_from(part, family) for part in parts}
+        if len(sources) == 1 and (source := sources.pop()) is not None:
+            family, parts = source, [self.instructions[part].args[0] for part in parts]
+        return self.element(self.fold_components(Op.FOLD, family, parts))
 
-    def adds_components(self) -> bool:
-        """Return whether ⊕ adds each component by itself."""
-        b = Builder.__new__(Builder)
-        b._start(self.semiring)
-        size = self.semiring.size
-        x, y = ([Value(b, b.leaf(Op.STATE, i * size + c)) for c in range(size)] for i in (0, 1))
-        ring = self.semiring
-        total = ring.numbers_of(ring.plus(ring.element(x), ring.element(y), b.arithmetic))
-        return [b.number_of(v) for v in total] == [
-            b.emit(Op.ADD, v.n, w.n) for v, w in zip(x, y, strict=True)
-        ]
+    def fold_components(self, op: Op, family: int, parts: Sequence[int]) -> list[int]:
+        """Return the components of what an op of `SEMIRING_FOLDS` makes of an element with these components."""
+        size = len(parts)
+        return [self._add(Instruction(op, tuple(parts), family * size + c)) for c in range(size)]
 
     # ---- finishing -----------------------------------------------------------------------------------------
 
@@ -387,6 +366,9 @@ def copy_into(b: Builder, program: Program, only: frozenset[int] | None = None) 
 
 def copy_along(b: Builder, op: Op, attr: int, *args: int) -> int:
     """Emit an op that looks at other indices, from its attribute."""
+    if op in SEMIRING_FOLDS:
+        family, component = divmod(attr, len(args))
+        return b.fold_components(op, family, args)[component]
     if op is not Op.MOVE:
         return b.along(op, attr, *args)
     assert b.wide is not None

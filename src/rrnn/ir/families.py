@@ -83,7 +83,9 @@ def families_read(
     if op is Op.MOVE:
         before, after = divmod(int(attr or 0), len(wide.sizes))
         return inside - {before} | {after}
-    return inside - {attr} if op in ALONG_FAMILY and op is not Op.FIRST else inside
+    if op in (Op.FIRST, Op.BEFORE, Op.AFTER) or op not in ALONG_FAMILY:
+        return inside
+    return inside - {int(attr or 0) // len(args) if op is Op.FOLD else attr}
 
 
 _NONE: frozenset[int] = frozenset()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import NamedTuple
 
 from rrnn.arithmetic import ALONG_FAMILY
-from rrnn.ir.builder import plus_and_times
+from rrnn.ir.idioms import idiom
 from rrnn.ir.notation import (
     ATOM,
     INDEX_LETTERS,
@@ -23,38 +21,7 @@ from rrnn.ir.notation import (
     Symbol,
 )
 from rrnn.ir.program import Op, Program
-
-
-class Idiom(NamedTuple):
-    """A function of one argument, "abs", "sign" or "log", that several instructions compute."""
-
-    function: str
-    argument: int
-
-
-def idiom(program: Program, n: int) -> Idiom | None:
-    """Return the function that instruction n computes together with those it reads, if it is a known one."""
-    ops = program.instructions
-    op, args, _ = ops[n]
-    if op is Op.MAX and ops[args[1]].op is Op.NEG and ops[args[1]].args == args[:1]:
-        return Idiom("abs", args[0])
-    if op is Op.SUB and all(ops[a].op is Op.GT for a in args):
-        (x, low), (high, y) = (ops[a].args for a in args)
-        if x == y and _is_number(program, low, 0.0) and _is_number(program, high, 0.0):
-            return Idiom("sign", x)
-    if op is Op.WHERE and ops[args[1]].op is Op.LOG and _is_number(program, args[2], -math.inf):
-        # where(x, log(where(x, x, small)), −∞)
-        inner = ops[ops[args[1]].args[0]]
-        if inner.op is Op.WHERE and inner.args[:2] == (args[0], args[0]):
-            return Idiom("log", args[0])
-    return None
-
-
-def _is_number(program: Program, n: int, value: float) -> bool:
-    """Return whether an instruction is this constant."""
-    op, _, attr = program.instructions[n]
-    return op is Op.CONST and float(attr or 0.0) == value
-
+from rrnn.ir.semiring_code import plus_and_times
 
 _LONG = 3  # symbols and numbers that make a shared expression or a weight worth a name
 _SHOWN = 3  # inputs of a window that are written out
@@ -207,10 +174,14 @@ class FormulaWriter(ProgramSymbols):
             return Formula(write.size(inner) if short.function == "abs" else write.apply(function, inner))
         if op is Op.MOVE:
             return self._moved(int(attr or 0), args[0])
-        if op in ALONG_FAMILY:
+        if op in ALONG_FAMILY and len(args) == 1:
             return self._along(op, int(attr or 0), args[0])
-        if (whole := self._whole_sum(n)) is not None:
-            return self._along(Op.SUM, *whole)
+        if op is Op.FOLD:  # a component of an element that stands further down
+            code = enumerate(self.program.instructions)
+            whole = next(m for m, i in code if i.op is Op.ELEMENT and n in i.args)
+            return self._component(whole, int(attr or 0) % len(args))
+        if (whole := self._whole_fold(n)) is not None:
+            return self._along(*whole)
         if op in (Op.ADD, Op.SUB, Op.NEG):
             return self._sum(n)
         if op in (Op.MUL, Op.TIMES):
@@ -231,8 +202,7 @@ class FormulaWriter(ProgramSymbols):
         if op is Op.ELEMENT:
             return Formula(write.tuple([self._text(a).text for a in args]))
         if op is Op.COMPONENT:
-            name = self.program.semiring.components[int(attr or 0)]
-            return Formula(write.component(write.at_least(self._text(args[0]), ATOM), name))
+            return self._component(args[0], int(attr or 0))
         if op is Op.WHERE:
             return Formula(write.apply(write.function(op), ", ".join(self._text(a).text for a in args)))
         if op in (Op.GE, Op.GT):
@@ -245,9 +215,13 @@ class FormulaWriter(ProgramSymbols):
             return Formula(write.root(self._text(args[0]).text))
         return Formula(write.apply(write.function(op), self._text(args[0]).text))
 
+    def _component(self, n: int, index: int) -> Formula:
+        whole = self.notation.at_least(self._text(n), ATOM)
+        return Formula(self.notation.component(whole, self.program.semiring.components[index]))
+
     def _along(self, op: Op, family: int, n: int) -> Formula:
         """Write a fold. Where its letter already stands for another index, it has one of its own."""
-        names = {Op.SUM: "Σ", Op.MOST: "max", Op.LEAST: "min", Op.LOGSUM: "logsumexp"}
+        names = {Op.SUM: "Σ", Op.MOST: "max", Op.LEAST: "min", Op.LOGSUM: "logsumexp", Op.FOLD: "⊕"}
         outside = self._letters_bound, self.index_letters
         letter = self._letters_of([family])
         if letter in self._letters_bound:
@@ -268,18 +242,22 @@ class FormulaWriter(ProgramSymbols):
         self.index_letters = outside
         return found
 
-    def _whole_sum(self, n: int) -> tuple[int, int] | None:
-        """Return (family, what is added up) if an instruction adds up a family of elements, component by component."""
+    def _whole_fold(self, n: int) -> tuple[Op, int, int] | None:
+        """Return (op, family, what is folded) if an instruction adds up a family of elements, by components or by ⊕."""
         code = self.program.instructions
         op, args, _ = code[n]
-        if op is not Op.ELEMENT or any(code[a].op is not Op.SUM for a in args):
+        folds, size = [code[a] for a in args], len(args)
+        if op is not Op.ELEMENT or not all(fold.op in (Op.SUM, Op.FOLD) for fold in folds):
             return None
-        inner = [code[code[a].args[0]] for a in args]
-        wholes = {(code[a].attr, i.args) for a, i in zip(args, inner, strict=True) if i.op is Op.COMPONENT}
-        if len(wholes) != 1 or [i.attr for i in inner] != list(range(len(args))):
+        # Each component: the op, the family, and the component of an element that it adds up.
+        own = [(f, code[f.args[c if f.op is Op.FOLD else 0]]) for c, f in enumerate(folds)]
+        found = {
+            (f.op, int(f.attr or 0) // len(f.args), part.args) for f, part in own if part.op is Op.COMPONENT
+        }
+        if len(found) != 1 or [part.attr for _, part in own] != list(range(size)):
             return None
-        ((family, (whole,)),) = wholes
-        return int(family or 0), whole
+        ((fold, family, (whole,)),) = found
+        return fold, family, whole
 
     def _leaf(self, op: Op, index: int) -> str:
         write = self.notation

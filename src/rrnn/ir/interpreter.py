@@ -17,14 +17,27 @@ from rrnn.arithmetic import ALONG_FAMILY, FLOATS, Arithmetic
 from rrnn.automata.cell_rules import outside_level
 from rrnn.errors import CellError, OutputWarning
 from rrnn.ir.adjoint import reverse
-from rrnn.ir.builder import Builder, copy_into, plus_and_times
+from rrnn.ir.builder import Builder, copy_into
 from rrnn.ir.program import Instruction, Op, Program
+from rrnn.ir.semiring_code import plus_and_times
 from rrnn.semirings import Semiring
 
 
-def _alone(op: Op, family: int, *values: Any) -> Any:
+def _alone(op: Op, attr: int, *values: Any) -> Any:
     """Run an op along a family that has one state."""
-    return float(values[0] == values[1]) if op is Op.FIRST else values[0]
+    if op is Op.FIRST:
+        return float(values[0] == values[1])
+    return values[attr % len(values)] if op is Op.FOLD else values[0]
+
+
+def _alone_in(ring: Semiring) -> Callable[..., Any]:
+    """Return `_alone` for programs of gradients, too: before and after a state that is alone there is 0̄."""
+    zero = ring.numbers_of(ring.zero)
+
+    def run(op: Op, attr: int, *values: Any) -> Any:
+        return zero[attr % len(zero)] if op in (Op.BEFORE, Op.AFTER) else _alone(op, attr, *values)
+
+    return run
 
 
 def interpret(
@@ -50,14 +63,17 @@ def interpret(
 
 
 def evaluate(
-    instructions: Sequence[Instruction], leaves: Mapping[int, float], fixed: Mapping[int, float] | None = None
+    instructions: Sequence[Instruction],
+    leaves: Mapping[int, float],
+    fixed: Mapping[int, float] | None = None,
+    along: Callable[..., Any] = _alone,
 ) -> list[float]:
     """Return the values of all instructions. `leaves` are given by instruction number, without constants; `fixed`
     overrides the value of any instruction."""
     values = {n: x for n, x in leaves.items() if instructions[n].op is not Op.CONST} | dict(fixed or {})
     # A builder's own zero and one may be elements, which no flat program reads.
     values |= {n: math.nan for n, i in enumerate(instructions) if i.op is Op.ELEMENT}
-    interpret(instructions, range(len(instructions)), values)
+    interpret(instructions, range(len(instructions)), values, along=along)
     return [values[n] for n in range(len(instructions))]
 
 
@@ -111,7 +127,7 @@ def check_output(program: Program, *, may_cancel: bool = False) -> None:
         for score in (ring.zero, ring.one):
             parts = zip(scores, ring.numbers_of(score), strict=True)
             fixed = {n: x for n, x in parts if b.value(n) is None}
-            found.append(evaluate(b.instructions, leaves, fixed))
+            found.append(evaluate(b.instructions, leaves, fixed, _alone_in(ring)))
         values, usual = found
         # What is not finite with a score of one either (√ of a negative gate) is not the score's fault.
         if any(math.isfinite(usual[n]) and not math.isfinite(values[n]) for n in watched):
@@ -153,7 +169,9 @@ def score_may_be_zero(program: Program) -> bool:
             elif op is Op.ELEMENT:
                 known = [program.instructions[a] for a in args]
                 zero = all(i.op is Op.CONST and i.attr == z for i, z in zip(known, zeros, strict=True))
-                alive.append(not zero)
+                alive.append(not zero and any(alive[a] for a in args))
+            elif op is Op.COMPONENT:
+                alive.append(alive[args[0]])
             elif op is Op.STATE:
                 alive.append(bool(state and state[int(attr or 0)]))
             elif op in ALONG_FAMILY:

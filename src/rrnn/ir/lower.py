@@ -98,8 +98,11 @@ class _Lowering:
         # Arcs from each state of a family to each have an index of their own for the state that they leave.
         full = {a.source for a in self.arcs if a.full}
         sources = [(str(f.source), f.size) for f in cell.families if f.name in full]
-        self.sizes = (*((f.name, f.size) for f in cell.families), *sources)
+        first = self._first_of_index()
+        own = [(f.name, f.size) for f in cell.families if first[f.name] == f.name]
+        self.sizes = (*own, *sources)
         self.families = {name: i for i, (name, _) in enumerate(self.sizes)}
+        self.families |= {name: self.families[other] for name, other in first.items()}
         self.wide = self._wide()
         self.b = Builder(cell.semiring, self.wide)
         self.weights: dict[ex.Expr, int] = {}
@@ -107,6 +110,19 @@ class _Lowering:
             self.b.arithmetic, cell.semiring, self._leaf, lambda x: Value(self.b, self.b.const(x)), self._at
         )
         self.score: int | None = None
+
+    def _first_of_index(self) -> dict[str, str]:
+        """Return for each family the first one that has the same index: families have one index if an arc joins their
+        states of equal index, or if a weight over the one stands at the other."""
+        first = {f.name: f.name for f in self.cell.families}
+        places = [((a.source, a.target), a.weight) for a in self.arcs if not a.full]
+        places += [((q,), w) for table in (self.initials, self.finals, self.reads) for q, w in table.items()]
+        for states, weight in places:
+            names = {q for q in states if q in first} | {family.name for family in ex.families_of(weight)}
+            ends = {first[name] for name in names}
+            one = next((name for name in first if name in ends), None)
+            first = {name: one if one and other in ends else other for name, other in first.items()}
+        return first
 
     def _used(self) -> list[ex.Expr]:
         """Return the expressions on some path, and the outputs."""
@@ -319,9 +335,6 @@ class _Lowering:
             return self.b.fold(product(weight, before), along)
         if source in self.families and target not in self.families:
             return self.b.fold(product(weight, before), self.families[source])
-        if source in self.families and source != target:  # from one index to the same
-            ends = self.families[source], self.families[target]
-            weight, before = (self.b.move_element(n, *ends) for n in (weight, before))
         return product(weight, before)
 
     def _initial(self) -> dict[str, int]:

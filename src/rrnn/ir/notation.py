@@ -77,7 +77,7 @@ class Notation(ABC):
 
     @abstractmethod
     def along(self, function: str, index: str, body: Formula) -> Formula:
-        """Write a sum ("Σ"), maximum ("max") or another fold over an index."""
+        """Write a sum ("Σ", or "⊕" of a semiring), maximum ("max") or another fold over an index."""
 
     @abstractmethod
     def indexed(self, indices: list[tuple[str, int]]) -> str:
@@ -150,8 +150,8 @@ class Plain(Notation):
 
     def along(self, function: str, index: str, body: Formula) -> Formula:
         below = index.translate(_BELOW)
-        if function == "Σ":
-            return Formula(f"Σ{below} {self.at_least(body, PRODUCT)}", QUOTIENT)
+        if function in ("Σ", "⊕"):
+            return Formula(f"{function}{below} {self.at_least(body, PRODUCT)}", QUOTIENT)
         return Formula(f"{function}{below}{{{body.text}}}")
 
     def indexed(self, indices: list[tuple[str, int]]) -> str:
@@ -216,8 +216,9 @@ class Latex(Notation):
         return rf"\langle {', '.join(pieces)} \rangle"
 
     def along(self, function: str, index: str, body: Formula) -> Formula:
-        if function == "Σ":
-            return Formula(rf"\sum_{index} {self.at_least(body, PRODUCT)}", QUOTIENT)
+        if function in ("Σ", "⊕"):
+            sign = r"\sum" if function == "Σ" else r"\bigoplus"
+            return Formula(rf"{sign}_{index} {self.at_least(body, PRODUCT)}", QUOTIENT)
         name = rf"\{function}" if function in ("max", "min") else rf"\operatorname{{{function}}}"
         return Formula(rf"{name}_{index}\{{{body.text}\}}")
 

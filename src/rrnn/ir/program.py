@@ -17,9 +17,9 @@ Its canonical text is its key: ops, caches and exported graphs carry the text, a
 A program of families (version 2) lists them with their sizes, and says of each projection, parameter and state over
 which families it extends and whether units share it: `families h:16`, `heads 8 4` (heads, groups of heads),
 `projections B@h/head`. Its instructions are of one index alike, as they are of one unit; `sum`, `logsum`, `most` and
-`least` look at all indices of a family. Where arcs lead from each state of h to each, `h.source` is the index of the
-state that they leave, as another family of the same size: `move` takes values from one index to the other, and
-`A@h.source@h` is a matrix.
+`least` look at all indices of a family; so does `fold`, the semiring's own ⊕ where it is no single op. Where arcs lead
+from each state of h to each, `h.source` is the index of the state that they leave, as another family of the same size:
+`move` takes values from one index to the other, and `A@h.source@h` is a matrix.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import NamedTuple, Protocol
 
-from rrnn.arithmetic import BY_NAME, Op
+from rrnn.arithmetic import BY_NAME, SEMIRING_FOLDS, Op
 from rrnn.errors import ProgramError
 from rrnn.ir.families import Extent, Families, families_read
 from rrnn.ir.well_formed import Output, verify
@@ -237,7 +237,7 @@ class Program:
     @property
     def _definition_key(self) -> list[str]:
         """A hash of the definition of ⊕ and ⊗, where instructions use them by name."""
-        if not self.has_elements:
+        if not self.has_elements and not any(i.op in SEMIRING_FOLDS for i in self.instructions):
             return []
         return [hashlib.sha256(self.semiring.definition.encode()).hexdigest()[:16]]
 

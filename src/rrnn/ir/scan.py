@@ -15,8 +15,9 @@ from functools import lru_cache
 
 from rrnn.errors import ProgramError
 from rrnn.ir.adjoint import accumulate, reverse
-from rrnn.ir.builder import Builder, copy_into, plus_and_times
+from rrnn.ir.builder import Builder, copy_into
 from rrnn.ir.program import Op, Program
+from rrnn.ir.semiring_code import plus_and_times
 
 Pattern = frozenset[tuple[int, int]]
 

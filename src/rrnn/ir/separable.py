@@ -78,6 +78,7 @@ class _Analysis:
     """A program copied into a builder, and the linear forms of what depends on its states."""
 
     def __init__(self, program: Program) -> None:
+        stored = len(program.states)
         self.program = program = program.flat
         wide = program.wide
         if wide is None or not wide.sizes:
@@ -85,8 +86,8 @@ class _Analysis:
         over: list[int] = [f for extent in wide.states[:1] for f in extent.over]
         if len(over) != 1 or any(list(extent.over) != over for extent in wide.states):
             raise NotSeparable("some stored state does not belong to the one family")
-        if len(wide.states) > 2:
-            raise NotSeparable(f"{len(wide.states)} families of states depend on each other")
+        if stored > 1 or len(wide.states) > 2:
+            raise NotSeparable(f"{stored} families of states depend on each other")
         self.wide, self.family = wide, over[0]
         self.b = Builder(get_semiring("real"), wide)
         self.number = copy_into(self.b, program)

@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from rrnn.arithmetic import ALONG_FAMILY, Op
+from rrnn.arithmetic import ALONG_FAMILY, SEMIRING_FOLDS, Op
 from rrnn.errors import ProgramError
 from rrnn.semirings import SEMIRINGS
 
@@ -81,7 +81,7 @@ def _verify_instruction(program: Program, n: int) -> None:
     """Raise for an instruction with wrong arguments or attribute."""
     op, args, attr = program.instructions[n]
     where = f"%{n} ({op.text})"
-    arity = program.semiring.size if op is Op.ELEMENT else op.arity
+    arity = program.semiring.size if op.arity < 0 else op.arity
     if len(args) != arity:
         raise ProgramError(f"{where} takes {arity} arguments; got {len(args)}")
     if any(not 0 <= a < n for a in args):
@@ -100,6 +100,7 @@ def _verify_instruction(program: Program, n: int) -> None:
             Op.GRAD_STATE: len(program.states),
             **dict.fromkeys(ALONG_FAMILY, families),
             Op.MOVE: families**2,
+            **dict.fromkeys(SEMIRING_FOLDS, families * program.semiring.size),
         }.get(op)
         if not isinstance(attr, int) or attr < 0 or (limit is not None and attr >= limit):
             there = "" if limit is None else f": there are {limit}"

@@ -319,7 +319,8 @@ class Block(SequenceModule):
         columns |= {name: F.silu(columns[name]) for name in o.silu}
         for name, sharers in self.sharers.items():
             heads = columns[name].unflatten(-1, (sharers, -1))
-            columns[name] = F.normalize(heads, dim=-1, eps=1e-6).flatten(-2)
+            length = heads.square().sum(-1, keepdim=True).add(1e-6).sqrt()  # as published models do
+            columns[name] = (heads / length).flatten(-2)
         return torch.cat([columns[r.name] for r in self.layer.rows], -1), tail
 
     def _sharers(self, name: str) -> int:

@@ -163,7 +163,11 @@ class NamedParameters(nn.Module):
         return ", ".join(self._parameters)
 
 
-def first_values(leaf: ex.Linear | ex.Parameter, shape: tuple[int, ...]) -> Tensor:
+Draws = dict[tuple[int, tuple[int, ...]], Tensor]
+"""Number of a draw, shape → what was drawn between 0 and 1."""
+
+
+def first_values(leaf: ex.Linear | ex.Parameter, shape: tuple[int, ...], draws: Draws) -> Tensor:
     """Return the first values of a parameter, or of a projection's bias, in float64. What depends on an index has it
     as the axis that the shape has for it."""
     axes = {leaf.per: len(shape) - 1 if leaf.per == "unit" else 0}
@@ -172,7 +176,9 @@ def first_values(leaf: ex.Linear | ex.Parameter, shape: tuple[int, ...]) -> Tens
 
     def value(node: ex.Expr) -> Tensor:
         if isinstance(node, ex.Uniform):
-            return node.low + (node.high - node.low) * torch.rand(shape, dtype=torch.float64)
+            drawn = torch.rand(shape, dtype=torch.float64)
+            drawn = draws.setdefault((node.draw, shape), drawn) if node.draw else drawn
+            return node.low + (node.high - node.low) * drawn
         assert isinstance(node, ex.Index)
         numbers = torch.arange(shape[axes[node.of]], dtype=torch.float64)
         return numbers.view([-1 if k == axes[node.of] else 1 for k in range(len(shape))])
@@ -224,7 +230,7 @@ class CellParameters(nn.Module):
     def reset(self, gate_biases: Mapping[str, float]) -> set[str]:
         """Give all parameters their first values, `gate_biases` to the biases of these kinds of gates ("forget",
         "output"); return the kinds that have a bias here."""
-        found: set[str] = set()
+        found, draws = set[str](), Draws()
         for factor in self.low_rank.parameters():
             uniform_rows(factor, factor.shape[1])
         for (is_bias, name), leaf, shape in zip(self.names, self.leaves, self.shapes, strict=True):
@@ -235,7 +241,7 @@ class CellParameters(nn.Module):
             found.update(kinds)
             first = sum(gate_biases[kind] for kind in kinds)
             if leaf.start is not None and not first:
-                value.copy_(first_values(leaf, shape))
+                value.copy_(first_values(leaf, shape, draws))
             else:
                 value.fill_(first)
         return found

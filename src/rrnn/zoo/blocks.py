@@ -38,6 +38,28 @@ BLOCKS: dict[str, dict[str, Any]] = {
     "RetNet": {"expand": 2, "most_heads": 8, "output_norm": "rms", "gate": True, "mlp": 4 / 3},
     # Qin et al. 2024
     "HGRN2": {"head_size": 128, "silu": ("q",), "output_norm": "rms", "norm_over": "all", "mlp": 8 / 3},
+    # Yang et al. 2024: parallelised DeltaNet, with short convolutions of keys, queries and values
+    "DeltaNet": {
+        "conv": 4,
+        "convolved": ("k", "q", "v"),
+        "conv_bias": False,
+        "normalised": ("k", "q"),
+        "head_size": 128,
+        "output_norm": "rms",
+        "mlp": 8 / 3,
+    },
+    # Yang et al. 2025
+    "Gated-DeltaNet": {
+        "expand": 1.5,
+        "conv": 4,
+        "convolved": ("k", "q", "v"),
+        "conv_bias": False,
+        "normalised": ("k", "q"),
+        "most_heads": 6,
+        "output_norm": "rms",
+        "gate": True,
+        "mlp": 8 / 3,
+    },
     # Katharopoulos et al. 2020, with the output norm of its successors, since there is no normaliser
     "linear-attention": {"most_heads": 8, "norm": "layer", "output_norm": "layer", "mlp": 8 / 3},
     # Gu et al. 2022

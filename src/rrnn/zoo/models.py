@@ -26,7 +26,9 @@ from rrnn.zoo.wide import (
     lru,
     mamba,
     mamba2,
+    mamba3,
     retnet,
+    rwkv6,
     s4d,
 )
 
@@ -117,6 +119,8 @@ MODELS: dict[str, Model] = {
     "HGRN2": Model(hgrn2, "Qin et al. 2024"),
     "Mamba": Model(mamba, "Gu and Dao 2023"),
     "Mamba-2": Model(mamba2, "Dao and Gu 2024"),
+    "Mamba-3": Model(mamba3, "Lahoti et al. 2026"),
+    "RWKV-6": Model(rwkv6, "Peng et al. 2024"),
     "DeltaNet": Model(delta_net, "Schlag et al. 2021"),
     "Gated-DeltaNet": Model(gated_delta_net, "Yang et al. 2025"),
     "S4D": Model(s4d, "Gu et al. 2022"),

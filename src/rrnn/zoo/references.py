@@ -47,6 +47,8 @@ REFERENCES: dict[str, str] = {
     "gates of Grazzi et al. 2025": (
         "Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues. arXiv:2411.12537"
     ),
+    "Lahoti et al. 2026": "Mamba-3: Improved Sequence Modeling using State Space Principles. ICLR 2026",
+    "Peng et al. 2024": "Eagle and Finch: RWKV with Matrix-Valued States and Dynamic Recurrence. arXiv:2404.05892",
     "De et al. 2024": (
         "Griffin: Mixing Gated Linear Recurrences with Local Attention for Efficient Language Models. arXiv:2402.19427"
     ),

@@ -1,4 +1,4 @@
-"""Recurrences with a family of states per unit: linear attention and its kin, Mamba, S4D, LRU.
+"""Recurrences with a family of states per unit: linear attention and its kin, Mamba, RWKV, S4D, LRU.
 
 What is no part of the recurrence belongs to the block around it: short convolutions, low-rank projections, output norms
 and gates. Where a model has heads, give their number to the layer: `RationalRNN(gla(64), 512, 512, heads=8)`.
@@ -25,6 +25,7 @@ from rrnn.automata import (
     sigmoid,
     sin,
     softplus,
+    tanh,
     uniform,
 )
 from rrnn.automata.expressions import call
@@ -44,6 +45,11 @@ def _keys(h: Family) -> tuple[Expr, Expr, Expr]:
     """Return keys and queries, which the units of a head share, and values, one per unit."""
     k, q = (linear(name, over=h, per="head").named(name) for name in "kq")
     return k, q, linear("v").named("v")
+
+
+def _reach(gate: Expr, signed: bool) -> Expr:
+    """Return a forget gate, or with `signed` one that reaches from −1 to 1, as parity needs (Grazzi et al. 2025)."""
+    return 2 * gate - 1 if signed else gate
 
 
 def linear_attention(states: int = 64) -> Cell:
@@ -87,16 +93,15 @@ def retnet(states: int = 32) -> Cell:
     return cell.output(score.re)
 
 
-def gla(states: int = 64, temperature: float = 16.0) -> Cell:
+def gla(states: int = 64, temperature: float = 16.0, signed: bool = False) -> Cell:
     """Build gated linear attention (Yang et al. 2024): z_i = α_i z_i' + k_i v, h = Σ q_i z_i.
 
-    The gates α = σ(W_α x + b)^(1/16) begin near one, so that the state remembers.
+    The gates α = σ(W_α x + b)^(1/16) begin near one, so that the state remembers; with `signed` they are 2α − 1.
     """
     h = family("h", states)
     k, q, v = _keys(h)
-    alpha = exp(log_sigmoid(linear("alpha", over=h, per="head", bias=True)) / float(temperature)).named(
-        "alpha"
-    )
+    alpha = exp(log_sigmoid(linear("alpha", over=h, per="head", bias=True)) / float(temperature))
+    alpha = _reach(alpha, signed).named("alpha")
     return _attention("GLA", h, k * v, alpha, states**-0.5 * q)
 
 
@@ -120,31 +125,76 @@ def _step_size(low: float = 0.001, high: float = 0.1) -> Expr:
     return dt + log(1 - exp(-dt))  # the inverse of softplus
 
 
-def mamba(states: int = 16) -> Cell:
+def mamba(states: int = 16, signed: bool = False) -> Cell:
     """Build Mamba's selective scan (Gu and Dao 2023): z_i = exp(Δ A_i) z_i' + Δ B_i x, h = Σ C_i z_i + D x.
 
     Δ = softplus(W_Δ x + b) per unit; B and C are shared by all units of a head (Mamba-1 has one); A = −exp(A_log) is
-    −1, −2, … at first.
+    −1, −2, … at first. With `signed` the decay is 2 exp(Δ A) − 1.
     """
     h = family("h", states)
     delta = softplus(linear("delta", bias=True, start=_step_size())).named("delta")
     a = (-exp(parameter("A_log", over=h, start=log(index(h) + 1)))).named("A")
     b, c = (linear(name, over=h, per="head").named(name) for name in "BC")
-    cell = _attention("Mamba", h, delta * b * input(), exp(delta * a), c)
+    cell = _attention("Mamba", h, delta * b * input(), _reach(exp(delta * a), signed), c)
     return cell.output(score + parameter("D", start=1) * input())
 
 
-def mamba2(states: int = 64) -> Cell:
+def mamba2(states: int = 64, signed: bool = False) -> Cell:
     """Build Mamba-2's recurrence (Dao and Gu 2024): z_i = exp(Δ A) z_i' + Δ B_i x, h = Σ C_i z_i + D x.
 
-    Δ, A and D belong to a head, B and C to a group of heads.
+    Δ, A and D belong to a head, B and C to a group of heads. With `signed` the decay is 2 exp(Δ A) − 1.
     """
     h = family("h", states)
     delta = softplus(linear("delta", per="head", bias=True, start=_step_size())).named("delta")
     a = (-exp(parameter("A_log", per="head", start=log(uniform(1, 16))))).named("A")
     b, c = (linear(name, over=h, per="group").named(name) for name in "BC")
-    cell = _attention("Mamba2", h, delta * b * input(), exp(delta * a), c)
+    cell = _attention("Mamba2", h, delta * b * input(), _reach(exp(delta * a), signed), c)
     return cell.output(score + parameter("D", per="head", start=1) * input())
+
+
+def mamba3(states: int = 32) -> Cell:
+    """Build Mamba-3's recurrence (Lahoti et al. 2026), single-input: z_i = α e^{−iθ_i} (z_i' + (1 − λ) Δ e_i')
+    + λ Δ e_i with e_i = B_i x, and e_i' that of the symbol before; h = Re Σ conj(C_i) z_i + D x.
+
+    Over the complex semiring: `states` complex numbers stand for twice as many real dimensions, all of which turn by
+    θ = π Δ tanh(W_θ x). α = exp(Δ A) with A = −softplus(W_A x), at most −10⁻⁴. A second family holds e'. Δ, A, λ and D
+    belong to a head, B, C and θ to a group of heads; B and C have a bias per head, 1 at first. Their norm belongs to
+    the block.
+    """
+    h, last = family("h", states), family("g", states)
+    delta = softplus(linear("delta", per="head", bias=True, start=_step_size())).named("delta")
+    decay = exp(delta * call("min", -softplus(linear("A", per="head")), -1e-4)).named("alpha")
+    trap = sigmoid(linear("lambda_", per="head")).named("lambda_")
+    turn = (-math.pi * delta * tanh(linear("theta", over=h, per="group"))).named("turn")
+    b_re, b_im, c_re, c_im = (
+        (linear(name, over=h, per="group") + parameter(f"{name}_1", over=h, per="head", start=1)).named(name)
+        for name in ("B_re", "B_im", "C_re", "C_im")
+    )
+    x = linear("x").named("x")
+    now = (trap * delta * x).named("now")
+    cell = Cell("Mamba3", "complex").initial("q0").loop("q0", one)
+    cell = cell.arc("q0", h, complex(now * b_re, now * b_im)).loop(h, polar(decay, turn))
+    cell = cell.arc("q0", last, complex(x * b_re, x * b_im))
+    cell = cell.arc(last, h, polar((1 - trap) * delta * decay, turn)).read(h, complex(c_re, -c_im))
+    return cell.output(score.re + parameter("D", per="head", start=1) * x)
+
+
+def rwkv6(states: int = 64) -> Cell:
+    """Build RWKV-6's time mixing (Peng et al. 2024): z_i = w_i z_i' + k_i v, h = Σ r_i (z_i' + u_i k_i v).
+
+    The read-out sees the states before the symbol: arcs lead from the family into a final state. The symbol itself is
+    read from a second family, with the bonus u. w = exp(−exp(W_w x + b)) begins between e^(−e^−6) and e^(−e^−1), rising
+    with the index. Token shift, low-rank projections, group norm and gate belong to the block.
+    """
+    h, now = family("h", states), family("g", states)
+    k, r = (linear(name, over=h, per="head").named(name) for name in "kr")
+    v = linear("v").named("v")
+    start = -6 + 5 * exp(0.7 * log(index(h) / max(1, states - 1)))
+    w = exp(-exp(linear("w", over=h, per="head", bias=True, start=start))).named("w")
+    cell = (
+        Cell("RWKV6").initial("q0").loop("q0", one).arc("q0", h, k * v).loop(h, w).arc(h, "y", r).final("y")
+    )
+    return cell.arc("q0", now, k * v).read(now, (r * parameter("u", over=h, per="head")).named("bonus"))
 
 
 def _delta_rule(name: str, states: int, signed: bool, decay: Expr | None) -> Cell:
@@ -173,44 +223,56 @@ def gated_delta_net(states: int = 16, signed: bool = False) -> Cell:
     α = exp(−exp(A_log) softplus(W_α x + b)) belongs to a head, as in Mamba-2; the rest is DeltaNet.
     """
     step = softplus(linear("alpha", per="head", bias=True, start=_step_size()))
-    alpha = exp(-exp(parameter("A_log", per="head", start=log(uniform(1, 16)))) * step).named("alpha")
+    alpha = exp(-exp(parameter("A_log", per="head", start=log(uniform(1e-6, 16)))) * step).named("alpha")
     return _delta_rule("GatedDeltaNet", states, signed, alpha)
+
+
+def _normal(variance: float) -> Expr:
+    """Return a first value that is normally distributed around 0 (by Box and Muller)."""
+    return call("sqrt", -2 * variance * log(uniform(1e-30, 1))) * cos(uniform(0, 2 * math.pi))
 
 
 def s4d(states: int = 32) -> Cell:
     """Build S4D-Lin (Gu et al. 2022) with zero-order hold: z_i = Ā_i z_i' + B̄_i u, h = 2 Re Σ C_i z_i + D u.
 
-    Ā = exp(Δ A) and B̄ = (Ā − 1) / A, with A_i = −1/2 + iπ·index at first, and Δ log-uniform from 0.001 to 0.1.
+    Ā = exp(Δ A) and B̄ = (Ā − 1) / A, with A_i = −1/2 + iπ·index at first, Δ log-uniform from 0.001 to 0.1, and C and D
+    normally distributed.
     """
     h = family("h", states)
     delta = exp(parameter("log_delta", start=uniform(math.log(0.001), math.log(0.1)))).named("delta")
-    decay = exp(parameter("A_re", over=h, start=math.log(0.5)))  # −Re A
+    decay = exp(parameter("A_re", over=h, start=math.log(0.5))).named("decay")  # −Re A
     turn = parameter("A_im", over=h, start=math.pi * index(h)).named("turn")
     radius, angle = exp(-delta * decay).named("radius"), (delta * turn).named("angle")
     above_re, above_im = (radius * cos(angle) - 1).named("above_re"), (radius * sin(angle)).named("above_im")
     size = (decay * decay + turn * turn).named("size")  # (Ā − 1) / A = (Ā − 1) conj(A) / |A|²
     re, im = (above_im * turn - above_re * decay) / size, -(above_im * decay + above_re * turn) / size
-    start = uniform(-1, 1)
+    start = _normal(0.5)  # of each part, so that |C|² has the mean 1
     c = complex(2 * parameter("C_re", over=h, start=start), 2 * parameter("C_im", over=h, start=start))
-    cell = _attention("S4D", h, complex(re * input(), im * input()), polar(radius, angle), c, "complex")
-    return cell.output(score.re + parameter("D", start=1) * input())
+    cell = _attention(
+        "S4D",
+        h,
+        complex((re * input()).named("B_re"), (im * input()).named("B_im")),
+        polar(radius, angle),
+        c,
+        "complex",
+    )
+    return cell.output(score.re + parameter("D", start=_normal(1.0)) * input())
 
 
 def lru(radius: tuple[float, float] = (0.9, 0.999), angle: float = 2 * math.pi) -> Cell:
     """Build LRU (Orvieto et al. 2023): z = λ z' + γ (B u), one complex state per unit, λ = exp(−exp ν + i exp θ).
 
-    λ starts uniformly on a ring, γ as √(1 − |λ|²) for the ring's middle. A unit returns Re z and Im z; the matrices C
-    and D follow in the block.
+    λ starts uniformly on a ring, γ as √(1 − |λ|²). A unit returns Re z and Im z; the matrices C and D follow in the
+    block.
     """
     low, high = radius
     if not 0 <= low < high < 1:
         raise CellError(f"LRU's radius is a pair 0 ≤ smallest < largest < 1; got {radius!r}")
-    inside = low * low + uniform(0, 1) * (high * high - low * low)
+    inside = low * low + uniform(0, 1, draw=1) * (high * high - low * low)  # |λ|²
     nu = parameter("nu", start=log(-0.5 * log(inside)))
     theta = parameter("theta", start=log(uniform(1e-4, angle)))
-    middle = (low * low + high * high) / 2
-    gamma = exp(parameter("gamma", start=0.5 * math.log(1 - middle)))
+    gamma = exp(parameter("gamma", start=0.5 * log(1 - inside)))
     entry = complex(gamma * linear("B_re"), gamma * linear("B_im"))
-    return b_automaton("LRU", entry, polar(exp(-exp(nu)), exp(theta)), semiring="complex").output(
-        score.re, score.im
-    )
+    return b_automaton(
+        "LRU", entry, polar(exp(-exp(nu)).named("radius"), exp(theta).named("angle")), semiring="complex"
+    ).output(score.re, score.im)

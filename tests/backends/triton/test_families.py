@@ -14,7 +14,7 @@ from rrnn.ir import lower
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("name", ["GLA", "Mamba-2", "S4D", "Gated-DeltaNet"])
+@pytest.mark.parametrize("name", ["GLA", "Mamba-2", "Mamba-3", "RWKV-6", "S4D", "Gated-DeltaNet"])
 def test_equal_to_the_reference(name: str) -> None:
     found, lengths = [], [4, 2]
     for backend, dtype in (("triton", torch.float32), ("reference", torch.float64)):

@@ -152,7 +152,7 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
     keep = [Written(states.place(s, "kept[{0} * PITCH + i]"), n) for s, n in new.items()]
     rows = states.rows
     if not body.folds.keys() & needed(body.lines.lines, new.values()):
-        read = [*(each.value for each in written), *(folded for _, _, folded in body.folds.values())]
+        read = [*(each.value for each in written), *(n for fold in body.folds.values() for n in fold.folded)]
         for n in kept_values(body.lines, new.values(), read):
             if body.kinds[n].lane and body.phases[n] == 0:
                 family = body.kinds[n].family

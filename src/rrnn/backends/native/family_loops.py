@@ -4,17 +4,21 @@ A line of code belongs to one of four kinds: it may differ from lane to lane or 
 may depend on the index of a family or not. Where a fold over a family is read, a new *phase* begins. A phase computes
 what is shared (once for all lanes), then loops over lanes, then, for each family, loops over its index and inside over
 lanes. The text is as long for a family of 4 states as for one of 128.
+
+A ⊕ that is no single operation has a loop over the index of its own, in which the elements so far are read, joined with
+those of the index, and written back; for the ⊕ of all states before or after each, these are also kept for each index.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from rrnn.arithmetic import ALONG_FAMILY
+from rrnn.arithmetic import ALONG_FAMILY, SEMIRING_FOLDS
 from rrnn.backends.native.loops import PLAIN, Lines, Loops, Store
 from rrnn.ir import Op, Program
 from rrnn.ir.program import Extent, Families, needed
+from rrnn.ir.semiring_code import operation_code
 
 _FIRST = "first_{s}(&seen[{{at}}][i], {0}, {1})"
 _FOLDS = {  # op → (the fold of nothing, how a value is added)
@@ -26,6 +30,16 @@ _FOLDS = {  # op → (the fold of nothing, how a value is added)
         "{place} = logaddexp_{s}({place}, {value}, decay_{s}(apart_{s}({place}, {value})));",
     ),
 }
+
+
+class Fold(NamedTuple):
+    """A fold over a family: an op, and the lines that it folds, one for each component of an element."""
+
+    op: Op
+    family: int
+    folded: tuple[int, ...]
+    number: int = 0
+    """Of a semiring's own ⊕: which of all such folds it is. Its components share a loop."""
 
 
 class Kind(NamedTuple):
@@ -99,7 +113,8 @@ class Body:
         self.lines = Lines(suffix)
         self.kinds: list[Kind] = []
         self.phases: list[int] = []
-        self.folds: dict[int, tuple[Op, int, int]] = {}  # line of a fold → (op, family, line that it folds)
+        self.folds: dict[int, Fold] = {}  # line → the fold whose result (or a component of it) it reads
+        self.own_folds: list[Fold] = []  # by a semiring's own ⊕
         self.firsts = 0
         self.number: dict[int, int] = {}
         self._leaf_kinds: dict[str, Kind] = {}
@@ -120,6 +135,8 @@ class Body:
                 text = _FIRST.replace("{{at}}", str(self.firsts))
                 self.firsts += 1
                 self.number[n] = self.lines.add(text, *(self.number[a] for a in args))
+            elif op in SEMIRING_FOLDS:
+                self._add_own_fold(n, op, int(attr or 0), tuple(self.number[a] for a in args))
             elif op in ALONG_FAMILY:
                 self._add_fold(n, op, int(attr or 0), self.number[args[0]])
             else:
@@ -130,8 +147,25 @@ class Body:
         lane = self.kinds[folded].lane
         line = self.lines.add(f"folded[{len(self.folds)}][i]" if lane else f"folded_{len(self.folds)}")
         self._leaf_kinds[self.lines.lines[line].text] = Kind(lane, None)
-        self.folds[line] = op, family, folded
+        self.folds[line] = Fold(op, family, (folded,))
         self.number[n] = line
+
+    def _add_own_fold(self, n: int, op: Op, attr: int, folded: tuple[int, ...]) -> None:
+        family, component = divmod(attr, len(folded))
+        known = [fold for fold in self.own_folds if fold[:3] == (op, family, folded)]
+        fold = known[0] if known else Fold(op, family, folded, len(self.own_folds))
+        if not known:
+            self.own_folds.append(fold)
+        place = f"so_far{fold.number}" if op is Op.FOLD else f"others{fold.number}"
+        place += f"[{component}]" if op is Op.FOLD else f"[{component}][k]"
+        line = self.lines.add(f"({place}[i])")  # brackets: not the line that reads it while it changes
+        self._leaf_kinds[self.lines.lines[line].text] = Kind(True, None if op is Op.FOLD else family)
+        self.folds[line] = fold
+        self.number[n] = line
+
+    def phase(self, fold: Fold) -> int:
+        """Return the phase in which a fold runs: that of the last line that it reads."""
+        return max(self.phases[n] for n in fold.folded)
 
     def _describe(self) -> None:
         """Find kind and phase of the lines that are new."""
@@ -139,7 +173,7 @@ class Body:
             line = self.lines.lines[n]
             kind, phase = self._leaf_kinds.get(line.text, Kind(False, None)), 0
             if n in self.folds:
-                phase = self.phases[self.folds[n][2]] + 1
+                phase = self.phase(self.folds[n]) + 1
             for a in line.args:
                 kind, phase = kind.join(self.kinds[a]), max(phase, self.phases[a])
             self.kinds.append(kind)
@@ -161,6 +195,7 @@ class _Text:
         self.used = self._needed(each.value for each in written)
         self.folds = {n: fold for n, fold in body.folds.items() if n in self.used}
         self.rows = 0
+        self.own_rows: list[str] = []
         self.lane_rows: dict[int, int] = {}
 
     def _needed(self, wanted: Iterable[int]) -> set[int]:
@@ -172,7 +207,7 @@ class _Text:
                 continue
             found.add(n)
             if n in self.body.folds:
-                todo.append(self.body.folds[n][2])
+                todo += self.body.folds[n].folded
             elif n not in self.given:
                 todo += self.lines.lines[n].args
         return found
@@ -198,7 +233,10 @@ class _Text:
             parts += self._lanes(phase)
             for family in families:
                 parts += self._family(family, phase)
-        lane_folds = [n for n in self.folds if self.kinds[n].lane]
+            for fold in dict.fromkeys(self.folds.values()):
+                if fold.op in SEMIRING_FOLDS and self.body.phase(fold) == phase:
+                    parts += self._own_fold(fold)
+        lane_folds = [n for n, fold in self.folds.items() if self.kinds[n].lane and fold.op in _FOLDS]
         declared = [f"real folded[{len(self.body.folds) + 1}][STRIP] __attribute__((aligned(64)));"] * bool(
             lane_folds
         )
@@ -206,6 +244,7 @@ class _Text:
             self.lane_rows
         )
         declared += [f"real row[{self.rows}][STRIP] __attribute__((aligned(64)));"] * bool(self.rows)
+        declared += self.own_rows
         sums = sum(each.summed for each in self.written)
         declared += [f"real sums[{sums}][STRIP] __attribute__((aligned(64)));"] * bool(sums)
         if self.body.firsts:
@@ -246,12 +285,10 @@ class _Text:
             text.append("}")
             for n in computed:
                 self.given[n] = f"c{n}[k]"
-        for n, (op, along, folded) in self.folds.items():
-            if along == family and not self.kinds[n].lane and self.phases[folded] == phase:
-                nothing, form = _FOLDS[op]
-                name = self.lines.lines[n].text
-                add = form.format(place=name, value=self._read(folded, "v"), s=self.lines.suffix)
-                text += [f"real {name} = {nothing};", f"for (long k = 0; k < {size}; k++) {add}"]
+        for n, folded, (nothing, form) in self._folds(family, phase, lane=False):
+            name = self.lines.lines[n].text
+            add = form.format(place=name, value=self._read(folded, "v"), s=self.lines.suffix)
+            text += [f"real {name} = {nothing};", f"for (long k = 0; k < {size}; k++) {add}"]
         return text
 
     def _lanes(self, phase: int) -> list[str]:
@@ -289,12 +326,10 @@ class _Text:
         kind, size = Kind(True, family), self.body.wide.sizes[family][1]
         stores = [each.store for each in self._here(kind, phase) if not each.summed]
         before = []
-        for n, (op, along, folded) in self.folds.items():
-            if along == family and self.kinds[n].lane and self.phases[folded] == phase:
-                nothing, form = _FOLDS[op]
-                place = self.lines.lines[n].text
-                before += ["SIMD", f"for (long i = 0; i < n; i++) {place} = {nothing};"]
-                stores.append(Store(place, folded, form=form.replace("{s}", self.lines.suffix)))
+        for n, folded, (nothing, form) in self._folds(family, phase, lane=True):
+            place = self.lines.lines[n].text
+            before += ["SIMD", f"for (long i = 0; i < n; i++) {place} = {nothing};"]
+            stores.append(Store(place, folded, form=form.replace("{s}", self.lines.suffix)))
         sums, totals = self._sums(kind, phase)
         inside = self._loops(stores + sums) + totals
         if not inside:
@@ -302,6 +337,37 @@ class _Text:
         if self.body.firsts:
             before.append("memset(seen, 0, sizeof seen);")
         return [*before, f"for (long k = 0; k < {size}; k++) {{", *("    " + line for line in inside), "}"]
+
+    def _folds(self, family: int, phase: int, lane: bool) -> Iterator[tuple[int, int, tuple[str, str]]]:
+        """Return (line, line that it folds, row of `_FOLDS`) of the folds by one op in a phase."""
+        for n, (op, along, folded, _) in self.folds.items():
+            if (
+                op in _FOLDS
+                and (along, self.kinds[n].lane) == (family, lane)
+                and self.phases[folded[0]] == phase
+            ):
+                yield n, folded[0], _FOLDS[op]
+
+    def _own_fold(self, fold: Fold) -> list[str]:
+        """Return the loop over a family's index that joins elements by the semiring's own ⊕."""
+        ring, lines, size = self.body.program.semiring, self.lines, self.body.wide.sizes[fold.family][1]
+        places = [f"so_far{fold.number}[{c}][i]" for c in range(ring.size)]
+        so_far = [lines.add(place) for place in places]
+        # In the order of the indices: what comes before stands on the left.
+        given = [*fold.folded, *so_far] if fold.op is Op.AFTER else [*so_far, *fold.folded]
+        joined = lines.operation(operation_code(ring, "plus"), given)
+        stores = [Store(p, n, overwrites=old) for p, n, old in zip(places, joined, so_far, strict=True)]
+        self.own_rows += [f"real so_far{fold.number}[{ring.size}][STRIP] __attribute__((aligned(64)));"]
+        if fold.op is not Op.FOLD:
+            others = f"others{fold.number}"
+            stores = [Store(f"{others}[{c}][k][i]", n) for c, n in enumerate(so_far)] + stores
+            self.own_rows += [f"real {others}[{ring.size}][{size}][STRIP] __attribute__((aligned(64)));"]
+        text = list[str]()
+        for place, zero in zip(places, ring.numbers_of(ring.zero), strict=True):
+            value = lines.lines[lines.number(zero)].text
+            text += ["SIMD", f"for (long i = 0; i < n; i++) {place} = {value};"]
+        walk = f"k = {size} - 1; k >= 0; k--" if fold.op is Op.AFTER else f"k = 0; k < {size}; k++"
+        return [*text, f"for (long {walk}) {{", *("    " + line for line in self._loops(stores)), "}"]
 
     def _sums(self, kind: Kind, phase: int) -> tuple[list[Store], list[str]]:
         """Return the stores and, after them, the statements that add up lanes for the places that they share."""

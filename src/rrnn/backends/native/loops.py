@@ -9,11 +9,12 @@ twice the speed), and what a later stage needs is kept in a row of scratch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from rrnn.ir import Instruction, Op, Program
 from rrnn.ir.program import needed
+from rrnn.ir.semiring_code import OperationCode
 
 OPS = {op: op.value.c for op in Op if op.value.c}
 DECAY, HALF = "decay_{s}({0})", "half_{s}({0})"
@@ -79,7 +80,22 @@ class Lines:
                 number[n] = self.instruction(program, program.instructions[n], number)
         return number
 
-    def instruction(self, program: Program, instruction: Instruction, number: Mapping[int, int]) -> int:
+    def operation(self, code: OperationCode, given: Sequence[int]) -> list[int]:
+        """Return the lines of a ⊕ b or a ⊗ b: components of the result from those of a, then b."""
+        number: dict[int, int] = {}
+        for n, instruction in enumerate(code.instructions):
+            op, _, attr = instruction
+            if op is Op.STATE:
+                number[n] = given[int(attr or 0)]
+            elif op is Op.CONST:
+                number[n] = self.number(float(attr or 0.0))
+            else:
+                number[n] = self.instruction(code, instruction, number)
+        return [number[n] for n in code.results]
+
+    def instruction(
+        self, program: Program | OperationCode, instruction: Instruction, number: Mapping[int, int]
+    ) -> int:
         """Return the line of an instruction; functions of one argument share the line of their exponential."""
         op, args, _ = instruction
         lines = [number[a] for a in args]

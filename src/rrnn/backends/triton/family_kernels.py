@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rrnn.arithmetic import ALONG_FAMILY
+from rrnn.arithmetic import ALONG_FAMILY, SEMIRING_FOLDS
 from rrnn.backends.native.family_loops import Addresses
 from rrnn.backends.triton.kernel_text import HEAD, OPS, number, shift
+from rrnn.backends.triton.semiring_folds import fold_functions
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
 from rrnn.ir.program import Extent, Families, needed
@@ -122,11 +123,28 @@ class _Text:
                 text = f"uv{n}"
             elif op.arity == 0:
                 text = leaf(op, int(attr or 0))  # type: ignore[operator]
+            elif op in SEMIRING_FOLDS:
+                text = self._fold(program, n, names)
             elif op in ALONG_FAMILY:
                 text = _FOLDS[op].format(*names, ok=f"ok{attr}", k=f"k{attr}")
             else:
                 text = OPS[op].format(*names)
             self(f"{tag}v{n} = {text}")
+
+    def _fold(self, program: Program, n: int, names: list[str]) -> str:
+        """Write a fold by the semiring's own ⊕, all components at once; return the name of component n."""
+        op, args, attr = program.instructions[n]
+        family, component = divmod(int(attr or 0), len(args))
+        results = [f"{op.text}{family}_{c}_{'_'.join(names)}" for c in range(len(args))]
+        zero = program.semiring.numbers_of(program.semiring.zero)
+        tiles = (
+            f"tl.where(ok{family}, {self.whole(name, [family])}, {number(z)})"
+            for name, z in zip(names, zero, strict=True)
+        )
+        line = f"{', '.join(results)} = {op.text}({', '.join(tiles)})"
+        if "    " * self.depth + line not in self.lines:
+            self(line)
+        return results[component]
 
     def whole(self, value: str, over: Iterable[int]) -> str:
         """Return a value as a full tile of lanes."""
@@ -337,4 +355,5 @@ def render(program: Program, every: int, packed: bool = False) -> str:
     """Return the source of a module with the kernels of a program; without `every`, none of the gradient."""
     kernels = FamilyKernels(program, packed)
     about = f'"""{program.name}, generated: families of states, saved every {every} steps."""\n\n'
-    return about + HEAD + _MATH + kernels.forward(every) + (kernels.backward(every) if every else "")
+    head = HEAD + _MATH + fold_functions(kernels.program)
+    return about + head + kernels.forward(every) + (kernels.backward(every) if every else "")

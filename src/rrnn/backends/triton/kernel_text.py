@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from rrnn.ir import Op, Program
-from rrnn.ir.builder import Builder, Value, single_op
 from rrnn.ir.program import needed
+from rrnn.ir.semiring_code import OperationCode, operation_code, single_op
 from rrnn.semirings import Semiring
 
 OPS = {op: op.value.triton for op in Op if op.value.triton}
@@ -110,7 +110,7 @@ class KernelText:
 
     def step(
         self,
-        program: Program | Builder,
+        program: Program | OperationCode,
         values: Iterable[int],
         units: tuple[int, ...],
         leaf: Callable[[Op, int], str],
@@ -135,14 +135,10 @@ class KernelText:
         op = single_op(ring, which)
         if op is not None:
             return f"({OPS[op].format(a, b)})"
-        build, given = Builder(ring), [*ring.numbers_of(a), *ring.numbers_of(b)]
-        leaves = [Value(build, build.leaf(Op.STATE, i)) for i in range(len(given))]
-        elements = ring.element(leaves[: ring.size]), ring.element(leaves[ring.size :])
-        found = getattr(ring, which)(*elements, build.arithmetic)
-        wanted = [build.number_of(x) for x in ring.numbers_of(found)]
+        code, given = operation_code(ring, which), [*ring.numbers_of(a), *ring.numbers_of(b)]
         tag, self.combined = f"l{self.combined}_", self.combined + 1
-        self.step(build, wanted, (), lambda _, index: given[index], tag)
-        return ring.element(f"{tag}v{n}" for n in wanted)
+        self.step(code, code.results, (), lambda _, index: given[index], tag)
+        return ring.element(f"{tag}v{n}" for n in code.results)
 
     def text(self, name: str, arguments: str, place: str = GRID) -> str:
         """Return the text of the whole kernel."""
