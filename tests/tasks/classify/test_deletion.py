@@ -43,9 +43,30 @@ def test_as_the_definition(cell: str, gain: float, pooling: str) -> None:
         assert length < 8 or effects.max() > 1e-4  # there is something to agree about
 
 
-def test_both_directions_take_the_definition() -> None:
-    model = classifier(bidirectional=True)
-    assert torch.equal(logits_without_each(model, text(20), 4)[1], logits_by_definition(model, text(20))[1])
+@pytest.mark.parametrize("pooling", ["last", "mean", "max", "attention"])
+@pytest.mark.parametrize("gain", [1.0, 4.0])
+@pytest.mark.parametrize("cell", ["F", "B-max-plus", "QRNN3", "LSTM"])
+def test_both_directions(cell: str, gain: float, pooling: str) -> None:
+    model = classifier(cell, gain=gain, pooling=pooling, bidirectional=True)
+    for length in (1, 8, 9, 10, 17, 40):
+        whole, rows = logits_without_each(model, text(length), 4)
+        expected, by_definition = logits_by_definition(model, text(length))
+        torch.testing.assert_close(whole, expected, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(rows, by_definition, rtol=1e-5, atol=1e-5)
+
+
+def test_the_work_of_both_directions_grows_with_the_length() -> None:
+    model, steps = classifier(bidirectional=True), [0]
+    for layer in model.layers:
+        layer.register_forward_pre_hook(
+            lambda _, args: steps.__setitem__(0, steps[0] + args[0].shape[0] * args[0].shape[1])
+        )
+    work = []
+    for length in (200, 800):
+        steps[0] = 0
+        logits_without_each(model, text(length), 8)
+        work.append(steps[0])
+    assert work[1] < 5 * work[0] and work[1] < 800 * 400
 
 
 def test_the_work_grows_with_the_length(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from tiny_classifier import tiny_config, tiny_dataset
 import rrnn
 from rrnn.cli import main
 from rrnn.errors import DataError, FormatError, RunError
+from rrnn.tasks.classify.deletion import logits_without_each
 from rrnn.tasks.classify.experiment import train
 from rrnn.tasks.classify.explanations import explain
 from rrnn.tasks.classify.model import TextClassifier
@@ -196,3 +197,14 @@ def test_the_command(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert code == 0 and "with 2 words" in out, out
     code = main(["classify", "train", "--rules", "missing", "--out", str(tmp_path / "other"), *small])
     assert code and "cannot read the rules" in capsys.readouterr().err and not (tmp_path / "other").exists()
+
+
+def test_long_texts_are_explained_with_their_rules(file: str) -> None:
+    """Without each word, as in short texts: the logits are those of the model on the shorter text."""
+    model = untrained(tiny(file)).module
+    ids = torch.randint(2, 5, (100,), generator=torch.Generator().manual_seed(0))
+    whole, rows = logits_without_each(model, ids)
+    with torch.no_grad():
+        torch.testing.assert_close(whole, model(ids.unsqueeze(1), torch.tensor([100]))[0])
+        shorter = torch.cat([ids[:7], ids[8:]]).unsqueeze(1)
+        torch.testing.assert_close(rows[7], model(shorter, torch.tensor([99]))[0])
