@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from tokenizers import Tokenizer as Made
 
 import rrnn
 from rrnn.errors import DataError, FormatError, RRNNError, RunError
+from rrnn.explorer import explain_tab
+from rrnn.report.run_summaries import _read as read_summary
 from rrnn.tasks.classify.config import ClassifyConfig
 from rrnn.tasks.classify.examples import choose_examples, strongest_units
 from rrnn.tasks.classify.experiment import train as train_classifier
@@ -235,6 +238,13 @@ def test_a_changed_copy_is_found_out(language: Path, kind: str) -> None:
         path.write_bytes(content)
 
 
+def test_perplexities_of_different_tokens_are_not_compared(language: Path, kind: str, tmp_path: Path) -> None:
+    title = read_summary(language, "run").data
+    assert re.fullmatch(r"corpus\.txt, by the tokenizer [0-9a-f]{6}", title)
+    train_tiny(tmp_path / "words", language.parent / "corpus.txt", epochs=1)
+    assert read_summary(tmp_path / "words", "run").data == "corpus.txt"
+
+
 @pytest.mark.parametrize("option", [{"level": "char"}, {"tokens": "text"}, {"max_words": 50}])
 def test_options_of_language_models_that_contradict_it(option: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(RunError, match=f"and so does {next(iter(option))}: leave out one of them"):
@@ -258,6 +268,9 @@ def test_a_classifier_predicts_and_explains(classifier: Path, kind: str) -> None
     assert explained.probabilities == pytest.approx(prediction.probabilities)
     assert [word.token for word in explained.words] == model.tokenise(text)
     assert all(word.known for word in explained.words)
+    assert [
+        word["token"] for word in explain_tab.explain(str(classifier), text, None)["words"]
+    ] == model.tokenise(text)
     short = TrainedClassifier(
         model.module, model.vocabulary, model.labels, model.config.replace(max_tokens=3), model.tokenizer
     )

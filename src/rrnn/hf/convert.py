@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, PreTrainedModel
+from transformers.utils import logging
 
 from rrnn.errors import ExportError
 from rrnn.hf.config import RRNNConfig
@@ -97,7 +99,8 @@ def save_folder(model: Trained, folder: Path, *, vocabulary: bool = True) -> lis
     place = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
         place.chmod(0o755)
-        converted.save_pretrained(place)
+        with _no_progress_bars():
+            converted.save_pretrained(place)
         if vocabulary:
             model.vocabulary.save(place / VOCABULARY)
             tokenizer = tokenizer_of(model)
@@ -107,6 +110,18 @@ def save_folder(model: Trained, folder: Path, *, vocabulary: bool = True) -> lis
     finally:
         shutil.rmtree(place, ignore_errors=True)
     return sorted(folder.iterdir())
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing bars for files that take no time."""
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 # ---- to transformers -------------------------------------------------------------------------------------------------
