@@ -5,11 +5,13 @@
 c = f·c' + u forwards, f and u given, by kernels that do a part of the work each, so that their times bound a schedule:
 
 - stream: reads f and u and writes one number, without a recurrence: what this mix of reading and writing takes.
-- twice: cuts time into chunks and walks each twice, as a schedule must that finds the chunks' transitions first, but
-  no chunk waits for another. (Its results are wrong but for the first chunk.) The bound of reading twice.
+- twice: cuts time into chunks and walks each twice, a few steps at a time, and no chunk waits for another. (Its
+  results are wrong but for the first chunk.) It loads nothing ahead of use, so it is no bound: the backend's kernel,
+  which does, is faster although its chunks wait.
 - held: reads each chunk once, as a tile that stays in registers, scans it and writes it; nothing waits either. The
   bound of reading once with what registers hold.
 - held, joined: the same with the chunks joined in one launch, in groups of 16, as the backend's kernels are. Right.
+- held, in pieces: the same again, with a chunk cut into as many pieces as fit one warp each.
 - ours: the backend's own kernel, whose states are saved as in training.
 
 Times are replays of a CUDA graph; the per cent are of the copy bandwidth, each number counted as moved once.
@@ -31,8 +33,17 @@ from torch import Tensor
 
 SHAPES = [(2048, 8, 1024), (65536, 1, 1024)]
 GROUP = tl.constexpr(16)
-SIZES = [(32, 32), (64, 32), (32, 64), (16, 64), (16, 128)]
-"""Steps of a chunk and lanes of a program, of the kernels that hold a chunk; all have one warp."""
+SIZES = [
+    (32, 32, 1),
+    (64, 32, 1),
+    (128, 32, 4),
+    (256, 32, 8),
+    (256, 32, 4),
+    (512, 32, 16),
+    (128, 64, 8),
+    (128, 128, 16),
+]
+"""Steps of a chunk, lanes and warps of a program, of the kernels that hold a chunk."""
 
 
 @triton.jit
@@ -85,19 +96,13 @@ def _last(x, ROWS: tl.constexpr):
 
 
 @triton.jit
-def held_joined(f, u, out, queue, entries, carry, T, lanes, chunks, STEPS: tl.constexpr, BLOCK: tl.constexpr):
-    """Tickets are dealt in the order of time. Words that are not written yet are −1, the bits of a NaN."""
-    ticket = tl.atomic_add(queue, 1) + 1
-    blocks = lanes // BLOCK
-    lane = (ticket % blocks * BLOCK + tl.arange(0, BLOCK))[None, :]
-    place = (ticket // blocks).to(tl.int64)
-    at = (place * STEPS + tl.arange(0, STEPS)[:, None]) * lanes + lane
-    a, c = tl.associative_scan((tl.load(f + at).to(tl.float32), tl.load(u + at).to(tl.float32)), 0, _then)
-    a_last, c_last = _last(a, STEPS), _last(c, STEPS)
-    mine = entries + place * 2 * lanes + lane
+def _before(a_last, c_last, queue_place, entries, carry, lanes, lane, BLOCK: tl.constexpr):
+    """Publish a chunk's transition (1, BLOCK); return the state before the chunk. Words not written yet are −1,
+    the bits of a NaN."""
+    mine = entries + queue_place * 2 * lanes + lane
     tl.store(mine, a_last.to(tl.int32, bitcast=True))
     tl.store(mine + lanes, c_last.to(tl.int32, bitcast=True))
-    group, before = place // GROUP, place % GROUP
+    group, before = queue_place // GROUP, queue_place % GROUP
     z = tl.zeros([1, BLOCK], tl.float32)
     if group > 0:
         word = tl.full([1, BLOCK], -1, tl.int32)
@@ -122,7 +127,48 @@ def held_joined(f, u, out, queue, entries, carry, T, lanes, chunks, STEPS: tl.co
     z = _last(e, GROUP) * z + _last(d, GROUP)
     if before == GROUP - 1:
         tl.store(carry + (group + 1) * lanes + lane, (a_last * z + c_last).to(tl.int32, bitcast=True))
+    return z
+
+
+@triton.jit
+def held_joined(f, u, out, queue, entries, carry, T, lanes, chunks, STEPS: tl.constexpr, BLOCK: tl.constexpr):
+    """Tickets are dealt in the order of time."""
+    ticket = tl.atomic_add(queue, 1) + 1
+    blocks = lanes // BLOCK
+    lane = (ticket % blocks * BLOCK + tl.arange(0, BLOCK))[None, :]
+    place = (ticket // blocks).to(tl.int64)
+    at = (place * STEPS + tl.arange(0, STEPS)[:, None]) * lanes + lane
+    a, c = tl.associative_scan((tl.load(f + at).to(tl.float32), tl.load(u + at).to(tl.float32)), 0, _then)
+    z = _before(_last(a, STEPS), _last(c, STEPS), place, entries, carry, lanes, lane, BLOCK)
     tl.store(out + at, (c + a * z).to(out.dtype.element_ty))
+
+
+@triton.jit
+def held_pieces(
+    f, u, out, queue, entries, carry, T, lanes, chunks,
+    STEPS: tl.constexpr, BLOCK: tl.constexpr, PIECE: tl.constexpr,
+):  # fmt: skip
+    """The same, a chunk in pieces: only what goes from piece to piece crosses warps."""
+    COUNT: tl.constexpr = STEPS // PIECE
+    ticket = tl.atomic_add(queue, 1) + 1
+    blocks = lanes // BLOCK
+    lane = ticket % blocks * BLOCK + tl.arange(0, BLOCK)
+    place = (ticket // blocks).to(tl.int64)
+    piece, step = tl.arange(0, COUNT)[:, None, None], tl.arange(0, PIECE)[None, :, None]
+    at = (place * STEPS + piece * PIECE + step) * lanes + lane[None, None, :]
+    a, c = tl.associative_scan((tl.load(f + at).to(tl.float32), tl.load(u + at).to(tl.float32)), 1, _then)
+    end = step == PIECE - 1
+    pa, pc = tl.sum(tl.where(end, a, 0.0), 1), tl.sum(tl.where(end, c, 0.0), 1)
+    pa, pc = tl.associative_scan((pa, pc), 0, _then)
+    z = _before(_last(pa, COUNT), _last(pc, COUNT), place, entries, carry, lanes, lane[None, :], BLOCK)
+    after = pc + pa * z
+    number = tl.arange(0, COUNT)[:, None] + tl.zeros([COUNT, BLOCK], tl.int32)
+    start = tl.where(number == 0, z, tl.gather(after, tl.maximum(number - 1, 0), 0))
+    tl.store(out + at, (c + a * start[:, None, :]).to(out.dtype.element_ty))
+
+
+def _sized(steps: int, block: int, warps: int) -> str:
+    return f"{steps} × {block}, {warps} warp{'s' if warps > 1 else ''}"
 
 
 class Case:
@@ -151,21 +197,29 @@ class Case:
         twice[grid](self.f, self.u, self.out, entries, self.steps, self.lanes, **sizes)
         return self.out
 
-    def held(self, steps: int, block: int) -> Tensor:
+    def held(self, steps: int, block: int, warps: int) -> Tensor:
         grid = self.lanes // block, self.chunks(steps)
-        sizes = {"STEPS": steps, "BLOCK": block, "num_warps": 1}
+        sizes = {"STEPS": steps, "BLOCK": block, "num_warps": warps}
         held[grid](self.f, self.u, self.out, self.steps, self.lanes, **sizes)
         return self.out
 
-    def joined(self, steps: int, block: int) -> Tensor:
+    def joined(self, steps: int, block: int, warps: int, piece: int = 0) -> Tensor:
         chunks = self.chunks(steps)
         size = 64 + (2 * chunks + chunks // GROUP.value + 2) * self.lanes
         words = torch.full((size,), -1, dtype=torch.int32, device=self.f.device)
         more = words, words[64:], words[64 + 2 * chunks * self.lanes :]
         numbers = self.steps, self.lanes, chunks
-        sizes = {"STEPS": steps, "BLOCK": block, "num_warps": 1}
-        held_joined[(self.lanes // block * chunks,)](self.f, self.u, self.out, *more, *numbers, **sizes)
+        sizes = {"STEPS": steps, "BLOCK": block, "num_warps": warps}
+        grid, tensors = (self.lanes // block * chunks,), (self.f, self.u, self.out, *more)
+        if piece:
+            held_pieces[grid](*tensors, *numbers, PIECE=piece, **sizes)
+        else:
+            held_joined[grid](*tensors, *numbers, **sizes)
         return self.out
+
+    def pieces(self, steps: int, block: int, warps: int) -> Tensor:
+        vector = 16 // self.f.element_size()  # lanes of a thread; the others of a warp lie along time
+        return self.joined(steps, block, warps, 32 * vector // block)
 
     def ours(self) -> Tensor:
         return self.bench.forward()[0]
@@ -175,11 +229,12 @@ class Case:
         yield "ours", "", self.ours
         yield "stream", "", self.stream
         for steps, block, turn in ((64, 64, 16), (128, 64, 16), (64, 128, 8), (32, 128, 16)):
-            yield "twice", f"{steps} × {block}", lambda s=steps, b=block, t=turn: self.twice(s, b, t)
-        for steps, block in SIZES:
-            yield "held", f"{steps} × {block}", lambda s=steps, b=block: self.held(s, b)
-        for steps, block in SIZES:
-            yield "held, joined", f"{steps} × {block}", lambda s=steps, b=block: self.joined(s, b)
+            yield "twice", f"{steps} × {block}, 1 warp", lambda s=steps, b=block, t=turn: self.twice(s, b, t)
+        fitting = [size for size in SIZES if self.steps % size[0] == 0]
+        kernels = {"held": self.held, "held, joined": self.joined, "held, in pieces": self.pieces}
+        for name, kernel in kernels.items():
+            for size in fitting:
+                yield name, _sized(*size), lambda k=kernel, s=size: k(*s)
 
     def exact(self) -> Tensor:
         """Return the recurrence in float64, one step after another."""
@@ -197,7 +252,7 @@ def check(device: str, shape: tuple[int, int, int]) -> None:
         case = Case(shape, dtype, device)
         exact = case.exact()
         for name, sizes, run in case.runs():
-            if name in ("ours", "held, joined"):
+            if name in ("ours", "held, joined", "held, in pieces"):
                 case.out.fill_(torch.nan)
                 error = float((run().double() - exact).norm() / exact.norm())
                 if not error < (1e-5 if dtype == torch.float32 else 5e-3):
@@ -212,7 +267,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare results only, at a small shape")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    check(device, (512, 2, 256) if device == "cuda" else (128, 1, 128))
+    check(device, (2048, 2, 256) if device == "cuda" else (256, 1, 128))
     if options.check:
         return
     clock = CudaClock()
