@@ -65,7 +65,7 @@ def _row(name: str, model: Model) -> dict[str, Any]:
     return {
         "name": name,
         "semiring": cell.semiring_name if cell else None,
-        "states": len(cell.states) if cell else None,
+        "states": cell.state_count if cell else None,
         "rational": "yes" if model.rational else "open",
         "source": model.paper,
     }
