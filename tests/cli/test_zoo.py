@@ -34,7 +34,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
         assert (rational == "yes") == model.rational and source == model.paper
         if model.is_cell:
             cell = zoo.get_cell(name)
-            assert (semiring, int(states)) == (cell.semiring_name, len(cell.states))
+            assert (semiring, int(states)) == (cell.semiring_name, cell.state_count)
     assert f"{len(zoo.MODELS)} models" in out
 
 
