@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from rrnn.automata import (
     unroll,
 )
 from rrnn.backends.native.families import render_backward, render_forward
+from rrnn.cli import main
 from rrnn.errors import CellError, FormatError, RRNNError
 from rrnn.ir import lower
 
@@ -378,3 +380,10 @@ def _unsigned_like(rnn: RationalRNN, cell: Cell) -> RationalRNN:
     plain = RationalRNN(cell, rnn.input_size, rnn.hidden_size, heads=rnn.heads, dtype=torch.float64)
     plain.load_state_dict(rnn.state_dict())
     return plain
+
+
+def test_every_state_of_a_family_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "Mamba: 6 states (5 stored)" in str(build("Mamba"))
+    assert main(["zoo", "--json"]) == 0
+    rows = {row["name"]: row["states"] for row in json.loads(capsys.readouterr().out)["models"]}
+    assert rows["Mamba"] == 17 and rows["B"] == 2

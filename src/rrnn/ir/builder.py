@@ -294,9 +294,10 @@ class Builder:
             return n
         if self._plus_op in FOLDS:
             return self.along(FOLDS[self._plus_op], family, n)
-        parts = [self.component(n, c) for c in range(self.semiring.size)]
+        components = range(self.semiring.size)
         if adds_components(self.semiring):
-            return self.element(self.along(Op.SUM, family, part) for part in parts)
+            return self.element(self.along(Op.SUM, family, self.component(n, c)) for c in components)
+        parts = [self.component(n, c) for c in components]
         if all(family not in self.over[part] for part in parts):  # n ⊕ … ⊕ n = (1̄ ⊕ … ⊕ 1̄) ⊗ n
             plus, one = self.semiring.plus, self.semiring.one
             return self.times(self.constant(reduce(plus, [one] * self._size(family))), n)

@@ -361,7 +361,7 @@ class RationalRNN(nn.Module):
             ring, outputs = cell.semiring, len(cell.output_exprs)
             elements = f" ⟨{', '.join(ring.components)}⟩" if ring.components else ""
             lines.append(
-                f"{width} × {cell.name}: {len(cell.states)} states ({len(program.states)} stored), "
+                f"{width} × {cell.name}: {cell.state_count} states ({program.state_count} stored), "
                 f"{len(cell.arcs)} arcs, {ring.name} semiring{elements}"
                 + (f", {outputs} outputs a unit" if outputs > 1 else "")
             )

@@ -269,5 +269,5 @@ def _card(model: str, members: list[int], cell: Cell | None) -> AutomatonCard:
         picture = to_svg(cell, legend=False)  # the equations say what the names stand for
     except AutomatonError as error:
         note = str(error)
-    stored = len(lower(cell).program.states)
+    stored = lower(cell).program.state_count
     return AutomatonCard(model, members, cell, note, picture, equations(cell).rstrip(), stored)

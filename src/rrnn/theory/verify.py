@@ -277,4 +277,4 @@ def _shape(cell: Cell) -> str:
     f = zoo.get_cell("F")
     if arcs == {(a.source, a.target, a.epsilon) for a in f.arcs} and names == f.states:
         return "F"
-    return f"{len(names)} states, {len(arcs)} arcs"
+    return f"{cell.state_count} states, {len(arcs)} arcs"

@@ -12,6 +12,15 @@ from typing import Any
 from rrnn.automata import Cell
 from rrnn.automata import expressions as ex
 
+_DELTA_RULE = {
+    "conv": 4,
+    "convolved": ("k", "q", "v"),
+    "conv_bias": False,
+    "normalised": ("k", "q"),
+    "output_norm": "rms",
+    "mlp": 8 / 3,
+}
+
 BLOCKS: dict[str, dict[str, Any]] = {
     # Gu and Dao 2023
     "Mamba": {"expand": 2, "inner": True, "conv": 4, "gate": True, "low_rank": {"delta": 1 / 16}},
@@ -39,27 +48,9 @@ BLOCKS: dict[str, dict[str, Any]] = {
     # Qin et al. 2024
     "HGRN2": {"head_size": 128, "silu": ("q",), "output_norm": "rms", "norm_over": "all", "mlp": 8 / 3},
     # Yang et al. 2024: parallelised DeltaNet, with short convolutions of keys, queries and values
-    "DeltaNet": {
-        "conv": 4,
-        "convolved": ("k", "q", "v"),
-        "conv_bias": False,
-        "normalised": ("k", "q"),
-        "head_size": 128,
-        "output_norm": "rms",
-        "mlp": 8 / 3,
-    },
+    "DeltaNet": {**_DELTA_RULE, "head_size": 128},
     # Yang et al. 2025
-    "Gated-DeltaNet": {
-        "expand": 1.5,
-        "conv": 4,
-        "convolved": ("k", "q", "v"),
-        "conv_bias": False,
-        "normalised": ("k", "q"),
-        "most_heads": 6,
-        "output_norm": "rms",
-        "gate": True,
-        "mlp": 8 / 3,
-    },
+    "Gated-DeltaNet": {**_DELTA_RULE, "expand": 1.5, "most_heads": 6, "gate": True},
     # Katharopoulos et al. 2020, with the output norm of its successors, since there is no normaliser
     "linear-attention": {"most_heads": 8, "norm": "layer", "output_norm": "layer", "mlp": 8 / 3},
     # Gu et al. 2022
