@@ -124,8 +124,8 @@ def test_equations() -> None:
 def test_factors_need_no_matrix() -> None:
     """A product of what depends on the source and what depends on the target never becomes a matrix."""
     for semiring in ("real", "log", "max-plus", "min-plus"):
-        assert not lower(factors(semiring)).program.mixes
-    assert lower(matrix("real")).program.mixes
+        assert not lower(factors(semiring)).program.has_pairs
+    assert lower(matrix("real")).program.has_pairs
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,6 @@ class Native(Backend):
             return f"it runs on the CPU, not on {device.type}"
         if dtype not in TYPES:
             return f"it computes with float32, float64 and bfloat16, not {dtype}"
-        if program is not None and program.mixes:
-            return "arcs from each state of a family to each are not compiled yet"
         compiler = find_compiler()
         return compiler if isinstance(compiler, str) else None
 

@@ -89,9 +89,7 @@ class Triton(Backend):
             return f"it runs on CUDA devices, not on {device.type}"
         if dtype not in DTYPES:
             return f"it computes with float32, bfloat16 and float16, not {dtype}"
-        if program is not None and program.mixes:
-            return "arcs from each state of a family to each are not compiled yet"
-        return None
+        return families.why_not(program) if program is not None and program.wide is not None else None
 
     def gives_parameter_gradients(self, program: Program) -> bool:
         return program.wide is None
