@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,17 @@ def get_cell(name: str | Path, **options: Any) -> Cell:
     if found is None:
         raise CellError(_unknown(name, CELLS))
     key, model, given = found
+    if model.automaton is not None and "units" in given | options:
+        model = replace(model, make=model.automaton)
     if not model.is_cell:
         why = (
             " ".join(filter(None, (f"it is {model.proved}." if model.proved else "", model.open)))
             or "its units mix."
         )
-        raise CellError(f"{name} is not a cell: {why} Build the layer with rrnn.zoo.layer({name!r}, …).")
+        cell = f" Its automaton for 4 units is the cell {key}:units=4." if model.automaton else ""
+        raise CellError(
+            f"{name} is not a cell: {why} Build the layer with rrnn.zoo.layer({name!r}, …).{cell}"
+        )
     return _made(key, model, given | options)
 
 
