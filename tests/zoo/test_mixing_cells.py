@@ -70,13 +70,16 @@ def run(name: str, rnn: RationalRNN, x: Tensor, **options: Any) -> list[Tensor]:
     else:
         with rrnn.use_backend(name):
             out, state = rnn(v, **options)
-            last = state[0].states[0][..., 0].T  # all units have the same states
+            last = state[0].states[0][0]  # all units have the same states: there is one row
             return [out, last, *gradients(rnn, v, out, last)]
     return [out, last, *gradients(rnn, v, out, last)]
 
 
 BACKENDS = [
     ("reference", torch.float64, 1e-10),
+    ("affine", torch.float64, 1e-10),
+    ("affine", torch.float32, 1e-4),
+    ("affine", torch.bfloat16, 0.05),
     pytest.param("native", torch.float64, 1e-10, marks=pytest.mark.slow),
     pytest.param("native", torch.float32, 1e-4, marks=pytest.mark.slow),
     pytest.param("native", torch.bfloat16, 0.05, marks=pytest.mark.slow),

@@ -117,6 +117,8 @@ class Backend(ABC):
     """One way to run programs."""
 
     name: str
+    shares_states = False
+    """Whether it runs programs whose units share states as they are (see `rrnn.backends.shared_states`)."""
 
     def gives_parameter_gradients(self, program: Program) -> bool:
         """Return whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""

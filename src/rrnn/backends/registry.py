@@ -15,6 +15,7 @@ from rrnn.ir import Program
 # name → "module:class", imported on first use; in order of preference
 TABLE = {
     "matrix": "rrnn.backends.matrix:Matrix",
+    "affine": "rrnn.backends.affine:Affine",
     "native": "rrnn.backends.native:Native",
     "triton": "rrnn.backends.triton:Triton",
     "reference": "rrnn.backends.reference:Reference",
