@@ -114,7 +114,7 @@ def test_texts_read_back(name: str) -> None:
 def test_equations() -> None:
     lines = rrnn.equations(matrix("real")).splitlines()
     (update,) = (line for line in lines if line.startswith("cᵢₜ"))
-    assert "Σⱼ" in update and "cⱼₜ₋₁" in update and "Aⱼᵢ" in "\n".join(lines)
+    assert "Σⱼ" in update and "cⱼₜ₋₁" in update and "Aᵢⱼ" in "\n".join(lines)
     assert r"\sum_j" in rrnn.latex(matrix("real"))
     lines = rrnn.equations(factors("real")).splitlines()
     (update,) = (line for line in lines if line.startswith("cᵢₜ"))

@@ -145,5 +145,8 @@ def test_names_and_texts(name: str) -> None:
     cell = zoo.get_cell(f"{name}:units=3")
     assert Cell.from_text(cell.to_text()) == cell
     assert "Σⱼ" in rrnn.equations(cell)
+    assert (
+        zoo.cell_to_show(name) == zoo.get_cell(name, units=4) and zoo.cell_to_show(f"{name}:units=3") == cell
+    )
     with pytest.raises(CellError, match=rf"Its automaton for 4 units is the cell {name}:units=4\."):
         zoo.get_cell(name)

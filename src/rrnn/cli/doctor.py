@@ -136,7 +136,7 @@ def _findings() -> Iterator[Finding]:
 
     for device, _ in _devices():
         found = list(report(torch.device(device)))
-        # (The matrix backend comes first, but runs some families of states only.)
-        first = next(name for name, why in found if why is None and name != "matrix")
+        # (The first two run some families of states only.)
+        first = next(name for name, why in found if why is None and name not in ("matrix", "affine"))
         for name, why in found:
             yield Finding(device, name, name == first, why)

@@ -52,6 +52,14 @@ def get_cell(name: str | Path, **options: Any) -> Cell:
     return _made(key, model, given | options)
 
 
+def cell_to_show(name: str) -> Cell:
+    """Return a cell to derive or to draw, by name or file. Of a model with as many states as units, ISAN, that is the
+    cell of 4 units, unless the name says how many."""
+    found = _find(name)
+    shown = found is not None and found[1].automaton is not None and "units" not in found[2]
+    return get_cell(name, units=4) if shown else get_cell(name)
+
+
 def layer(
     cell: Cell | str | Sequence[tuple[Cell | str, int]],
     input_size: int,
@@ -191,6 +199,7 @@ __all__ = [
     "b_max_plus",
     "block_settings",
     "c",
+    "cell_to_show",
     "f",
     "get_cell",
     "get_model",
