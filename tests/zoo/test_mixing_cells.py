@@ -148,5 +148,6 @@ def test_names_and_texts(name: str) -> None:
     assert (
         zoo.cell_to_show(name) == zoo.get_cell(name, units=4) and zoo.cell_to_show(f"{name}:units=3") == cell
     )
+    assert RationalRNN(f"{name}:units=3", 4, 3)(torch.randn(2, 1, 4))[0].shape == (2, 1, 3)
     with pytest.raises(CellError, match=rf"Its automaton for 4 units is the cell {name}:units=4\."):
         zoo.get_cell(name)

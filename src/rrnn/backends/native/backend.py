@@ -1,7 +1,7 @@
 """Calls of the compiled C kernels: programs behind the common interface, and the affine recurrence.
 
-The affine recurrence, c_t = M_{x_t} c_{t−1} + u_t, is what ISAN and linear Elman networks run on the CPU
-(`rrnn.nn.affine`).
+The affine recurrence, c_t = M_{x_t} c_{t−1} + u_t, is what affine families, ISAN and linear Elman networks among them,
+run on the CPU (`rrnn.backends.affine`).
 """
 
 from __future__ import annotations
