@@ -34,11 +34,11 @@ def _spread(wide: Families, extent: Extent, part: Tensor, units: int) -> Tensor:
     else:
         value = part.unflatten(-1, (sharers, *sizes)).movedim(-1 - len(sizes), -1)
         value = value.unsqueeze(-1).expand(*value.shape, units // sharers).flatten(-2)
-    value = ordered(value, extent.over, back=False)
+    value = _ordered(value, extent.over, back=False)
     return value.reshape(*part.shape[:-1], *_axes(wide, extent.over), units)
 
 
-def ordered(value: Tensor, over: Sequence[int], back: bool) -> Tensor:
+def _ordered(value: Tensor, over: Sequence[int], back: bool) -> Tensor:
     """Return values (…, indices of an extent, D) with their families in ascending order, or `back` in the extent's."""
     if list(over) == sorted(over):
         return value
@@ -60,7 +60,7 @@ def _gather(wide: Families, extent: Extent, value: Tensor, units: int) -> Tensor
     leading = value.shape[: -1 - len(wide.sizes)]
     ascending = [wide.sizes[f][1] for f in sorted(extent.over)]
     value = value.expand(*leading, *_axes(wide, extent.over), units).reshape(*leading, *ascending, units)
-    value = ordered(value, extent.over, back=True)
+    value = _ordered(value, extent.over, back=True)
     if extent.per != "unit":
         sharers = wide.sharers(extent, units)
         value = value.unflatten(-1, (sharers, units // sharers)).sum(-1).movedim(-1, -1 - len(sizes))

@@ -1,8 +1,8 @@
 """Layers of affine recurrences c_t = M_{x_t} c_{t−1} + u_t that read symbols or vectors: faces of affine cells.
 
-A layer has a cell (`rrnn.zoo.wide`), and weights under names and in shapes of its own. The cell's program says what the
-matrix M and the vector u are (`rrnn.ir.affine`); `rrnn.backends.affine` runs the recurrence. Where the input is a
-symbol, they are computed once for each symbol, not for each step.
+A layer has a cell (`rrnn.zoo.wide`), and weights under names and in shapes of its own. The cell's program says which of
+them are the matrix M and the vector u (`rrnn.ir.affine`); `rrnn.backends.affine` runs the recurrence. A symbol's matrix
+is read in place.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
-from rrnn.backends.affine.parts import matrix_and_entry
+from rrnn.backends.affine.parts import given_parts
 from rrnn.backends.affine.scan import IDENTITY, affine_scan
 from rrnn.backends.interface import compute_dtype
 from rrnn.errors import ShapeError
@@ -26,11 +26,11 @@ from rrnn.nn.sequences import OneStep, TimeFirst
 
 
 class Weights(NamedTuple):
-    """What an affine cell reads, by name, without biases that the cell does not have."""
+    """What an affine cell reads."""
 
-    projections: Mapping[str, Tensor]
-    """(T, B, …) of vectors; (symbols, …) where the input is a symbol."""
-    parameters: Mapping[str, Tensor]
+    values: Mapping[str, Tensor]
+    """The matrix (source, target) and the vector that enters, by their names in the cell: (T, B, …) if they depend on
+    vectors; (symbols, …) where the input is a symbol."""
     symbols: Tensor | None = None
     """(T, B) int64, without those of padding."""
 
@@ -48,7 +48,7 @@ class AffineRNN(nn.Module, ABC):
         super().__init__()
         self.hidden_size, self.batch_first = positive(hidden_size, "hidden_size"), bool(batch_first)
         self.chunk = None if chunk is None else positive(chunk, "chunk")
-        self.program = lower(self.cell()).program
+        self.given = given_parts(lower(self.cell()).program)
 
     @abstractmethod
     def cell(self) -> Cell:
@@ -60,12 +60,13 @@ class AffineRNN(nn.Module, ABC):
 
     def affine(self, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return (symbols (T, B), matrices (S, d, d), u (T, B, d)) of a checked input, time first."""
-        projections, parameters, symbols = self.weights(input, mask)
-        matrices, u = matrix_and_entry(self.program, projections, parameters)
+        values, symbols = self.weights(input, mask)
+        matrix, u = values[self.given.matrix], values[self.given.entry]
+        matrix = matrix.mT if self.given.by_source else matrix
         if symbols is None:
             symbols = torch.zeros(input.shape[:2], dtype=torch.int64, device=input.device)
-            return symbols, matrices.unsqueeze(0), u
-        return symbols, matrices, F.embedding(symbols, u)
+            return symbols, matrix.unsqueeze(0), u
+        return symbols, matrix, F.embedding(symbols, u)
 
     @abstractmethod
     def check_input(self, input: Tensor, mask: Tensor | None) -> None:

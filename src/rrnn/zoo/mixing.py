@@ -85,7 +85,7 @@ class ISAN(AffineRNN):
 
     def weights(self, input: Tensor, mask: Tensor | None) -> Weights:
         symbols = input.long() if mask is None else torch.where(mask, input.long(), 0)
-        return Weights({"W": self.weight.mT, "b": self.bias}, {}, symbols)  # the cell's W is (source, target)
+        return Weights({"W": self.weight.mT, "b": self.bias}, symbols)  # the cell's W is (source, target)
 
     def extra_repr(self) -> str:
         return f"{self.num_symbols}, {self.hidden_size}"
@@ -146,7 +146,7 @@ class LinearElman(AffineRNN):
 
     def weights(self, input: Tensor, mask: Tensor | None) -> Weights:
         u = F.linear(zero_padding(input, mask), self.weight_ih, self.bias)
-        return Weights({"U": u}, {"W": self.weight_hh.mT})  # the cell's W is (source, target)
+        return Weights({"U": u, "W": self.weight_hh.mT})  # the cell's W is (source, target)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}{'' if self.bias is not None else ', bias=False'}"

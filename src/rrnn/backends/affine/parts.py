@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from rrnn.backends.extents import ordered, spread
+from rrnn.backends.extents import spread
 from rrnn.backends.reference import interpret, leaves
 from rrnn.ir import Op, Program
 from rrnn.ir.affine import ENTRY, MATRIX, READ, Affine, affine
@@ -45,36 +45,21 @@ def _leaves_of(form: Affine) -> tuple[_Leaf, ...]:
     )
 
 
-def matrix_and_entry(
-    program: Program, projections: Mapping[str, Tensor], parameters: Mapping[str, Tensor]
-) -> tuple[Tensor, Tensor]:
-    """Return the matrix (…, target, source) and the entry (…, target) of an affine program of one head, from its
-    projections (…, indices) and parameters (indices,) by name."""
+class Given(NamedTuple):
+    """The names of the leaves that are the matrix and the entry themselves, if nothing is computed of leaves."""
+
+    matrix: str
+    entry: str
+    by_source: bool
+    """Whether the source is the first index of the matrix, not the target."""
+
+
+def given_parts(program: Program) -> Given:
+    """Return the names of an affine program's matrix and entry, which must be leaves."""
     form = form_of(program)
-    given = {leaf.n: leaf for leaf in _leaves_of(form)}
-    places = [form.factors.of_kind("factor")[k] for k in (MATRIX, ENTRY)]
-    if all(n in given for n in places):  # there is nothing to compute
-        matrix, entry = ((projections if given[n].projected else parameters)[given[n].name] for n in places)
-        as_is = given[places[0]].extent.over == (form.target, form.source)
-        return matrix if as_is else matrix.mT, entry
-    values = {
-        n: _placed(form, extent, (projections if projected else parameters)[name])
-        for n, name, projected, extent in _leaves_of(form)
-    }
-    matrix, entry = _computed(form, values)
-    return matrix.squeeze(-1), entry.squeeze(-1)
-
-
-def _placed(form: Affine, extent: Extent, value: Tensor) -> Tensor:
-    """Return a value (…, indices of an extent) with one axis for each family, and one of a single lane."""
-    leading = value.dim() - len(extent.over)
-    value = ordered(value.unsqueeze(-1), extent.over, back=False)
-    return _shaped(value, (*value.shape[:leading], *_axes(form, extent.over), 1))
-
-
-def _shaped(value: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a value in another shape. (`reshape` takes time even where there is nothing to do.)"""
-    return value if value.shape == shape else value.reshape(shape)
+    found = {leaf.n: leaf for leaf in _leaves_of(form)}
+    matrix, entry = (found[form.factors.of_kind("factor")[k]] for k in (MATRIX, ENTRY))
+    return Given(matrix.name, entry.name, matrix.extent.over == (form.source, form.target))
 
 
 def of_rows(form: Affine, x: Tensor, params: Tensor, units: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -110,9 +95,8 @@ def _computed(form: Affine, values: dict[int, Tensor]) -> tuple[Tensor, Tensor]:
     for n, over in ((matrix, (form.target, form.source)), (entry, (form.target,))):
         value, axes = values[n], _axes(form, over)
         leading, lanes = value.shape[: max(0, value.dim() - 1 - len(axes))], like.shape[-1]
-        whole = (*leading, *axes, lanes)
-        value = value if value.shape == whole else value.expand(whole)
-        found.append(_shaped(value, (*leading, *([form.size] * len(over)), lanes)))
+        value = value.expand(*leading, *axes, lanes)
+        found.append(value.reshape(*leading, *([form.size] * len(over)), lanes))
     return found[0], found[1]
 
 
