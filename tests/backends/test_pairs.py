@@ -16,6 +16,7 @@ from rrnn import RationalRNN
 from rrnn.automata import Cell, family, linear, one, parameter, score, tanh
 from rrnn.backends import get_backend
 from rrnn.backends.native import families as native
+from rrnn.explorer.design_tab import triton_code
 from rrnn.ir import lower
 
 COMPILED = [
@@ -105,9 +106,10 @@ def test_the_text_does_not_grow_with_the_family() -> None:
 
 @needs_interpreter
 def test_triton_refuses_matrices_larger_than_a_tile() -> None:
-    from rrnn.backends.triton.family_kernels import render
+    from rrnn.backends.triton.pair_kernels import render
 
     few, many, too_many = (lower(square(n)).program for n in (4, 128, 129))
+    assert "tl.permute" in triton_code(few)  # what `rrnn derive --triton` prints
     assert len(render(few, 8).split("\n")) == len(render(many, 8).split("\n"))
     triton, cpu = get_backend("triton"), torch.device("cpu")
     assert triton.why_not(cpu, torch.float32, many) is None

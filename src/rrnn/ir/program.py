@@ -169,6 +169,11 @@ class Program:
         return replace(self, wide=self.wide._replace(heads=heads, groups=groups))
 
     @cached_property
+    def mixes(self) -> bool:
+        """Whether an instruction has values for pairs of states, or takes them from one index to another."""
+        return self.has_pairs or any(i.op is Op.MOVE for i in self.flat.instructions)
+
+    @cached_property
     def has_pairs(self) -> bool:
         """Whether an instruction has a value for each pair of states of two families: a whole matrix of arcs."""
         return any(len(over) > 1 for over in self.flat.over)

@@ -21,7 +21,7 @@ from rrnn.backends.interface import (
     first_state,
     units_contiguous,
 )
-from rrnn.backends.triton import families
+from rrnn.backends.triton import families, pairs
 from rrnn.backends.triton.chained_chunks import words
 from rrnn.backends.triton.module import Kernels, kernels_of
 from rrnn.backends.triton.plan import H200, Gpu, Plan, plan_of
@@ -89,7 +89,7 @@ class Triton(Backend):
             return f"it runs on CUDA devices, not on {device.type}"
         if dtype not in DTYPES:
             return f"it computes with float32, bfloat16 and float16, not {dtype}"
-        return families.why_not(program) if program is not None and program.wide is not None else None
+        return pairs.why_not(program) if program is not None and program.mixes else None
 
     def gives_parameter_gradients(self, program: Program) -> bool:
         return program.wide is None
@@ -99,7 +99,7 @@ class Triton(Backend):
     ) -> tuple[Tensor, Tensor | None]:
         if call.program.wide is not None:
             with on_device(call.x.device):
-                return families.forward(call, state, out)
+                return (pairs if call.program.mixes else families).forward(call, state, out)
         program, x, params, mask, inp, every, _, packed = call
         steps, batch, units = x.shape[0], call.batch, call.units
         how = schedule or _schedule(call, False)
@@ -140,7 +140,7 @@ class Triton(Backend):
     ) -> tuple[Tensor, Tensor | None]:
         if call.program.wide is not None:
             with on_device(call.x.device):
-                return families.backward(call, saved, grads)
+                return (pairs if call.program.mixes else families).backward(call, saved, grads)
         program, x, params, mask, inp, every, _, packed = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, units = x.shape[0], call.batch, call.units

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 from functools import lru_cache
 from types import ModuleType
 
@@ -15,12 +14,11 @@ from rrnn.backends.interface import CellCall, Gradients, by_sequence, by_state, 
 from rrnn.backends.native.family_loops import Addresses
 from rrnn.backends.triton.family_kernels import padded, render
 from rrnn.ir import Program, adjoint
+from rrnn.ir.program import Families
 
 TILE = 1024
 """About how many numbers a tile of a family has. (Half of that on one warp was measured on an H200, both passes: Mamba
 took 6.5 ms for 7.4, but GLA 10.5 for 9.3 and S4D 9.6 for 6.4.)"""
-MOST = 16384
-"""The largest matrix of states that a tile may hold: it takes a quarter of a multiprocessor's registers."""
 
 
 @lru_cache(maxsize=256)
@@ -34,28 +32,11 @@ def _module(program: Program, every: int, packed: bool) -> ModuleType:
     return module
 
 
-def widest(program: Program) -> int:
-    """Return how many numbers the widest value of a unit has: of a family, or of a pair of families."""
-    wide = program.flat.wide
-    assert wide is not None
-    own = (math.prod(padded(wide.sizes[f][1]) for f in over) for over in program.flat.over)
-    return max(*(padded(size) for _, size in wide.sizes), *own, 1)
-
-
-def block_of(program: Program, units: int) -> tuple[int, int]:
+def block_of(wide: Families, units: int) -> tuple[int, int]:
     """Return (units of a block, warps) for this many units: a tile of the widest family has about TILE numbers."""
-    wide, most = program.wide, widest(program)
-    assert wide is not None
-    block = max(1, min(padded(max(1, units // wide.heads)), TILE // most, 128))
-    return block, max(1, min(4, block * most // 128))
-
-
-def why_not(program: Program) -> str | None:
-    """Return why these kernels cannot run a program of families, or None."""
-    step = adjoint(program).step if program.semiring.has_gradient else program
-    if step.has_pairs and (most := widest(step)) > MOST:
-        return f"its matrices between states have {most} numbers, padded to powers of two, and a tile at most {MOST}"
-    return None
+    widest = max((padded(size) for _, size in wide.sizes), default=1)
+    block = max(1, min(padded(max(1, units // wide.heads)), TILE // widest, 128))
+    return block, max(1, min(4, block * widest // 128))
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -77,7 +58,7 @@ def forward(call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, 
     state = by_sequence(state, packed)
     final = torch.empty_like(state)
     target = out if out.stride(-1) == 1 else torch.empty_like(out, memory_format=torch.contiguous_format)
-    block, warps = block_of(program, units)
+    block, warps = block_of(program.wide, units)
     heads = program.wide.heads
     grid = (heads * -(-(units // heads) // block), batch, 1)
     bits = x if mask is None else mask.view(torch.uint8)
@@ -123,7 +104,7 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, T
         return saved.new_zeros(rows, units), gfinal.clone() if grads.wants_first else None
     gfinal = by_sequence(gfinal, packed)
     first = torch.empty_like(gfinal)
-    block, warps = block_of(adjoint(program).step, units)
+    block, warps = block_of(wide, units)
     blocks = -(-(units // wide.heads) // block)
     table = Addresses(wide, wide.projections)
     slots = blocks * (wide.heads // wide.groups if any(e.per == "group" for e in wide.projections) else 1)

@@ -2,8 +2,7 @@
 
 A Triton program owns BLOCK units of one head and one batch row, and walks all steps. Values are tiles of two axes,
 (BLOCK, 1) for units, (BLOCK, N) for a family, (1, N) for what the units of a head share; N is padded to a power of two.
-So the text is as long for a family of 4 states as for one of 128. Where arcs lead from each state to each, tiles have
-a third axis, for the index of the source: (BLOCK, N, N) for a matrix.
+So the text is as long for a family of 4 states as for one of 128.
 
 Backwards, time runs in segments of EVERY steps, the last one first. A segment is run forward from its saved states,
 which leaves the state before each step in `scratch`; then it is walked back. What a head or group shares gets a partial
@@ -21,15 +20,15 @@ from rrnn.backends.native.family_loops import Addresses
 from rrnn.backends.triton.kernel_text import HEAD, OPS, number, shift
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
-from rrnn.ir.program import Extent, needed
+from rrnn.ir.program import Extent, Families, needed
 
 _JIT = '@triton.jit(do_not_specialize=["T", "B"])'
 _FOLDS = {
-    Op.SUM: "tl.sum(tl.where({ok}, {0}, 0.0), {axis}, keep_dims=True)",
-    Op.MOST: 'tl.max(tl.where({ok}, {0}, float("-inf")), {axis}, keep_dims=True)',
-    Op.LEAST: 'tl.min(tl.where({ok}, {0}, float("inf")), {axis}, keep_dims=True)',
-    Op.LOGSUM: 'logsum(tl.where({ok}, {0}, float("-inf")), {axis})',
-    Op.FIRST: "first(tl.where({ok}, {0} == {1}, False) & (tl.abs({1}) < float('inf')), {k}, {axis})",
+    Op.SUM: "tl.sum(tl.where({ok}, {0}, 0.0), 1, keep_dims=True)",
+    Op.MOST: 'tl.max(tl.where({ok}, {0}, float("-inf")), 1, keep_dims=True)',
+    Op.LEAST: 'tl.min(tl.where({ok}, {0}, float("inf")), 1, keep_dims=True)',
+    Op.LOGSUM: 'logsum(tl.where({ok}, {0}, float("-inf")))',
+    Op.FIRST: "first(tl.where({ok}, {0} == {1}, False) & (tl.abs({1}) < float('inf')), {k})",
 }
 
 
@@ -41,10 +40,8 @@ def padded(size: int) -> int:
 class _Text:
     """The lines of one kernel."""
 
-    def __init__(self, program: Program) -> None:
-        assert program.wide is not None
-        self.wide, self.lines, self.depth = program.wide, list[str](), 1
-        self.pairs = program.has_pairs
+    def __init__(self, wide: Families) -> None:
+        self.wide, self.lines, self.depth = wide, list[str](), 1
 
     def __call__(self, *lines: str) -> None:
         self.lines += ["    " * self.depth + line for line in lines]
@@ -63,7 +60,7 @@ class _Text:
             "blocks = tl.cdiv(U, BLOCK)",
             "head = tl.program_id(0) // blocks",
             f"group = head // {heads // groups}",
-            f"u = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK){self.along(0)}",
+            "u = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)[:, None]",
             f"b = tl.program_id({2 if packed else 1}).to(tl.int64)",
             "ok = u < U",
             "d = (head * U + u).to(tl.int64)",
@@ -71,22 +68,15 @@ class _Text:
             "lane = b * D + d",
         )
         for f, (_, size) in enumerate(self.wide.sizes):
-            self(f"k{f} = tl.arange(0, {padded(size)}){self.along(self.axis(f))}", f"ok{f} = k{f} < {size}")
+            self(f"k{f} = tl.arange(0, {padded(size)})[None, :]", f"ok{f} = k{f} < {size}")
 
-    def axis(self, family: int) -> int:
-        """Return the axis of a family's index in tiles; where there are pairs, sources have one of their own."""
-        return 2 if self.pairs and self.wide.sizes[family][0].endswith(".source") else 1
-
-    def along(self, axis: int) -> str:
-        """Return the subscript that gives a row of numbers the shape of a tile, along an axis."""
-        return f"[{', '.join(':' if k == axis else 'None' for k in range(2 + self.pairs))}]"
-
-    def shape(self, over: Iterable[int], lanes: str = "BLOCK") -> str:
-        """Return the shape of a tile."""
-        sizes = [lanes] + ["1"] * (1 + self.pairs)
-        for f in over:
-            sizes[self.axis(f)] = str(padded(self.wide.sizes[f][1]))
-        return f"[{', '.join(sizes)}]"
+    def shape(self, over: Iterable[int]) -> str:
+        """Return the shape of a tile of lanes."""
+        return (
+            f"[BLOCK, {padded(self.wide.sizes[f][1])}]"
+            if (f := next(iter(over), None)) is not None
+            else "[BLOCK, 1]"
+        )
 
     def ok(self, over: Iterable[int], lanes: bool = True) -> str:
         """Return the mask of a tile."""
@@ -94,8 +84,8 @@ class _Text:
         return " & ".join(parts) or "True"
 
     def at(self, extent: Extent, start: int) -> str:
-        """Return the number of a row, with the indices of its families."""
-        return f"({start} + {Addresses(self.wide, ()).number(extent)})" if extent.over else str(start)
+        """Return the number of a row, with the index of its family."""
+        return f"({start} + k{extent.over[0]})" if extent.over else str(start)
 
     def units(self, program: Program, units: tuple[int, ...], table: Addresses) -> None:
         """Write the per-unit values, which are computed once."""
@@ -112,7 +102,8 @@ class _Text:
             where, mask = f"{self.at(extent, start)} * {stride} + d", self.ok(extent.over)
         else:
             indices = self.wide.indices(extent)
-            where = f"{table.rows} * {stride} + {self.at(extent, start)} + {extent.per} * {indices}"
+            own = f"{table.rows} * {stride} + {start} + {extent.per} * {indices}"
+            where = f"{own} + k{extent.over[0]}" if extent.over else own
             mask = self.ok(extent.over, lanes=False)
         if mask == "True":
             return f"tl.load({base} + {where}).to(tl.float32)"
@@ -131,12 +122,8 @@ class _Text:
                 text = f"uv{n}"
             elif op.arity == 0:
                 text = leaf(op, int(attr or 0))  # type: ignore[operator]
-            elif op is Op.MOVE:
-                before, after = map(self.axis, divmod(int(attr or 0), len(self.wide.sizes)))
-                text = names[0] if before == after else f"tl.permute({names[0]}, (0, 2, 1))"
             elif op in ALONG_FAMILY:
-                axis = self.axis(int(attr or 0))
-                text = _FOLDS[op].format(*names, ok=f"ok{attr}", k=f"k{attr}", axis=axis)
+                text = _FOLDS[op].format(*names, ok=f"ok{attr}", k=f"k{attr}")
             else:
                 text = OPS[op].format(*names)
             self(f"{tag}v{n} = {text}")
@@ -209,7 +196,7 @@ class FamilyKernels:
         k(*(f"{names}{s} = new{s}" for s in new))
 
     def forward(self, every: int) -> str:
-        p, k = self.program, _Text(self.program)
+        p, k = self.program, _Text(self.wide)
         units, outputs = unit_values(p), p.of_kind("output")
         k.place(self.packed)
         if self.packed:
@@ -241,9 +228,9 @@ class FamilyKernels:
 
     def backward(self, every: int) -> str:
         whole = adjoint(self.program)
-        p, k = whole.step, _Text(whole.step)
+        p, k = whole.step, _Text(self.wide)
         units, sums = unit_values(p), p.of_kind("grad_unit")
-        table = Addresses(self.wide, [Extent(tuple(sorted(self.program.over[n]))) for n in whole.units])
+        table = Addresses(self.wide, [Extent(tuple(self.program.over[n])) for n in whole.units])
         rows = self.states.rows
         k.place(self.packed)
         if self.packed:
@@ -315,8 +302,8 @@ class FamilyKernels:
             slot = "tl.program_id(0) % blocks"
             if extent.per == "group":
                 slot += f" + head % {self.wide.heads // self.wide.groups} * blocks"
-            column = f"{k.at(extent, start)} + {extent.per} * {self.wide.indices(extent)}"
-            column += "" if extent.over else f" + tl.zeros({k.shape((), lanes='1')}, tl.int32)"
+            column = f"{start} + {extent.per} * {self.wide.indices(extent)}"
+            column += f" + k{extent.over[0]}" if extent.over else " + tl.zeros([1, 1], tl.int32)"
             row = f"({slot}) * rows + t * B + b"
             where = f"gshared + ({row}) * {self.projections.shared} + {column}"
             mask = f", mask={k.ok(extent.over, lanes=False)}" if extent.over else ""
@@ -332,17 +319,16 @@ class FamilyKernels:
 _MATH = """
 
 @triton.jit
-def logsum(v, axis: tl.constexpr):
-    most = tl.max(v, axis, keep_dims=True)
-    dead = most == float("-inf")
-    safe = tl.where(dead, 0.0, most)
-    total = tl.sum(tl.exp(v - safe), axis, keep_dims=True)
-    return tl.where(dead, most, safe + tl.log(tl.where(dead, 1.0, total)))
+def logsum(v):
+    most = tl.max(v, 1, keep_dims=True)
+    safe = tl.where(most == float("-inf"), 0.0, most)
+    total = tl.sum(tl.exp(v - safe), 1, keep_dims=True)
+    return tl.where(most == float("-inf"), most, safe + tl.log(total))
 
 
 @triton.jit
-def first(hit, k, axis: tl.constexpr):
-    place = tl.min(tl.where(hit, k, 1073741824), axis, keep_dims=True)
+def first(hit, k):
+    place = tl.min(tl.where(hit, k, 1073741824), 1, keep_dims=True)
     return tl.where(hit & (k == place), 1.0, 0.0)
 """
 
