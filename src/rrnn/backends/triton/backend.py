@@ -97,9 +97,12 @@ class Triton(Backend):
     def forward(
         self, call: CellCall, state: Tensor | None, out: Tensor, schedule: Plan | None = None
     ) -> tuple[Tensor, Tensor | None]:
+        if call.program.mixes:
+            with on_device(call.x.device):
+                return pairs.forward(call, state, out)
         if call.program.wide is not None:
             with on_device(call.x.device):
-                return (pairs if call.program.mixes else families).forward(call, state, out)
+                return families.forward(call, state, out)
         program, x, params, mask, inp, every, _, packed = call
         steps, batch, units = x.shape[0], call.batch, call.units
         how = schedule or _schedule(call, False)
@@ -138,9 +141,12 @@ class Triton(Backend):
     def backward(
         self, call: CellCall, saved: Tensor, grads: Gradients, schedule: Plan | None = None
     ) -> tuple[Tensor, Tensor | None]:
+        if call.program.mixes:
+            with on_device(call.x.device):
+                return pairs.backward(call, saved, grads)
         if call.program.wide is not None:
             with on_device(call.x.device):
-                return (pairs if call.program.mixes else families).backward(call, saved, grads)
+                return families.backward(call, saved, grads)
         program, x, params, mask, inp, every, _, packed = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, units = x.shape[0], call.batch, call.units
