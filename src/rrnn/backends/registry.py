@@ -20,6 +20,8 @@ TABLE = {
     "triton": "rrnn.backends.triton:Triton",
     "reference": "rrnn.backends.reference:Reference",
 }
+FAMILIES_ONLY = ("matrix", "affine")
+"""The backends that run some families of states, and nothing else."""
 
 _choice = "auto"  # a plain global: torch.compile reads and guards it
 
@@ -74,6 +76,8 @@ def resolve(name: str, device: torch.device, dtype: torch.dtype, programs: Seque
             continue  # its interpreter runs on the CPU, for tests: a thousand times slower, so by name only
         if candidate == "native" and device.type != "cpu":
             continue  # it runs on the CPU only, which is no reason to warn at every call
+        if candidate in FAMILIES_ONLY and all(p.wide is None for p in programs):
+            continue  # asking them would take time at every call
         backend = get_backend(candidate)
         if all(not backend.why_not(device, dtype, p) and backend.pays(device, dtype, p) for p in programs):
             return backend

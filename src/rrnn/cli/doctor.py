@@ -133,10 +133,10 @@ def _findings() -> Iterator[Finding]:
     import torch
 
     from rrnn.backends import report
+    from rrnn.backends.registry import FAMILIES_ONLY
 
     for device, _ in _devices():
         found = list(report(torch.device(device)))
-        # (The first two run some families of states only.)
-        first = next(name for name, why in found if why is None and name not in ("matrix", "affine"))
+        first = next(name for name, why in found if why is None and name not in FAMILIES_ONLY)
         for name, why in found:
             yield Finding(device, name, name == first, why)
