@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends import reference
+from rrnn.backends import reference, shared_states
 from rrnn.backends.cell_op import cell_by_cell
 from rrnn.backends.extents import join_states
 from rrnn.backends.interface import captured, cast, compute_dtype, first_state
@@ -169,9 +169,12 @@ def _eager_reference(call: LayerCall, states: Sequence[Tensor]) -> Result:
     """Run the cells with plain torch ops, which autograd records."""
     outputs, finals = [], []
     for own, state in zip(call.split(), states, strict=True):
+        program = own.program
+        if program.shares_states:
+            own, state = own._replace(program=program.with_unit_states), shared_states.spread(program, state)
         out, end = reference.run(own, state)
         outputs.append(out)
-        finals.append(end)
+        finals.append(shared_states.pick(program, end) if program.shares_states else end)
     return Result(outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1), finals)
 
 

@@ -115,7 +115,7 @@ def test_texts_read_back(name: str) -> None:
 def test_equations() -> None:
     lines = rrnn.equations(matrix("real")).splitlines()
     (update,) = (line for line in lines if line.startswith("cᵢₜ"))
-    assert "Σⱼ" in update and "cⱼₜ₋₁" in update and "Aⱼᵢ" in "\n".join(lines)
+    assert "Σⱼ" in update and "cⱼₜ₋₁" in update and "Aᵢⱼ" in "\n".join(lines)
     assert r"\sum_j" in rrnn.latex(matrix("real"))
     lines = rrnn.equations(factors("real")).splitlines()
     (update,) = (line for line in lines if line.startswith("cᵢₜ"))
@@ -125,8 +125,8 @@ def test_equations() -> None:
 def test_factors_need_no_matrix() -> None:
     """A product of what depends on the source and what depends on the target never becomes a matrix."""
     for semiring in ("real", "log", "max-plus", "min-plus"):
-        assert not lower(factors(semiring)).program.mixes
-    assert lower(matrix("real")).program.mixes
+        assert not lower(factors(semiring)).program.has_pairs
+    assert lower(matrix("real")).program.has_pairs
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_zoo(client: Any, name: str) -> None:
     account = scan_text(cell)
     assert found["code"]["chunks"] == account
     if cell.families:
-        assert facts["carried"] is None and "for (long k = 0; k < " in found["code"]["c"]
+        assert facts["carried"] is None and "for (long k0 = 0; k0 < " in found["code"]["c"]
         return
     forward, _, backward = account.partition("\nBackward")
     assert (re.search(r"carries (\w+) number", forward) or [""])[1] == str(facts["carried"] or "no")

@@ -131,6 +131,12 @@ def test_states_that_mix_by_a_full_matrix(tmp_path: Path) -> None:
         assert not (tmp_path / "net.c").exists()
 
 
+def test_units_that_share_states_are_refused(tmp_path: Path) -> None:
+    net = RationalRNN(get_cell("ISAN", units=3), 4, 3)
+    with pytest.raises(ExportError, match="its units share one family of states"):
+        export(net, tmp_path / "net.onnx")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANICS_LAYERS)
 @pytest.mark.parametrize(

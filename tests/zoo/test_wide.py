@@ -42,7 +42,7 @@ COMPILED = [
 def gradients(rnn: RationalRNN, x: Tensor, out: Tensor, state: Tensor) -> list[Tensor]:
     torch.manual_seed(1)
     weights = [x, *(p for p in rnn.parameters() if p.requires_grad)]
-    loss = torch.stack([(y * torch.randn(y.shape).to(y.dtype)).sum() for y in (out, state)]).sum()
+    loss = torch.stack([(y * torch.randn(y.shape).to(y)).sum() for y in (out, state)]).sum()
     return list(torch.autograd.grad(loss, weights, allow_unused=True))
 
 
@@ -210,7 +210,7 @@ def test_cells_of_families_are_not_joined(run: Any) -> None:
         (lambda: Cell("x").arc(family("g", 3), family("h", 4), 1.0), "'g' has 3 states, 'h' 4"),
         (lambda: Cell("x").epsilon("q0", family("h", 3), 1.0), "an ε-arc of a family"),
         (lambda: Cell("x").loop(family("h", 3), 1.0).loop(family("h", 4), 1.0), "families of two sizes"),
-        (lambda: family("h", 0), "its size is a whole number from 1 to 1024; got 0"),
+        (lambda: family("h", 0), "its size is a whole number from 1 to 16384; got 0"),
         (lambda: linear("B", over="h"), "over takes a family"),  # type: ignore[arg-type]
         (lambda: linear("B", per="unit_"), 'per is "unit", "head" or "group"'),
         (lambda: linear("B", start=1.0), "start is the first value of the bias; add bias=True"),
@@ -233,7 +233,7 @@ def test_mistakes(build_wrong: Any, message: str) -> None:
 @pytest.mark.parametrize(
     "line, message",
     [
-        ("family h 0", "a whole number from 1 to 1024"),
+        ("family h 0", "a whole number from 1 to 16384"),
         ('B = linear("B", over=g)', "the name of a family"),
         ('B = linear("B", per="heads")', '"unit", "head" or "group"'),
         ('A = parameter("A", start=index(g))', "a family, or unit, head or group"),

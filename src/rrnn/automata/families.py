@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from rrnn.errors import CellError
 
-MAX_FAMILY = 1024
+MAX_FAMILY = 16384
 LEVELS = ("unit", "head", "group")
 """Whom a projection or parameter belongs to: each unit has its own, or the units of a head or of a group of heads share
 one."""

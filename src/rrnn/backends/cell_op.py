@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rrnn.backends import shared_states
 from rrnn.backends.interface import CellCall, cast, compute_dtype
 from rrnn.backends.layer_call import LayerCall
 from rrnn.backends.registry import resolve
@@ -45,7 +46,7 @@ def _cell(
     out = x.new_empty(*x.shape[:2], parsed.output_count * units)
     backend = resolve("auto", x.device, x.dtype, [parsed])
     call = CellCall(parsed, x, params, mask, inp, width=0 if parsed.wide is None else units)
-    end, _ = backend.forward(call, state, out)
+    end, _ = shared_states.forward(backend, call, state, out)
     return out, end.clone()  # an op must not return one of its arguments
 
 

@@ -7,7 +7,8 @@
     inp    (T, B, D)     the layer's own input, for programs that use it
     out    (T, B, N·D)   outputs: the first one of all units, then the second one, if there are several
 
-A program of families reads flat rows: see `rrnn.backends.extents`.
+A program of families reads flat rows: see `rrnn.backends.extents`. States that the units of a head share are one row:
+see `rrnn.backends.shared_states`.
 
 Packed sequences lie end to end in one row of steps instead of side by side: x, inp and out are then (total, 1, …), the
 states have one entry per sequence, (S, n, D), and `sequences` (n, 3) says for each, longest first, its number (the
@@ -119,6 +120,8 @@ class Backend(ABC):
     name: str
     packs: bool = True
     """Whether it has kernels for packed sequences. Without them it runs these one by one, and waits for the device."""
+    shares_states = False
+    """Whether it runs programs whose units share states as they are (see `rrnn.backends.shared_states`)."""
 
     def gives_parameter_gradients(self, program: Program) -> bool:
         """Return whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from rrnn.backends import shared_states
 from rrnn.backends.extents import gather, spread
 from rrnn.backends.interface import Backend, CellCall, Gradients, cast, compute_dtype
 from rrnn.backends.reference import interpret, leaves, parameter_values
@@ -108,7 +109,7 @@ def run_forward(
     out = x.new_empty((steps, batch, cells.output_size()))
     finals, saved = [], []
     for own, state, into in zip(call.split(), states, cells.outputs(out), strict=True):
-        end, kept = cells.backend.forward(own, state, into)
+        end, kept = shared_states.forward(cells.backend, own, state, into)
         finals.append(end)
         if kept is not None:
             saved.append(kept)
@@ -135,7 +136,7 @@ def run_backward(
     grads = map(Gradients, cells.outputs(grad_out), to_states, *written, wanted)
     grad_params, grad_states = [], []
     for own, kept, given in zip(call.split(), saved, grads, strict=True):
-        units, to_first = backend.backward(own, kept, given)
+        units, to_first = shared_states.backward(backend, own, kept, given)
         if not backend.gives_parameter_gradients(own.program):
             units = epilogue(own.program, cast(own.params, dtype), units, own.units)
         grad_params.append(cast(units, own.params.dtype))

@@ -15,10 +15,13 @@ from rrnn.ir import Program
 # name → "module:class", imported on first use; in order of preference
 TABLE = {
     "matrix": "rrnn.backends.matrix:Matrix",
+    "affine": "rrnn.backends.affine:Affine",
     "native": "rrnn.backends.native:Native",
     "triton": "rrnn.backends.triton:Triton",
     "reference": "rrnn.backends.reference:Reference",
 }
+FAMILIES_ONLY = ("matrix", "affine")
+"""The backends that run some families of states, and nothing else."""
 
 _choice = "auto"  # a plain global: torch.compile reads and guards it
 
@@ -75,6 +78,8 @@ def resolve(
             continue  # its interpreter runs on the CPU, for tests: a thousand times slower, so by name only
         if candidate == "native" and device.type != "cpu":
             continue  # it runs on the CPU only, which is no reason to warn at every call
+        if candidate in FAMILIES_ONLY and all(p.wide is None for p in programs):
+            continue  # asking them would take time at every call
         backend = get_backend(candidate)
         if packed and device.type != "cpu" and not backend.packs:
             continue  # it would ask the device for the offsets, and run many short calls

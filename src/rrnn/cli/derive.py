@@ -10,11 +10,12 @@ import tyro
 
 from rrnn.automata import Cell, definitions, expr_text
 from rrnn.cli.shared import option
-from rrnn.ir import adjoint, lower
+from rrnn.ir import Program, adjoint, lower
+from rrnn.ir.affine import affine
 from rrnn.ir.equations import equations, latex, scan_text, state_symbols
 from rrnn.ir.notation import PLAIN, symbol_of
 from rrnn.ir.separable import separable
-from rrnn.zoo import get_cell
+from rrnn.zoo import cell_to_show
 
 _Flag = Annotated[bool, tyro.conf.FlagCreatePairsOff, option()]
 
@@ -38,7 +39,7 @@ class Derive:
 
 
 def derive(options: Derive) -> None:
-    cell = get_cell(options.cell)
+    cell = cell_to_show(options.cell)
     parts: list[str] = []
     if options.latex:
         parts.append(latex(cell))
@@ -77,14 +78,19 @@ def summary(cell: Cell) -> str:
     stored = ", ".join(f"{q} as {symbol}" for q, symbol in state_symbols(cell).items())
     lines.append(f"stored: {stored or 'nothing'}")
     if sizes:
-        found = separable(lower(cell).program)
-        how = (
-            f"the scalar one, since {found}"
-            if isinstance(found, str)
-            else f"matrix products, {_DECAYS[found.decay]}"
-        )
-        lines.append(f"schedule: {how}")
+        lines.append(f"schedule: {_schedule(lower(cell).program)}")
     return "\n".join(lines) + "\n"
+
+
+def _schedule(program: Program) -> str:
+    """Say how a program of families runs."""
+    found, mixing = separable(program), affine(program)
+    if not isinstance(found, str):
+        return f"matrix products, {_DECAYS[found.decay]}"
+    if not isinstance(mixing, str):
+        of = "the input's" if mixing.changes else "a learned"
+        return f"{of} matrix times the states of a head, once for all its units, if there are {mixing.size}"
+    return f"the scalar one, since {found}"
 
 
 _DECAYS = {"none": "no decay", "head": "a decay per head", "state": "a decay per state"}

@@ -133,10 +133,10 @@ def _findings() -> Iterator[Finding]:
     import torch
 
     from rrnn.backends import report
+    from rrnn.backends.registry import FAMILIES_ONLY
 
     for device, _ in _devices():
         found = list(report(torch.device(device)))
-        # (The matrix backend comes first, but runs some families of states only.)
-        first = next(name for name, why in found if why is None and name != "matrix")
+        first = next(name for name, why in found if why is None and name not in FAMILIES_ONLY)
         for name, why in found:
             yield Finding(device, name, name == first, why)

@@ -16,7 +16,7 @@ from rrnn.draw.paper_figures import FIGURES
 from rrnn.errors import CellError, FormatError
 from rrnn.wfsa import WFSA
 from rrnn.wfsa.io import guess_format, load
-from rrnn.zoo import get_cell
+from rrnn.zoo import cell_to_show
 
 
 @dataclass
@@ -75,4 +75,4 @@ def _read(options: Draw) -> Cell | WFSA | Diagram:
         if name.lower() not in figures:
             raise CellError(f"the paper has figures of {', '.join(FIGURES)}; got {name[:64]!r}")
         return figures[name.lower()]()
-    return get_cell(name)
+    return cell_to_show(name)

@@ -30,9 +30,9 @@ class Power:
 
 def power(options: Power) -> None:
     from rrnn.theory import power as read_off
-    from rrnn.zoo import get_cell
+    from rrnn.zoo import cell_to_show
 
-    found = [read_off(get_cell(name)) for name in options.cells]
+    found = [read_off(cell_to_show(name)) for name in options.cells]
     if options.json:
         print(json.dumps({"rows": [p.as_dict() for p in found]}, indent=1, ensure_ascii=False))
     else:

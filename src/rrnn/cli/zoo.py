@@ -158,6 +158,9 @@ def _to_build(name: str, model: Model) -> str:
         lines.append(f"Options and their defaults: {', '.join(options)}.")
     if model.is_cell:
         lines.append(f"The automaton alone: rrnn.get_cell({quoted}). A picture: rrnn draw {name}")
+    elif model.automaton is not None:
+        cell = json.dumps(f"{name}:units=4")
+        lines.append(f"The automaton for 4 units: rrnn.get_cell({cell}). A picture: rrnn draw {name}")
     return "\n".join(paragraph(line, "  ") for line in lines)
 
 

@@ -10,6 +10,7 @@ from rrnn.automata import Cell
 from rrnn.backends.native import families, render
 from rrnn.backends.triton.family_kernels import render as render_families
 from rrnn.backends.triton.module import render as render_triton
+from rrnn.backends.triton.pair_kernels import render as render_pairs
 from rrnn.backends.triton.plan import save_every
 from rrnn.errors import RRNNError
 from rrnn.explorer.machines import cell_template, read_cell, shown_template
@@ -101,7 +102,7 @@ def triton_code(program: Program) -> str:
     """Render the GPU kernels, unrolled by at most two steps, where real ones may unroll more."""
     every = min(2, save_every(len(program.flat.instructions))) if program.semiring.has_gradient else 0
     if program.wide is not None:
-        return render_families(program, every)
+        return (render_pairs if program.mixes else render_families)(program, every)
     return render_triton(program, unroll=2, every=every)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from rrnn.arithmetic import Op
+from rrnn.errors import ExportError
 from rrnn.exporters.onnx_nodes import ALONG, Emitter, Graph, arithmetic
 from rrnn.ir import Program
 from rrnn.ir.interpreter import interpret
@@ -39,6 +40,11 @@ def cell_nodes(
     As in the reference backend, what does not depend on the state is computed for all steps at once before the loop,
     and the outputs after it, so that a step of the `Scan` has few nodes: each costs a runtime about a microsecond.
     """
+    if program.shares_states:
+        raise ExportError(
+            f"{program.name} cannot be exported as a cell: its units share one family of states. Export the layer ISAN "
+            "or LinearElman, which has the same recurrence."
+        )
     program = program.flat
     code, over, wide = program.instructions, program.over, program.wide
     recurrent, outputs = program.depending_on(Op.STATE), program.of_kind("output").values()

@@ -235,7 +235,7 @@ class Builder:
             return None
         before, after = divmod(int(moves.pop() or 0), self._families)
         free = [a for a in args if self.instructions[a].op is not Op.MOVE]
-        if any({before, after} & self.over[a] for a in free):
+        if any(self.over[a] for a in free):  # pairs have the index of a source, which backends rely on
             return None
         inside = (self.instructions[a].args[0] if a not in free else a for a in args)
         return before, after, *inside

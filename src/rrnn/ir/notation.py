@@ -342,7 +342,9 @@ class ProgramSymbols:
         symbol = self.parameters[index] if op is Op.PARAM else self.projections[index]
         wide = self.program.wide
         return (
-            symbol if wide is None else symbol._replace(index=self._letters_of(wide.extent(op, index).over))
+            symbol
+            if wide is None
+            else symbol._replace(index=self._letters_of(sorted(wide.extent(op, index).over)))
         )
 
     def state(self, s: int, time: str, prefix: str = "") -> str:

@@ -144,8 +144,9 @@ class Program:
 
     @cached_property
     def state_rows(self) -> tuple[slice, ...]:
-        """For each stored state its rows in a tensor of states: as many as its families have indices."""
-        if self.wide is None:
+        """For each stored state its rows in a tensor of states: as many as its families have indices. States that the
+        units of a head share are as many as the units, and lie side by side in one row."""
+        if self.wide is None or self.shares_states:
             return tuple(slice(s, s + 1) for s in range(len(self.states)))
         ends = list(accumulate((self.wide.indices(e) for e in self.wide.states), initial=0))
         return tuple(map(slice, ends, ends[1:]))
@@ -170,8 +171,24 @@ class Program:
     @cached_property
     def mixes(self) -> bool:
         """Whether an instruction has values for pairs of states, or takes them from one index to another."""
-        moves = any(i.op is Op.MOVE for i in self.flat.instructions)
-        return moves or any(len(over) > 1 for over in self.flat.over)
+        return self.has_pairs or any(i.op is Op.MOVE for i in self.flat.instructions)
+
+    @cached_property
+    def has_pairs(self) -> bool:
+        """Whether an instruction has a value for each pair of states of two families: a whole matrix of arcs."""
+        return any(len(over) > 1 for over in self.flat.over)
+
+    @property
+    def shares_states(self) -> bool:
+        """Whether the units of a head have the same states (see `rrnn.ir.affine.share_states`)."""
+        return self.wide is not None and any(extent.per != "unit" for extent in self.wide.states)
+
+    @cached_property
+    def with_unit_states(self) -> Program:
+        """The same program in which each unit has states of its own."""
+        if self.wide is None or not self.shares_states:
+            return self
+        return replace(self, wide=self.wide._replace(states=tuple(Extent(e.over) for e in self.wide.states)))
 
     @cached_property
     def uses_input(self) -> bool:

@@ -15,6 +15,7 @@ from rrnn.automata import Cell
 from rrnn.backends.extents import spread
 from rrnn.errors import CellError
 from rrnn.ir import Program, lower
+from rrnn.ir.affine import share_states
 from rrnn.nn.layer_weights import (
     SATURATED,
     CellParameters,
@@ -75,7 +76,8 @@ class RationalLayer(nn.Module):
         self.skip, self.zoneout = skip, zoneout
         self.gate_biases = {"forget": forget_bias, "output": output_bias}
         lowered = [lower(cell) for cell in self.cell_types]
-        self.programs = tuple(each.program.with_heads(heads, groups) for each in lowered)
+        headed = (each.program.with_heads(heads, groups) for each in lowered)
+        self.programs = tuple(map(share_states, headed, self.widths))
         self.has_families = any(program.wide is not None for program in self.programs)
         self.uses_input = any(program.uses_input for program in self.programs)
 

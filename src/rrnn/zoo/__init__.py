@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +38,26 @@ def get_cell(name: str | Path, **options: Any) -> Cell:
     if found is None:
         raise CellError(_unknown(name, CELLS))
     key, model, given = found
+    if model.automaton is not None and "units" in given | options:
+        model = replace(model, make=model.automaton)
     if not model.is_cell:
         why = (
             " ".join(filter(None, (f"it is {model.proved}." if model.proved else "", model.open)))
             or "its units mix."
         )
-        raise CellError(f"{name} is not a cell: {why} Build the layer with rrnn.zoo.layer({name!r}, …).")
+        cell = f" Its automaton for 4 units is the cell {key}:units=4." if model.automaton else ""
+        raise CellError(
+            f"{name} is not a cell: {why} Build the layer with rrnn.zoo.layer({name!r}, …).{cell}"
+        )
     return _made(key, model, given | options)
+
+
+def cell_to_show(name: str) -> Cell:
+    """Return a cell to derive or to draw, by name or file. Of a model with as many states as units, ISAN, that is the
+    cell of 4 units, unless the name says how many."""
+    found = _find(name)
+    shown = found is not None and found[1].automaton is not None and "units" not in found[2]
+    return get_cell(name, units=4) if shown else get_cell(name)
 
 
 def layer(
@@ -185,6 +199,7 @@ __all__ = [
     "b_max_plus",
     "block_settings",
     "c",
+    "cell_to_show",
     "f",
     "get_cell",
     "get_model",

@@ -1,4 +1,4 @@
-"""Layers whose units mix, so that they are no cells, although every unit is the score of an automaton.
+"""Layers whose units mix: faces of the cells `isan` and `linear_elman`, with weights under their papers' names.
 
 ISAN, the input switched affine network (Foerster et al. 2017): c = W_x c' + b_x, with a matrix W and a vector b for
 each symbol x. Each of its d units is the score of an automaton with 2d states (the paper's D_i): d states hold c; the d
@@ -14,11 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rrnn.automata import Cell
 from rrnn.backends.interface import captured
 from rrnn.errors import ShapeError
-from rrnn.nn.affine import AffineRNN
+from rrnn.nn.affine import AffineRNN, Weights
 from rrnn.nn.sequences import zero_padding
 from rrnn.zoo.recurrent import check_sizes
+from rrnn.zoo.wide import isan, linear_elman
 
 
 class ISAN(AffineRNN):
@@ -78,9 +80,12 @@ class ISAN(AffineRNN):
                 "If it is padding, pass mask= or lengths=."
             )
 
-    def affine(self, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def cell(self) -> Cell:
+        return isan(self.hidden_size)
+
+    def weights(self, input: Tensor, mask: Tensor | None) -> Weights:
         symbols = input.long() if mask is None else torch.where(mask, input.long(), 0)
-        return symbols, self.weight, F.embedding(symbols, self.bias)
+        return Weights({"W": self.weight.mT, "b": self.bias}, symbols)  # the cell's W is (source, target)
 
     def extra_repr(self) -> str:
         return f"{self.num_symbols}, {self.hidden_size}"
@@ -136,10 +141,12 @@ class LinearElman(AffineRNN):
                 f"Convert one of them: input.to({self.dtype}) or layer.to({input.dtype})."
             )
 
-    def affine(self, input: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def cell(self) -> Cell:
+        return linear_elman(self.hidden_size, bias=False)  # the product with `weight_ih` adds it
+
+    def weights(self, input: Tensor, mask: Tensor | None) -> Weights:
         u = F.linear(zero_padding(input, mask), self.weight_ih, self.bias)
-        symbols = torch.zeros(input.shape[:2], dtype=torch.int64, device=input.device)
-        return symbols, self.weight_hh.unsqueeze(0), u
+        return Weights({"U": u, "W": self.weight_hh.mT})  # the cell's W is (source, target)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}{'' if self.bias is not None else ', bias=False'}"

@@ -22,7 +22,9 @@ from rrnn.zoo.wide import (
     gated_delta_net,
     gla,
     hgrn2,
+    isan,
     linear_attention,
+    linear_elman,
     lru,
     mamba,
     mamba2,
@@ -50,6 +52,8 @@ class Model:
     """The option that a number in the name sets: QRNN3 has window=3."""
     recurrence: str = ""
     """The equation of a layer that is no cell. A cell's recurrence is derived from its automaton."""
+    automaton: Callable[..., Cell] | None = None
+    """For a layer with kernels of its own: the function that builds its cell for a number of units."""
 
     @property
     def is_cell(self) -> bool:
@@ -129,9 +133,14 @@ MODELS: dict[str, Model] = {
     "F-signed": Model(partial(f, signed=True), SIGNED),
     "ring3": Model(ring, "rrnn", size="k"),
     "S3": Model(symmetric, "rrnn", size="n"),
-    "ISAN": Model("rrnn.zoo.mixing:ISAN", "Foerster et al. 2017", recurrence="cₜ = W_x cₜ₋₁ + b_x"),
+    "ISAN": Model(
+        "rrnn.zoo.mixing:ISAN", "Foerster et al. 2017", recurrence="cₜ = W_x cₜ₋₁ + b_x", automaton=isan
+    ),
     "linear-Elman": Model(
-        "rrnn.zoo.mixing:LinearElman", "Elman 1990, without tanh", recurrence="cₜ = W cₜ₋₁ + U vₜ + b"
+        "rrnn.zoo.mixing:LinearElman",
+        "Elman 1990, without tanh",
+        recurrence="cₜ = W cₜ₋₁ + U vₜ + b",
+        automaton=linear_elman,
     ),
     "SCRN": Model(
         "rrnn.zoo.controls:SCRN",

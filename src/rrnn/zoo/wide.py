@@ -1,4 +1,4 @@
-"""Recurrences with a family of states per unit: linear attention and its kin, Mamba, RWKV, S4D, LRU.
+"""Recurrences with a family of states per unit: linear attention and its kin, Mamba, RWKV, S4D, LRU, ISAN, Elman.
 
 What is no part of the recurrence belongs to the block around it: short convolutions, low-rank projections, output norms
 and gates. Where a model has heads, give their number to the layer: `RationalRNN(gla(64), 512, 512, heads=8)`.
@@ -225,6 +225,37 @@ def gated_delta_net(states: int = 16, signed: bool = False) -> Cell:
     step = softplus(linear("alpha", per="head", bias=True, start=_step_size()))
     alpha = exp(-exp(parameter("A_log", per="head", start=log(uniform(1e-6, 16)))) * step).named("alpha")
     return _delta_rule("GatedDeltaNet", states, signed, alpha)
+
+
+def _mixing(name: str, units: int, entry: Expr, matrix: Expr, h: Family) -> Cell:
+    """Build c = M c' + b of `units` numbers, of which unit j returns number j: the paper's D_j. All units have the same
+    states and arcs; the final weight of unit j is one in state j and zero in all others."""
+    apart = index(h) - index("unit")
+    own = parameter("own", over=h, start=call("max", 1 - call("max", apart, -apart), 0), learned=False)
+    cell = Cell(name).initial("q0").loop("q0", one).arc("q0", h, entry).mix(h, h, matrix)
+    return cell.read(h, own).output(score)
+
+
+def isan(units: int) -> Cell:
+    """Build ISAN (Foerster et al. 2017): c = W c' + b, with a matrix W and a vector b of the symbol.
+
+    Where inputs are one-hot vectors, W and b are columns of the layer's matrix. Give the layer as many units, in one
+    head.
+    """
+    h = family("h", units)
+    matrix = linear("W", over=(h.source, h.target), per="head")
+    return _mixing("ISAN", units, linear("b", over=h, per="head"), matrix, h)
+
+
+def linear_elman(units: int, bias: bool = True) -> Cell:
+    """Build an Elman network without its nonlinearity: c = W c' + U v + b, with a learned matrix W.
+
+    W starts uniformly in ±1/√units. Give the layer as many units, in one head.
+    """
+    h = family("h", units)
+    start = uniform(-(units**-0.5), units**-0.5)
+    matrix = parameter("W", over=(h.source, h.target), per="head", start=start)
+    return _mixing("linear_Elman", units, linear("U", over=h, per="head", bias=bias), matrix, h)
 
 
 def _normal(variance: float) -> Expr:

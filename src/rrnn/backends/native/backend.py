@@ -1,7 +1,7 @@
 """Calls of the compiled C kernels: programs behind the common interface, and the affine recurrence.
 
-The affine recurrence, c_t = M_{x_t} c_{t−1} + u_t, is what ISAN and linear Elman networks run on the CPU
-(`rrnn.nn.affine`).
+The affine recurrence, c_t = M_{x_t} c_{t−1} + u_t, is what affine families, ISAN and linear Elman networks among them,
+run on the CPU (`rrnn.backends.affine`).
 """
 
 from __future__ import annotations
@@ -79,8 +79,6 @@ class Native(Backend):
             return f"it runs on the CPU, not on {device.type}"
         if dtype not in TYPES:
             return f"it computes with float32, float64 and bfloat16, not {dtype}"
-        if program is not None and program.mixes:
-            return "arcs from each state of a family to each are not compiled yet"
         compiler = find_compiler()
         return compiler if isinstance(compiler, str) else None
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 import torch
 
 from rrnn.backends.native.family_loops import Addresses, Body, Kind, Place, Written
+from rrnn.backends.native.family_text import KEPT_BY_THREAD, statements
 from rrnn.backends.native.render import TYPES, CType, block_lanes, fill, kept_values
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
@@ -31,7 +32,7 @@ static void unit_lanes(long n, const real *restrict params, long stride, const r
 }
 
 static void units(long n, const real *params, long d0, long D, real *unit, long head, long group) {
-    real pad[PR + 1][LANES] __attribute__((aligned(64)));
+    @pads@real pad[PR + 1][LANES] __attribute__((aligned(64)));
     const long whole = n & -LANES, rest = n - whole;
     for (long i = 0; i < whole; i += STRIP)
         unit_lanes(whole - i < STRIP ? whole - i : STRIP, params + d0 + i, D, params + PR * D, unit + i, head, group);
@@ -56,13 +57,15 @@ class _Kernel:
         )
         self.states = Addresses(wide, wide.states)
         self.units = unit_values(program)
-        extents = [Extent(tuple(program.over[n])) for n in self.units]
+        extents = [Extent(tuple(sorted(program.over[n]))) for n in self.units]
         self.unit_rows = Addresses(wide, extents)
+        # With rows for pairs of states, the lanes of a last, narrow vector are too much for a thread's stack.
+        self.pads = KEPT_BY_THREAD if program.has_pairs else ""
 
     def leaves(self, state: str) -> dict[int, Place]:
         """Return where everything lies that a step reads."""
         kind, program = self.kind, self.program
-        lane = Kind(True, None)
+        lane = Kind(True)
         found = {n: self.unit_rows.place(j, "unit[{0} * PITCH + i]") for j, n in enumerate(self.units)}
         rows, shared = kind.load.format("a[{0} * xk + i]"), kind.load.format("w[{0}]")
         for n, (op, _, attr) in enumerate(program.instructions):
@@ -92,7 +95,7 @@ class _Kernel:
             Written(self.unit_rows.place(j, "unit[{0} * PITCH + i]"), body.number[n])
             for j, n in enumerate(self.units)
         ]
-        return _UNITS.replace("@body@", body.text(written))
+        return _UNITS.replace("@body@", statements(body, written)).replace("@pads@", self.pads)
 
     def common(self) -> dict[str, object]:
         """Return what both templates are filled with."""
@@ -110,6 +113,7 @@ class _Kernel:
             "groups": self.wide.groups,
             "common": _COMMON.replace("@s@", self.kind.suffix),
             "units": self.unit_text(),
+            "pads": self.pads,
         }
 
 
@@ -124,13 +128,13 @@ def render_forward(program: Program, dtype: torch.dtype) -> str:
         Written(kernel.states.place(s, "y[{0} * PITCH + i]"), body.number[n]) for s, n in results.items()
     ]
     for k, n in outputs.items():
-        place = Place(f"o[{k} * ok + i]" if k else "o[i]", Kind(True, None))
+        place = Place(f"o[{k} * ok + i]" if k else "o[i]", Kind(True))
         written.append(Written(place, body.number[n], kind.store))
     rows = 2 * kernel.states.rows + kernel.unit_rows.rows
     return fill(
         "wide_forward.c",
         **kernel.common(),
-        step=body.text(written),
+        step=statements(body, written),
         block=block_lanes(rows),
         N=program.output_count,
     )
@@ -146,7 +150,7 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
     body.expand([o.value for o in step.outputs], kernel.leaves("z"))
     number, states = body.number, kernel.states
     new = {s: number[n] for s, n in step.of_kind("new_state").items()}
-    sums = Addresses(kernel.wide, [Extent(tuple(program.over[n])) for n in whole.units])
+    sums = Addresses(kernel.wide, [Extent(tuple(sorted(program.over[n]))) for n in whole.units])
     written = _gradients(kernel, step, number, sums)
 
     keep = [Written(states.place(s, "kept[{0} * PITCH + i]"), n) for s, n in new.items()]
@@ -155,8 +159,7 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
         read = [*(each.value for each in written), *(n for fold in body.folds.values() for n in fold.folded)]
         for n in kept_values(body.lines, new.values(), read):
             if body.kinds[n].lane and body.phases[n] == 0:
-                family = body.kinds[n].family
-                own = Addresses(kernel.wide, [Extent() if family is None else Extent((family,))])
+                own = Addresses(kernel.wide, [Extent(body.kinds[n].over)])
                 keep.append(Written(own.place(0, f"kept[({rows} + {{0}}) * PITCH + i]"), n))
                 rows += own.rows
     given = {
@@ -167,8 +170,8 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
     return fill(
         "wide_backward.c",
         **kernel.common(),
-        again=body.text(keep),
-        back=body.text(written, given),
+        again=statements(body, keep),
+        back=statements(body, written, given),
         U=sums.rows,
         W=kernel.projections.shared,
         N=program.output_count,
@@ -192,7 +195,7 @@ def _gradients(kernel: _Kernel, step: Program, number: Mapping[int, int], sums: 
         elif step.instructions[n].op is not Op.CONST:  # zero: nothing to add
             written.append(Written(place, number[n], summed=True))
     for n in step.of_kind("grad_input").values():
-        written.append(Written(Place("gv[i]", Kind(True, None)), number[n], kind.store))
+        written.append(Written(Place("gv[i]", Kind(True)), number[n], kind.store))
     for j, n in step.of_kind("grad_unit").items():
         written.append(Written(sums.place(j, "acc[{0} * PITCH + i]"), number[n], "{place} += {value};"))
     return written

@@ -53,7 +53,7 @@ enum { OWN = (2 * S + U + V + 1) * PITCH };
 /* The steps t0 .. t1 of one block. */
 static void segment(const struct call *p, long b, long head, long d0, long n, long t0, long t1, real *own,
                     real (*kept)[KEPT * PITCH], real *first, real *partial) {
-    X pad[R + 1 + N][LANES] __attribute__((aligned(64))), out[R + 1][LANES] __attribute__((aligned(64)));
+    @pads@X pad[R + 1 + N][LANES] __attribute__((aligned(64))), out[R + 1][LANES] __attribute__((aligned(64)));
     const long whole = n & -LANES, rest = n - whole, B = p->B, D = p->D, group = head / (HEADS / GROUPS);
     real *g = own, *h = own + S * PITCH, *acc = own + 2 * S * PITCH, *unit = acc + U * PITCH;
     memset(pad, 0, sizeof pad), memset(first, 0, S * PITCH * sizeof(real));

@@ -23,7 +23,7 @@ static void step(long n, const X *restrict a, long xk, const X *restrict w, cons
 
 /* All steps of the lanes d0 .. d0 + n of one batch row; `z`, `y` and `unit` have room for a block. */
 static void block(const struct call *p, long b, long head, long d0, long n, real *z, real *y, real *unit) {
-    X pad[R + 1 + N][LANES] __attribute__((aligned(64)));
+    @pads@X pad[R + 1 + N][LANES] __attribute__((aligned(64)));
     const long whole = n & -LANES, rest = n - whole, B = p->B, D = p->D, group = head / (HEADS / GROUPS);
     memset(z, 0, S * PITCH * sizeof(real)), memset(y, 0, S * PITCH * sizeof(real)), memset(pad, 0, sizeof pad);
     units(n, p->params, d0, D, unit, head, group);

@@ -21,7 +21,7 @@ from rrnn.backends.interface import (
     first_state,
     units_contiguous,
 )
-from rrnn.backends.triton import families
+from rrnn.backends.triton import families, pairs
 from rrnn.backends.triton.chained_chunks import words
 from rrnn.backends.triton.module import Kernels, kernels_of
 from rrnn.backends.triton.plan import H200, Gpu, Plan, plan_of
@@ -89,9 +89,7 @@ class Triton(Backend):
             return f"it runs on CUDA devices, not on {device.type}"
         if dtype not in DTYPES:
             return f"it computes with float32, bfloat16 and float16, not {dtype}"
-        if program is not None and program.mixes:
-            return "arcs from each state of a family to each are not compiled yet"
-        return None
+        return pairs.why_not(program) if program is not None and program.mixes else None
 
     def gives_parameter_gradients(self, program: Program) -> bool:
         return program.wide is None
@@ -99,6 +97,9 @@ class Triton(Backend):
     def forward(
         self, call: CellCall, state: Tensor | None, out: Tensor, schedule: Plan | None = None
     ) -> tuple[Tensor, Tensor | None]:
+        if call.program.mixes:
+            with on_device(call.x.device):
+                return pairs.forward(call, state, out)
         if call.program.wide is not None:
             with on_device(call.x.device):
                 return families.forward(call, state, out)
@@ -140,6 +141,9 @@ class Triton(Backend):
     def backward(
         self, call: CellCall, saved: Tensor, grads: Gradients, schedule: Plan | None = None
     ) -> tuple[Tensor, Tensor | None]:
+        if call.program.mixes:
+            with on_device(call.x.device):
+                return pairs.backward(call, saved, grads)
         if call.program.wide is not None:
             with on_device(call.x.device):
                 return families.backward(call, saved, grads)
