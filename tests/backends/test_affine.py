@@ -32,6 +32,7 @@ AFFINE = {
     "of the input": cell(tanh(linear("W", over=PAIRS, per="head"))),
     "learned": cell(parameter("W", over=PAIRS, per="head")),
     "both": cell(sigmoid(linear("f", per="head")) * parameter("W", over=PAIRS, per="head")),
+    "of nothing": cell(parameter("W", over=PAIRS, per="head"), entry=parameter("b", over=H, per="head")),
     "of a group": cell(parameter("W", over=PAIRS, per="group"), sigmoid(parameter("r", over=H))),
 }
 OTHERS = {
@@ -84,6 +85,16 @@ def test_equal_to_the_reference(name: str) -> None:
     packed: dict[str, Any] = {"cu_seqlens": [0, 3, 7]}
     found, expected = (results(backend, rnn, x[:, 0], **packed) for backend in ("affine", "reference"))
     assert all(close(a, b) for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("name", AFFINE)
+def test_no_steps_and_no_sequences(name: str) -> None:
+    rnn = layer(name)
+    for shape in ((0, 2, 4), (3, 0, 4)):
+        out, state = rnn(torch.zeros(shape, dtype=torch.float64))
+        assert out.shape == (*shape[:2], 6) and state[0].states[0].shape == (1, shape[1], 6)
+        (out.sum() + state[0].states[0].sum()).backward()
+        assert all(p.grad is None or not p.grad.any() for p in rnn.parameters())
 
 
 @pytest.mark.slow

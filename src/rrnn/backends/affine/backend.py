@@ -82,10 +82,10 @@ class Affine(Backend):
         if call.sequences is not None:
             sums = torch.zeros_like(call.params, dtype=saved.dtype)
             return self.backward_one_by_one(call, saved, grads, sums)
-        if not call.x.numel():
+        if not (call.x.shape[0] and call.batch):
             grads.x.zero_()
             first = saved.new_zeros(1, call.batch, call.units) if grads.state is None else grads.state
-            return torch.zeros_like(call.params), first
+            return torch.zeros_like(call.params), first if grads.wants_first else None
         with torch.enable_grad():
             x = call.x.detach().to(saved.dtype).requires_grad_()
             params = call.params.detach().to(saved.dtype).requires_grad_()
