@@ -140,6 +140,28 @@ def test_backends_agree(semiring: str, backend: str, dtype: torch.dtype, toleran
     assert all(close(a, b, tolerance) for a, b in zip(*found, strict=True))
 
 
+@pytest.mark.parametrize("semiring", NAMES)
+def test_arcs_from_each_state_to_each(semiring: str) -> None:
+    """A whole matrix of arcs: the ⊕ runs over one of two indices."""
+    h, found = family("h", 3), []
+    entry = weight(semiring, linear, "u", over=h, per="head")
+    matrix = weight(semiring, linear, "m", over=(h.source, h.target), per="head")
+    cell = Cell("matrix", semiring).initial("q0").loop("q0", one).arc("q0", h, entry).mix(h, h, matrix)
+    cell = cell.read(h, weight(semiring, parameter, "r", over=h))
+    parts = [getattr(score, name) for name in get_semiring(semiring).components] or [score]
+    torch.manual_seed(0)
+    rnn = RationalRNN(cell.output(*(tanh(part) for part in parts)), 5, 6, heads=2, dtype=torch.float64)
+    x = torch.randn(5, 2, 5, dtype=torch.float64)
+    for each, backend in ((rnn, "native"), (rnn, "reference"), (without_families(rnn), "reference")):
+        v = x.clone().requires_grad_()
+        with rrnn.use_backend(backend):
+            out, _ = each(v)
+            (grad,) = torch.autograd.grad((out * torch.arange(out.numel()).view(out.shape).cos()).sum(), v)
+        found.append((out, grad))
+    for out, grad in found[:2]:
+        assert close(out, found[2][0]) and close(grad, found[2][1])
+
+
 def test_gradients_are_those_of_finite_differences() -> None:
     rnn = layer("sharp")
     x = torch.randn(4, 1, 5, dtype=torch.float64, requires_grad=True)

@@ -21,6 +21,11 @@ def flatten(program: Program) -> Program:
     elements: dict[
         int, int
     ] = {}  # elements, as instructions `element` of the builder, all of which are removed
+
+    def single(n: int) -> int:
+        """Return a number; an element of one component is one, too."""
+        return number[n] if n in number else elements[n]
+
     for n, (op, args, attr) in enumerate(program.instructions):
         if op is Op.CONST:
             number[n] = b.const(float(attr or 0.0))
@@ -37,9 +42,9 @@ def flatten(program: Program) -> Program:
             run = ring.plus if op is Op.PLUS else ring.times
             elements[n] = b.from_values(run(given[0], given[1], b.arithmetic))
         elif op in ALONG_FAMILY:
-            number[n] = copy_along(b, op, int(attr or 0), *(number[a] for a in args))
+            number[n] = copy_along(b, op, int(attr or 0), *map(single, args))
         else:
-            number[n] = b.emit(op, *(number[a] if a in number else elements[a] for a in args))
+            number[n] = b.emit(op, *map(single, args))
 
     def spread(n: int, index: int) -> list[tuple[int, int]]:
         """Return (index, number) of each component."""

@@ -31,6 +31,7 @@ class Affine(Backend):
     """The backend that runs affine programs: in C on the CPU, with torch's products elsewhere."""
 
     name = "affine"
+    packs = False
     shares_states = True
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
