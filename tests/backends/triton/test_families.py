@@ -28,5 +28,5 @@ def test_equal_to_the_reference(name: str) -> None:
 
 
 def test_the_text_does_not_grow_with_the_family() -> None:
-    few, many = (render(lower(zoo.get_cell("GLA", states=n)).program, 8) for n in (4, 128))
+    few, many = (render(lower(zoo.get_cell("GLA", states=n)).program, 8) for n in (16, 128))
     assert len(many.split("\n")) == len(few.split("\n"))

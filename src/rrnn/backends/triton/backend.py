@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import math
 import os
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -92,6 +93,10 @@ class Triton(Backend):
         if program is not None and program.mixes:
             return "arcs from each state of a family to each are not compiled yet"
         return None
+
+    def interval(self, x: Tensor, programs: Sequence[Program], widths: Sequence[int]) -> int | None:
+        wide = [families.interval(program) for program in programs if program.wide is not None]
+        return min(wide) if wide and len(wide) == len(programs) else None
 
     def gives_parameter_gradients(self, program: Program) -> bool:
         return program.wide is None

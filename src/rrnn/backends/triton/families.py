@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from functools import lru_cache
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,13 +13,16 @@ from torch import Tensor
 from rrnn.backends.cache import cached
 from rrnn.backends.interface import CellCall, Gradients, by_sequence, by_state, first_state
 from rrnn.backends.native.family_loops import Addresses
-from rrnn.backends.triton.family_kernels import padded, render
+from rrnn.backends.triton.family_kernels import render
+from rrnn.backends.triton.family_loop import kept
+from rrnn.backends.triton.family_text import padded
 from rrnn.ir import Program, adjoint
 from rrnn.ir.program import Families
 
-TILE = 1024
-"""About how many numbers a tile of a family has. (Half of that on one warp was measured on an H200, both passes: Mamba
-took 6.5 ms for 7.4, but GLA 10.5 for 9.3 and S4D 9.6 for 6.4.)"""
+TILE = 512
+"""About how many numbers of a family a warp has: 16 a thread."""
+WARPS, STAGES = 1, 2
+"""Warps of a Triton program, and stages of its pipeline."""
 
 
 @lru_cache(maxsize=256)
@@ -33,10 +37,29 @@ def _module(program: Program, every: int, packed: bool) -> ModuleType:
 
 
 def block_of(wide: Families, units: int) -> tuple[int, int]:
-    """Return (units of a block, warps) for this many units: a tile of the widest family has about TILE numbers."""
+    """Return (units of a block, warps) for this many units: a tile of the widest family has TILE numbers a warp."""
     widest = max((padded(size) for _, size in wide.sizes), default=1)
-    block = max(1, min(padded(max(1, units // wide.heads)), TILE // widest, 128))
-    return block, max(1, min(4, block * widest // 128))
+    block = max(1, min(padded(max(1, units // wide.heads)), WARPS * TILE // widest, WARPS * 32))
+    return block, WARPS
+
+
+def _options(wide: Families, units: int, masked: bool) -> dict[str, Any]:
+    """Return the constants of a launch."""
+    block, warps = block_of(wide, units)
+    full = units // wide.heads % block == 0
+    return {
+        "MASKED": masked,
+        "BLOCK": block,
+        "FULL": full,
+        "STAGES": STAGES,
+        "num_warps": warps,
+        "enable_fp_fusion": True,
+    }
+
+
+def interval(program: Program) -> int:
+    """Return the interval at which states are saved: as many steps as the backward kernel keeps."""
+    return kept(program)
 
 
 def _rows(x: Tensor) -> Tensor:
@@ -44,12 +67,20 @@ def _rows(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 or x.shape[-1] == 1 else x.contiguous()
 
 
+def _shared(call: CellCall) -> Tensor:
+    """Return what the units of a head or group share of x, as float32: each thread reads all of it, and a conversion
+    there would take as many instructions as a tenth of the recurrence."""
+    assert call.program.wide is not None
+    table = Addresses(call.program.wide, call.program.wide.projections)
+    return call.x[..., table.rows * call.units :].float()
+
+
 def forward(call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
     """Run a program of families on Triton, as `Backend.forward` describes it."""
     program, x, params, mask, inp, every, _, packed = call
     assert program.wide is not None
     steps, rows, batch, units = *x.shape[:2], call.batch, call.units
-    x, params = _rows(x), params.contiguous()
+    x, common, params = _rows(x), _rows(_shared(call)), params.contiguous()
     inp = None if inp is None else _rows(inp)
     state = first_state(program, batch, units, params) if state is None else state.float()
     saved = call.new_saved(state, state.shape[0])
@@ -58,13 +89,13 @@ def forward(call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, 
     state = by_sequence(state, packed)
     final = torch.empty_like(state)
     target = out if out.stride(-1) == 1 else torch.empty_like(out, memory_format=torch.contiguous_format)
-    block, warps = block_of(program.wide, units)
-    heads = program.wide.heads
-    grid = (heads * -(-(units // heads) // block), batch, 1)
+    how, heads = _options(program.wide, units, mask is not None), program.wide.heads
+    grid = (heads * -(-(units // heads) // how["BLOCK"]), batch, 1)
     bits = x if mask is None else mask.view(torch.uint8)
     _module(program, every, packed is not None).forward[grid](
         *(
             x,
+            common,
             params,
             state,
             bits,
@@ -74,10 +105,19 @@ def forward(call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, 
             final if saved is None else saved,
             *(() if packed is None else (packed,)),
         ),
-        *(*x.stride()[:2], *_strides(mask), *_strides(inp), *target.stride()[:2], steps, rows, units),
-        MASKED=mask is not None,
-        BLOCK=block,
-        num_warps=warps,
+        *(
+            *x.stride()[:2],
+            *common.stride()[:2],
+            *_strides(mask),
+            *_strides(inp),
+            *target.stride()[:2],
+            steps,
+            rows,
+            units,
+            steps,
+            0,
+        ),
+        **how,
     )
     if target is not out:
         out.copy_(target)
@@ -94,7 +134,7 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, T
     wide = program.wide
     assert wide is not None
     steps, columns, batch, units = *x.shape[:2], call.batch, call.units
-    x, params, saved = _rows(x), params.contiguous(), saved.contiguous()
+    x, common, params, saved = _rows(x), _rows(_shared(call)), params.contiguous(), saved.contiguous()
     inp, go = None if inp is None else _rows(inp), _rows(grads.out)
     shape = (program.flat.state_count, batch, units)
     gfinal = saved.new_zeros(shape) if grads.state is None else grads.state.float()
@@ -104,13 +144,15 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, T
         return saved.new_zeros(rows, units), gfinal.clone() if grads.wants_first else None
     gfinal = by_sequence(gfinal, packed)
     first = torch.empty_like(gfinal)
-    block, warps = block_of(wide, units)
-    blocks = -(-(units // wide.heads) // block)
+    how = _options(wide, units, mask is not None)
+    blocks = -(-(units // wide.heads) // how["BLOCK"])
     table = Addresses(wide, wide.projections)
-    slots = blocks * (wide.heads // wide.groups if any(e.per == "group" for e in wide.projections) else 1)
-    shared = saved.new_zeros(slots, steps, columns, table.shared)
+    grouped = any(e.per == "group" for e in wide.projections)
+    slots = blocks * (wide.heads // wide.groups if grouped else 1)
+    # What heads share is summed in the first slots alone, and packed sequences may leave steps out.
+    new = saved.new_zeros if grouped or packed is not None else saved.new_empty
+    shared = new(slots, steps, columns, table.shared)
     sums = saved.new_empty(batch, rows, units)
-    scratch = saved.new_empty(every if packed is not None else min(every, steps), *shape)
     into = (
         grads.x
         if grads.x.stride(-1) == 1
@@ -121,6 +163,7 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, T
     _module(program, every, packed is not None).backward[wide.heads * blocks, batch, 1](
         *(
             x,
+            common,
             params,
             bits,
             x if inp is None else inp,
@@ -130,12 +173,18 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, T
             into,
             into if into_inp is None else into_inp,
         ),
-        *(first, sums, shared, scratch, *(() if packed is None else (packed,))),
-        *(*x.stride()[:2], *_strides(mask), *_strides(inp), *go.stride()[:2], *into.stride()[:2]),
-        *(*_strides(into_inp), steps, columns, units),
-        MASKED=mask is not None,
-        BLOCK=block,
-        num_warps=warps,
+        *(first, sums, shared, *(() if packed is None else (packed,))),
+        *(
+            *x.stride()[:2],
+            *common.stride()[:2],
+            *_strides(mask),
+            *_strides(inp),
+            *go.stride()[:2],
+            *into.stride()[:2],
+        ),
+        *(*_strides(into_inp), steps, columns, units, steps, 0),
+        **how,
+        PRECISION="tf32x3" if x.dtype == torch.float32 else "tf32",
     )
     if table.shared:
         into[..., table.rows * units :] = shared.sum(0)

@@ -26,7 +26,7 @@ _JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "chunks"])'
 
 # Offsets are 64 bits wide: a stride that fits 32 bits may not fit when multiplied, as with projections laid out one
 # after another. A cast keeps what Triton knows of a stride's divisibility, and so its wide loads.
-_STRIDES = re.compile(r"\b(?:g?x[tbk]|g?i[tb]|[mog][tb])\b")
+STRIDES = re.compile(r"\b(?:g?x[tbk]|g?i[tb]|[mogh][tb])\b")
 # Where a Triton program works: units d of batch row b, chunk c.
 GRID = """\
     d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -147,7 +147,7 @@ class KernelText:
     def text(self, name: str, arguments: str, place: str = GRID) -> str:
         """Return the text of the whole kernel."""
         head = [f"\n\n{_JIT}", f"def {name}({arguments}):", (place + _LANES).rstrip("\n")]
-        strides = [f"    {stride} = tl.cast({stride}, tl.int64)" for stride in _STRIDES.findall(arguments)]
+        strides = [f"    {stride} = tl.cast({stride}, tl.int64)" for stride in STRIDES.findall(arguments)]
         return "\n".join([*head, *strides, *self.lines]) + "\n"
 
 
