@@ -25,6 +25,8 @@ from torch import Tensor
 import rrnn
 from rrnn import RationalRNN, zoo
 from rrnn.backends.triton import families
+from rrnn.backends.triton.backend import gpu_of
+from rrnn.backends.triton.plan import Plan
 from rrnn.ops import rational
 
 
@@ -173,29 +175,34 @@ def seconds_of_first_call(name: str) -> float:
 
 
 @contextmanager
-def planned(block: int, warps: int) -> Iterator[None]:
-    """Run kernels of families with this block and so many warps."""
-    usual = families.block_of
-    families.block_of = lambda *_: (block, warps)
+def planned(how: Plan) -> Iterator[None]:
+    """Run kernels of families with this plan."""
+    usual = families.plan_of
+    families.plan_of = lambda *_: how
     try:
         yield
     finally:
-        families.block_of = usual
+        families.plan_of = usual
 
 
 def variants(case: WideCase, clock: Clock) -> list[list[str]]:
-    """Return a table of times with other sizes."""
-    table = [["block", "warps", "every", "forward", "both"]]
-    for every in (8, 16):
-        for block, warps in ((32, 1), (64, 2), (128, 4), (64, 4)):
-            with planned(block, warps):
-                try:
-                    forward = clock.graph(lambda every=every: case.forward(every))
-                    both = clock.graph(lambda every=every: case.both(every))
-                    table.append([str(block), str(warps), str(every), f"{forward:.3f}", f"{both:.3f}"])
-                except Exception as error:
-                    table.append([str(block), str(warps), str(every), describe(error)[:60], ""])
-            print(" ".join(table[-1]), flush=True)
+    """Return a table of times with other plans and intervals."""
+    table = [["block", "warps", "chunk", "stages", "every", "forward", "both"]]
+    usual = families.plan_of(case.program, *case.shape[:3], False, gpu_of(case.x.device))
+    block, every = usual.block, families.interval(case.program)
+    plans = [usual._replace(stages=stages) for stages in (1, 2, 3)]
+    plans += [usual._replace(block=n * block, warps=n) for n in (2, 4)] + [usual._replace(block=block // 2)]
+    plans += [usual._replace(chunk=case.shape.steps // n) for n in (2, 4)]
+    for how, interval in [*((how, every) for how in plans), (usual, 2 * every), (usual, max(1, every // 2))]:
+        about = [str(n) for n in (how.block, how.warps, how.chunk, how.stages, interval)]
+        with planned(how):
+            try:
+                forward = clock.graph(lambda interval=interval: case.forward(interval))
+                both = clock.graph(lambda interval=interval: case.both(interval))
+                table.append([*about, f"{forward:.3f}", f"{both:.3f}"])
+            except Exception as error:
+                table.append([*about, describe(error)[:60], ""])
+        print(" ".join(table[-1]), flush=True)
     return table
 
 

@@ -8,7 +8,7 @@ import torch
 
 from rrnn.automata import Cell
 from rrnn.backends.native import families, render
-from rrnn.backends.triton.family_kernels import render as render_families
+from rrnn.backends.triton.families import render as render_families
 from rrnn.backends.triton.module import render as render_triton
 from rrnn.errors import RRNNError
 from rrnn.explorer.machines import cell_template, read_cell, shown_template

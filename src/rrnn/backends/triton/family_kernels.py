@@ -24,14 +24,14 @@ from collections.abc import Iterable, Mapping
 from rrnn.backends.native.family_loops import Addresses
 from rrnn.backends.triton.family_loop import TURN, FamilyLoop
 from rrnn.backends.triton.family_text import FamilyText
-from rrnn.backends.triton.kernel_text import HEAD, shift
+from rrnn.backends.triton.kernel_text import shift
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
 from rrnn.ir.program import Extent
 
 ROWS = 16
 """Rows of the smallest product on tensor cores."""
-_CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr, STAGES: tl.constexpr"
+CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr, STAGES: tl.constexpr"
 
 
 class FamilyKernels(FamilyLoop):
@@ -74,7 +74,7 @@ class FamilyKernels(FamilyLoop):
             " sequences," if self.packed else ""
         )
         numbers = "xt, xb, ht, hb, mt, mb, it, ib, ot, ob, T, B, D, C, zero,"
-        return k.text("forward", f"{pointers} {numbers} {_CONSTANTS}")
+        return k.text("forward", f"{pointers} {numbers} {CONSTANTS}")
 
     def backward(self) -> str:
         """Return the kernel of the gradient of every chunk."""
@@ -134,7 +134,7 @@ class FamilyKernels(FamilyLoop):
         pointers = "x, shared, theta, mask, inp, saved, go, gfinal, gx, gi, gfirst, gunits, gshared,"
         pointers += " sequences," if self.packed else ""
         numbers = "xt, xb, ht, hb, mt, mb, it, ib, gt, gb, gxt, gxb, git, gib, T, B, D, C, zero,"
-        return k.text("backward", f"{pointers} {numbers} {_CONSTANTS}, PRECISION: tl.constexpr")
+        return k.text("backward", f"{pointers} {numbers} {CONSTANTS}, PRECISION: tl.constexpr")
 
     def _store_shared(self, k: FamilyText, i: int, value: str, step: str, mask: str = "") -> None:
         """Write a block's partial sums of what a head or group shares."""
@@ -185,7 +185,7 @@ class FamilyKernels(FamilyLoop):
             k(f"acc{i} += r")
 
 
-_MATH = """
+MATH = """
 
 @triton.jit
 def logsum(v):
@@ -200,10 +200,3 @@ def first(hit, k):
     place = tl.min(tl.where(hit, k, 1073741824), 1, keep_dims=True)
     return tl.where(hit & (k == place), 1.0, 0.0)
 """
-
-
-def render(program: Program, every: int, packed: bool = False) -> str:
-    """Return the source of a module with the kernels of a program; without `every`, none of the gradient."""
-    kernels = FamilyKernels(program, every, packed)
-    about = f'"""{program.name}, generated: families of states, saved every {every} steps."""\n\n'
-    return about + HEAD + _MATH + kernels.forward() + (kernels.backward() if every else "")

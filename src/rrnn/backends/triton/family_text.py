@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rrnn.arithmetic import ALONG_FAMILY
 from rrnn.backends.native.family_loops import Addresses
-from rrnn.backends.triton.kernel_text import OPS, STRIDES, number
+from rrnn.backends.triton.kernel_text import OPS, STRIDES, Elements, number
 from rrnn.ir import Op, Program
 from rrnn.ir.program import Extent, Families, needed
 
@@ -27,14 +27,12 @@ def padded(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-class FamilyText:
-    """The lines of one kernel."""
+class FamilyText(Elements):
+    """The lines of a kernel whose values are tiles."""
 
     def __init__(self, wide: Families) -> None:
-        self.wide, self.lines, self.depth = wide, list[str](), 1
-
-    def __call__(self, *lines: str) -> None:
-        self.lines += ["    " * self.depth + line for line in lines]
+        super().__init__()
+        self.wide = wide
 
     def place(self, packed: bool) -> None:
         """Write where the Triton program works: units d of a head, batch row b and chunk c; k0, k1, … are indices. A

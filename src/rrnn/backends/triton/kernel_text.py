@@ -67,8 +67,8 @@ def name_of(key: tuple[int, ...]) -> str:
     return "".join(f"_{i}" for i in key)
 
 
-class KernelText:
-    """The lines of one kernel, indented by `depth`."""
+class Elements:
+    """The lines of one kernel, indented by `depth`, and how ⊕ and ⊗ of elements are written."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -77,6 +77,29 @@ class KernelText:
 
     def __call__(self, *lines: str) -> None:
         self.lines += [("    " * self.depth + line) if line else "" for line in lines]
+
+    def step(self, program: Any, values: Iterable[int], units: tuple[int, ...], leaf: Any, tag: str) -> None:
+        """Write the instructions that `values` need, as {tag}v{n}."""
+        raise NotImplementedError
+
+    def combine(self, ring: Semiring, which: str, a: Any, b: Any) -> Any:
+        """Write a ⊕ b or a ⊗ b ("plus", "times") of elements of names; return the result, an element of names. A single
+        op is an expression; of several, each has a line of its own, so that what they share is computed once."""
+        op = single_op(ring, which)
+        if op is not None:
+            return f"({OPS[op].format(a, b)})"
+        build, given = Builder(ring), [*ring.numbers_of(a), *ring.numbers_of(b)]
+        leaves = [Value(build, build.leaf(Op.STATE, i)) for i in range(len(given))]
+        elements = ring.element(leaves[: ring.size]), ring.element(leaves[ring.size :])
+        found = getattr(ring, which)(*elements, build.arithmetic)
+        wanted = [build.number_of(x) for x in ring.numbers_of(found)]
+        tag, self.combined = f"l{self.combined}_", self.combined + 1
+        self.step(build, wanted, (), lambda _, index: given[index], tag)
+        return ring.element(f"{tag}v{n}" for n in wanted)
+
+
+class KernelText(Elements):
+    """The lines of a kernel whose values are rows of units."""
 
     def first(
         self, names: str, pointer: str, at: Callable[[int], str], values: Sequence[float | None]
@@ -128,21 +151,6 @@ class KernelText:
             else:
                 text = OPS[op].format(*(f"{tag}v{a}" for a in args))
             self(f"{tag}v{n} = {text}")
-
-    def combine(self, ring: Semiring, which: str, a: Any, b: Any) -> Any:
-        """Write a ⊕ b or a ⊗ b ("plus", "times") of elements of names; return the result, an element of names. A single
-        op is an expression; of several, each has a line of its own, so that what they share is computed once."""
-        op = single_op(ring, which)
-        if op is not None:
-            return f"({OPS[op].format(a, b)})"
-        build, given = Builder(ring), [*ring.numbers_of(a), *ring.numbers_of(b)]
-        leaves = [Value(build, build.leaf(Op.STATE, i)) for i in range(len(given))]
-        elements = ring.element(leaves[: ring.size]), ring.element(leaves[ring.size :])
-        found = getattr(ring, which)(*elements, build.arithmetic)
-        wanted = [build.number_of(x) for x in ring.numbers_of(found)]
-        tag, self.combined = f"l{self.combined}_", self.combined + 1
-        self.step(build, wanted, (), lambda _, index: given[index], tag)
-        return ring.element(f"{tag}v{n}" for n in wanted)
 
     def text(self, name: str, arguments: str, place: str = GRID) -> str:
         """Return the text of the whole kernel."""
