@@ -188,7 +188,7 @@ def planned(how: Plan) -> Iterator[None]:
 def variants(case: WideCase, clock: Clock) -> list[list[str]]:
     """Return a table of times with other plans and intervals."""
     table = [["block", "warps", "chunk", "stages", "every", "forward", "both"]]
-    usual = families.plan_of(case.program, *case.shape[:3], False, gpu_of(case.x.device))
+    usual = families.plan_of(case.program, *case.shape[:3], False, False, gpu_of(case.x.device))
     block, every = usual.block, families.interval(case.program)
     plans = [usual._replace(stages=stages) for stages in (1, 2, 3)]
     plans += [usual._replace(block=n * block, warps=n) for n in (2, 4)] + [usual._replace(block=block // 2)]

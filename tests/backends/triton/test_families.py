@@ -96,12 +96,14 @@ def test_a_fold_into_a_single_state_is_not_cut_into_chunks() -> None:
 
 
 def test_few_lanes_are_cut_into_chunks() -> None:
-    program = lower(zoo.get_cell("Mamba", states=16)).program
-    assert plan_of(program, 2048, 8, 2048, False, H200).chunk == 0
-    assert plan_of(program, 2048, 1, 1024, False, H200).chunk == 64
-    assert plan_of(program, 2048, 1, 1024, True, H200).chunk == 0
-    mixing = lower(zoo.get_cell("DeltaNet", states=16)).program
-    assert plan_of(mixing, 2048, 1, 1024, False, H200).chunk == 0
+    def chunk(name: str, batch: int, units: int, packed: bool = False, backward: bool = False) -> int:
+        program = lower(zoo.get_cell(name, states=16)).program
+        return plan_of(program, 2048, batch, units, packed, backward, H200).chunk
+
+    assert chunk("Mamba", 8, 2048) == chunk("Mamba", 64, 2048, backward=True) == 0
+    assert chunk("Mamba", 8, 2048, backward=True) == 1024
+    assert chunk("Mamba", 1, 1024) == 64
+    assert chunk("Mamba", 1, 1024, packed=True) == chunk("DeltaNet", 1, 1024) == 0
 
 
 def test_the_text_does_not_grow_with_the_family() -> None:

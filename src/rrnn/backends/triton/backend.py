@@ -64,10 +64,10 @@ def _schedule(call: CellCall, backward: bool) -> Plan:
     return _plan(call.program, steps, lanes, call.x.element_size(), call.every, backward, gpu_of(device))
 
 
-def _family_schedule(call: CellCall) -> Plan:
+def _family_schedule(call: CellCall, backward: bool) -> Plan:
     """Return the plan of a call of a program of families."""
     sizes = call.x.shape[0], call.batch, call.units
-    return families.plan_of(call.program, *sizes, call.sequences is not None, gpu_of(call.x.device))
+    return families.plan_of(call.program, *sizes, call.sequences is not None, backward, gpu_of(call.x.device))
 
 
 def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
@@ -112,7 +112,7 @@ class Triton(Backend):
     ) -> tuple[Tensor, Tensor | None]:
         if call.program.wide is not None:
             with on_device(call.x.device):
-                return families.forward(call, state, out, schedule or _family_schedule(call))
+                return families.forward(call, state, out, schedule or _family_schedule(call, False))
         program, x, params, mask, inp, every, _, packed = call
         steps, batch, units = x.shape[0], call.batch, call.units
         how = schedule or _schedule(call, False)
@@ -153,7 +153,7 @@ class Triton(Backend):
     ) -> tuple[Tensor, Tensor | None]:
         if call.program.wide is not None:
             with on_device(call.x.device):
-                return families.backward(call, saved, grads, schedule or _family_schedule(call))
+                return families.backward(call, saved, grads, schedule or _family_schedule(call, True))
         program, x, params, mask, inp, every, _, packed = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, units = x.shape[0], call.batch, call.units

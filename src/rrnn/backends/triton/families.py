@@ -15,18 +15,20 @@ from rrnn.backends.interface import CellCall, Gradients, by_sequence, by_state, 
 from rrnn.backends.native.family_loops import Addresses
 from rrnn.backends.triton.family_chunks import FamilyChunks
 from rrnn.backends.triton.family_kernels import MATH, FamilyKernels
-from rrnn.backends.triton.family_loop import TURN, kept
+from rrnn.backends.triton.family_loop import KEPT, TURN
 from rrnn.backends.triton.family_text import padded
 from rrnn.backends.triton.kernel_text import HEAD
 from rrnn.backends.triton.plan import MIN_CHUNK, Gpu, Plan
 from rrnn.ir import Program, adjoint, has_scan_form
 
 TILE = 512
-"""About how many numbers of a family a warp has: 16 a thread."""
-STAGES = 2
-"""Stages of the pipeline."""
+"""How many numbers of all families a warp has at most: 16 a thread."""
+STAGES = {False: 3, True: 2}
+"""Stages of the pipeline forwards, and backwards."""
+FEW = {False: 0.5, True: 1.0}
+"""Warps for each of a multiprocessor's four schedulers up to which time is cut into chunks, forwards and backwards."""
 FILL = 2
-"""Warps for each of a multiprocessor's four schedulers to aim for, where time is cut into chunks."""
+"""Warps for each scheduler to aim for then."""
 
 
 def render(program: Program, every: int, packed: bool = False) -> str:
@@ -55,23 +57,25 @@ def _module(program: Program, every: int, packed: bool) -> ModuleType:
 
 def interval(program: Program) -> int:
     """Return the interval at which states are saved: as many steps as the backward kernel keeps."""
-    return kept(program)
+    return KEPT
 
 
 @lru_cache(maxsize=1024)
-def plan_of(program: Program, steps: int, batch: int, units: int, packed: bool, gpu: Gpu) -> Plan:
-    """Return how a program runs: in Triton programs of one warp, with a tile of TILE numbers of the widest family. If
-    they give less than half of the GPU's schedulers a warp, time is cut into chunks; each step is then computed about
-    twice."""
-    wide = program.wide
+def plan_of(
+    program: Program, steps: int, batch: int, units: int, packed: bool, backward: bool, gpu: Gpu
+) -> Plan:
+    """Return how a program runs: in Triton programs of one warp, with a tile of up to TILE numbers. A single warp keeps
+    its scheduler waiting most of the time; where there are few, time is cut into chunks, although every step is then
+    computed about twice."""
+    wide = program.flat.wide
     assert wide is not None
-    widest = max((padded(size) for _, size in wide.sizes), default=1)
-    block = max(1, min(padded(max(1, units // wide.heads)), TILE // widest, 32))
+    numbers = sum(padded(wide.sizes[e.over[0]][1]) for e in wide.states if e.over)
+    block = max(1, min(padded(max(1, units // wide.heads)), TILE // max(1, numbers), 32))
     warps, schedulers = wide.heads * -(-(units // wide.heads) // block) * batch, 4 * gpu.multiprocessors
     chunks = 1
-    if not packed and 2 * warps <= schedulers and has_scan_form(program):
+    if not packed and warps <= FEW[backward] * schedulers and has_scan_form(program):
         chunks = max(1, min(steps // MIN_CHUNK, FILL * schedulers // max(1, warps)))
-    return Plan(block, 1, TURN, -(-steps // chunks) if chunks > 1 else 0, STAGES)
+    return Plan(block, 1, TURN, -(-steps // chunks) if chunks > 1 else 0, STAGES[backward])
 
 
 def _rows(x: Tensor) -> Tensor:

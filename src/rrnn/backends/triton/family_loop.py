@@ -16,11 +16,8 @@ TURN = 4
 """Steps of a turn forwards."""
 
 
-def kept(program: Program) -> int:
-    """Return for how many steps the backward kernel keeps states in registers, so that it has about 64 numbers."""
-    wide = program.flat.wide
-    assert wide is not None
-    return max(1, 4 // max(1, sum(bool(extent.over) for extent in wide.states)))
+KEPT = 4
+"""Steps for which the backward kernel keeps states in registers: with 16 numbers of a thread, 64."""
 
 
 class FamilyLoop:
@@ -249,4 +246,4 @@ class FamilyLoop:
 
     def _piece(self) -> int:
         """Return the steps of a piece: a divisor of the interval at which states are saved."""
-        return next(n for n in range(min(self.every, kept(self.program)), 0, -1) if self.every % n == 0)
+        return next(n for n in range(min(self.every, KEPT), 0, -1) if self.every % n == 0)
