@@ -23,8 +23,8 @@ from rrnn.ir import Program, adjoint, has_scan_form
 
 TILE = 512
 """How many numbers of all families a warp has at most: 16 a thread."""
-STAGES = {False: 3, True: 2}
-"""Stages of the pipeline forwards, and backwards."""
+STAGES = {False: 3, True: 1}
+"""Stages of the pipeline forwards, and backwards, where its copies and barriers cost more than what it hides."""
 FEW = {False: 0.5, True: 1.0}
 """Warps for each of a multiprocessor's four schedulers up to which time is cut into chunks, forwards and backwards."""
 FILL = 2
