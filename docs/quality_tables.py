@@ -160,11 +160,16 @@ def lm_ptb() -> str:
     return table(f"{head} | paper's dev: | paper's test:", body)
 
 
+OLD_SETTINGS = {"variational_dropout": "recurrent_dropout", "hidden": "hidden_size"}
+"""What version 0.1.0 called a setting → its name."""
+
+
 def lm_run(place: Path) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Read a run's folder: model and size, configuration, result."""
     config, found = (
         json.loads((place / name).read_text(encoding="utf-8")) for name in ("config.json", "result.json")
     )
+    config = {OLD_SETTINGS.get(key, key): value for key, value in config.items()}
     return f"{config['cell']}, {found['parameters'] / 1e6:.0f}M", config, found
 
 
@@ -182,7 +187,7 @@ def lm_tried() -> str:
         rate += ", halved without gain" if config.get("halve_after") else ""
         more = [word for key, word in (("shift", "shifted"), ("locked_dropout", "locked")) if config[key]]
         more += ["TF32"] if config["precision"] == "tf32" else []
-        dropouts = (config[f"{name}_dropout"] for name in ("embedding", "variational", "between"))
+        dropouts = (config[f"{name}_dropout"] for name in ("embedding", "recurrent", "between"))
         reached = f"{found['best_epoch']} of {found['epochs']}", number(found["dev_ppl"])
         line = (model, *map("{:.2f}".format, dropouts), decay + shrinks, rate, ", ".join(more), *reached)
         body.append((*line, "yes" if place in chosen else ""))

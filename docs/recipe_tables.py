@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from figures import RESULTS, named, number, paragraph, results, signed, table
+from quality_tables import lm_run
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 from lm_plan import ABLATED, Training, ablation_of, averaged, dev_of, literal, literal_text_gate
@@ -41,7 +42,6 @@ SETTINGS = {
 """What may differ between two trainings; the rest (device, how often averages are updated, …) decides no result."""
 DEFAULTS = {"rnn_gain": 1.0, "partial_shuffle": False, "embedding_size": None, "halve_after": None}
 """Of settings that are younger than some of the trainings; 0 for others."""
-OLD = {"variational_dropout": "recurrent_dropout", "hidden": "hidden_size"}
 
 
 class _Run(NamedTuple):
@@ -55,10 +55,7 @@ class _Run(NamedTuple):
 def _runs() -> Iterator[_Run]:
     """Yield the long trainings of seed 0."""
     for place in [*sorted((FOLDER / "tried").iterdir()), *sorted(FOLDER.glob("[!.]*-seed-0"))]:
-        config, found = (
-            json.loads((place / name).read_text(encoding="utf-8")) for name in ("config.json", "result.json")
-        )
-        config = {OLD.get(key, key): value for key, value in config.items()}
+        _, config, found = lm_run(place)
         settings = {key: config.get(key, DEFAULTS.get(key, 0)) for key in SETTINGS}
         if isinstance(settings["emas"], list):
             settings["emas"] = ", ".join(f"{decay:g}" for decay in settings["emas"]) or 0

@@ -224,6 +224,23 @@ def gpu_counters() -> str:
     return table(head, body)
 
 
+@named
+def few_lanes() -> str:
+    """Show what the bare recurrence reaches forwards if chunks are read once, with and without joining them."""
+    body = []
+    for shape, kind in unique((tuple(r["shape"]), r["dtype"]) for r in rows("few-lanes-h200")):
+        found = rows("few-lanes-h200", shape=list(shape), dtype=kind)
+
+        def best(*names: str, found: list[Row] = found) -> str:
+            r = max((r for r in found if r["name"] in names), key=lambda r: r["percent_of_copy"])
+            return f"{r['percent_of_copy']:.0f} %" + (f" ({r['sizes']})" if r["sizes"] else "")
+
+        joined = best("held, joined", "held, in pieces")
+        body.append((size(list(shape)), dtype(kind), best("stream"), best("held"), joined, best("ours")))
+    head = "T×B×D | | no recurrence: | chunks that wait for nothing: | joined chunks: | ours:"
+    return table(head, body)
+
+
 def _waits(counted: Row) -> str:
     """What a warp mostly waits for."""
     stalls = {key.removeprefix("stall_"): n for key, n in counted.items() if key.startswith("stall_")}

@@ -46,11 +46,11 @@ def test_the_choice_waits_for_all_trials(tmp_path: Path) -> None:
     for number, trial in enumerate(tried):
         assert not any(t.label == "equal" for t in lm_plan.equal(tmp_path))
         (tmp_path / trial.place).mkdir(parents=True)
-        result = json.dumps({"dev_ppl": abs(number - 3)})
+        result = json.dumps({"dev_ppl": abs(number - 2)})
         (tmp_path / trial.place / "result.json").write_text(result, encoding="utf-8")
     finals = [t for t in lm_plan.equal(tmp_path) if t.label == "equal"]
     assert [(t.row, t.seed, t.test) for t in finals] == [("B-24m", seed, True) for seed in (0, 1, 2)]
-    chosen = {**tried[3].settings, "emas": lm_plan.AVERAGED["emas"], "epochs": 300}
+    chosen = {**tried[2].settings, "emas": lm_plan.AVERAGED["emas"], "epochs": lm_plan.FINAL_EPOCHS}
     assert all(t.settings == chosen for t in finals)
 
 
