@@ -122,8 +122,9 @@ def main(argv: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", nargs="+", default=["Mamba", "S4D", "GLA"], help="these models alone")
     options = parser.parse_args(argv)
-    rows = [row for name in ("Mamba", "S4D", "GLA") for row in rows_of(name)]
+    rows = [row for name in options.only for row in rows_of(name)]
     print_table([[*map(str, rows[0])], *([str(value) for value in row.values()] for row in rows)])
     if options.json:
         write(options.json, rows)
