@@ -25,6 +25,8 @@ from torch import Tensor
 import rrnn
 from rrnn import RationalRNN, zoo
 from rrnn.backends.triton import families
+from rrnn.backends.triton.family_loop import TURN
+from rrnn.backends.triton.plan import Plan
 from rrnn.ops import rational
 
 
@@ -172,35 +174,79 @@ def seconds_of_first_call(name: str) -> float:
     return time.perf_counter() - began
 
 
+def _plan(block: int, chunk: int, stages: int) -> Plan:
+    return Plan(block, 1, TURN, chunk, stages)
+
+
+FEW = Shape(2048, 1, 1024, 16)
+PLANS: list[tuple[str, Shape | None, Plan, Plan]] = [
+    *(("Mamba", None, _plan(32, 0, 3), _plan(32, chunk, 2)) for chunk in (0, 1024, 512)),
+    ("Mamba", None, _plan(32, 0, 2), _plan(32, 1024, 3)),
+    ("Mamba", None, _plan(32, 0, 4), _plan(32, 1024, 1)),
+    ("Mamba", None, _plan(32, 1024, 3), _plan(16, 1024, 2)),
+    *(("S4D", None, _plan(8, chunk, 3), _plan(8, chunk, 2)) for chunk in (0, 1024)),
+    ("S4D", None, _plan(16, 0, 3), _plan(8, 512, 2)),
+    *(("GLA", None, _plan(32, chunk, 3), _plan(32, chunk, 2)) for chunk in (0, 512)),
+    *(("GLA", None, _plan(16, chunk, 3), _plan(16, chunk, 2)) for chunk in (0, 512)),
+    *(("Mamba", FEW, _plan(32, chunk, 3), _plan(32, chunk, 2)) for chunk in (0, 64, 128, 256)),
+]
+"""Model, its shape (None: the usual one), and plans of both passes that `--search` times."""
+
+
 @contextmanager
-def planned(block: int, warps: int) -> Iterator[None]:
-    """Run kernels of families with this block and so many warps."""
-    usual = families.block_of
-    families.block_of = lambda *_: (block, warps)
+def planned(forward: Plan, backward: Plan) -> Iterator[None]:
+    """Run kernels of families with these plans."""
+    usual = families.plan_of
+    families.plan_of = lambda *about: backward if about[5] else forward
     try:
         yield
     finally:
-        families.block_of = usual
+        families.plan_of = usual
 
 
-def variants(case: WideCase, clock: Clock) -> list[list[str]]:
-    """Return a table of times with other sizes."""
-    table = [["block", "warps", "every", "forward", "both"]]
-    for every in (8, 16):
-        for block, warps in ((32, 1), (64, 2), (128, 4), (64, 4)):
-            with planned(block, warps):
-                try:
-                    forward = clock.graph(lambda every=every: case.forward(every))
-                    both = clock.graph(lambda every=every: case.both(every))
-                    table.append([str(block), str(warps), str(every), f"{forward:.3f}", f"{both:.3f}"])
-                except Exception as error:
-                    table.append([str(block), str(warps), str(every), describe(error)[:60], ""])
-            print(" ".join(table[-1]), flush=True)
-    return table
+def compile_plan(number: int) -> None:
+    """Compile the kernels of one of PLANS, which are then in Triton's cache on disk."""
+    name, shape, forward, backward = PLANS[number]
+    steps = max(64, 2 * forward.chunk, 2 * backward.chunk)
+    case = WideCase(name, (shape or MODELS[name][0])._replace(steps=steps), torch.bfloat16)
+    with rrnn.use_backend("triton"), planned(forward, backward):
+        case.both()
+    torch.cuda.synchronize()
 
 
-def main(json: Path | None, only: list[str] | None = None, search: bool = False, fresh: bool = True) -> None:
-    """Check, time, print and write the rows; `search`: with other sizes, too; `fresh`: time first calls."""
+def search(json: Path | None) -> None:
+    """Time PLANS, on the Triton backend, and write the rows; everything is compiled first, in parallel."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([*map(os.path.abspath, sys.path)])}
+    code = "import sys, cuda_wide; cuda_wide.compile_plan(int(sys.argv[1]))"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, str(n)], cwd=Path(__file__).parent, env=env)
+        for n in range(len(PLANS))
+    ]
+    for process in started:
+        process.wait()
+    clock, rows = CudaClock(), list[Row]()
+    for name, shape, forward, backward in PLANS:
+        short = [how._replace(chunk=min(how.chunk, SMALL[0] // 2)) for how in (forward, backward)]
+        row: Row = {"name": name, "shape": list(shape or MODELS[name][0]), "dtype": "bfloat16"}
+        row |= {"plan": list(forward), "backward_plan": list(backward)}
+        try:
+            with rrnn.use_backend("triton"):
+                with planned(*short):
+                    row["error"] = check(name, MODELS[name][0], torch.bfloat16, "cuda")
+                case = WideCase(name, shape or MODELS[name][0], torch.bfloat16)
+                with planned(forward, backward):
+                    row |= {"forward_ms": clock.graph(case.forward), "ms": clock.graph(case.both)}
+            rows.append(row)
+        except Exception as error:
+            row["failure"] = describe(error)
+        print(*row.values(), flush=True)
+        torch.cuda.empty_cache()
+    if json:
+        write(json, rows, device=hardware())
+
+
+def main(json: Path | None, only: list[str] | None = None, fresh: bool = True) -> None:
+    """Check, time, print and write the rows; `fresh`: time first calls."""
     clock = CudaClock()
     roof = copy_bandwidth(clock)
     about = hardware()
@@ -219,8 +265,6 @@ def main(json: Path | None, only: list[str] | None = None, search: bool = False,
                 rows += own
                 for row in own:
                     print(name, dtype, row["pass"], f"{row['ms']:.3f} ms", flush=True)
-                if search and dtype == dtypes[0] and case.program.wide is not None:
-                    print_table(variants(case, clock))
             except Exception as error:
                 print(f"{name} {dtype}: {describe(error)}", flush=True)
             torch.cuda.empty_cache()

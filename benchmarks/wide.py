@@ -130,13 +130,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--wait", type=float, default=60.0, help="seconds to wait for a quiet machine")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--only", nargs="+", help="on a GPU: these models alone")
-    parser.add_argument("--search", action="store_true", help="on a GPU: time other sizes, too")
+    parser.add_argument("--search", action="store_true", help="on a GPU: time several plans instead")
     parser.add_argument("--warm", action="store_true", help="on a GPU: do not time first calls")
     options = parser.parse_args(argv)
     if options.device == "cuda":
         import cuda_wide
 
-        return cuda_wide.main(options.json, options.only, options.search, not options.warm)
+        if options.search:
+            return cuda_wide.search(options.json)
+        return cuda_wide.main(options.json, options.only, not options.warm)
     torch.set_num_threads(options.threads)
     if not options.small:
         wait_until_quiet(options.wait)

@@ -137,6 +137,67 @@ def packed() -> str:
 
 
 @named
+def wide_h200() -> str:
+    """Times of cells with families of states."""
+    body = []
+    for r in rows("wide-h200", **{"pass": BOTH}):
+        half = row("wide-h200", name=r["name"], dtype=r["dtype"], **{"pass": "forward"})
+        shape = (size(r["shape"][:3]), str(r["shape"][3]))
+        times = (
+            f"{half['ms']:.3f}",
+            f"{r['ms']:.3f}",
+            f"{r['percent_of_copy']:.0f} %",
+            f"{r['peak_mb']:,.0f}",
+        )
+        body.append((r["name"], dtype(r["dtype"]), *shape, *times))
+    head = "model | | T×B×D | states: | forward, ms: | both, ms: | both, of copy: | MB at most:"
+    return table(head, body)
+
+
+@named
+def wide_goals() -> str:
+    """Say what was aimed at and what was reached."""
+    mamba = row("wide-h200", name="Mamba", dtype="bfloat16", **{"pass": BOTH})
+    best = min(rows("wide-plans-h200", name="Mamba", shape=mamba["shape"]), key=lambda r: r["ms"])
+    few = [r["ms"] for r in rows("wide-plans-h200", name="Mamba") if r["shape"] != mamba["shape"]]
+    lru = [row("wide-h200", name="LRU", dtype=kind, **{"pass": BOTH}) for kind in ("float32", "bfloat16")]
+    shares = [f"{r['percent_of_copy']:.0f}\u00a0%" for r in lru]
+    bound = 1e3 * mamba["exponentials"] / (16 * 132 * 1.98e9)
+    return paragraph(f"""
+        Goals that are not reached: Mamba in 1.0 ms (here {mamba["ms"]:.2f}; {best["ms"]:.2f} with the best plans below,
+        of which the rule has taken the backward one since; at the H200's highest clock its exponentials alone take
+        {bound:.2f} ms), LRU at 60 % of copy in fp32 and 50 % in bf16 (here {shares[0]} and {shares[1]}).
+        With a batch of one and 1,024 units, chunks make Mamba {few[0] / min(few):.0f} times as fast as the serial
+        schedule.
+    """)
+
+
+@named
+def wide_counters() -> str:
+    """Instructions of a step in the kernels of families."""
+    shown = ("instructions", "issue", "FP", "MUFU", "shuffles", "shared", "spills")
+    body = (
+        (r["name"], r["pass"], r["registers"], *(f"{r[key]:.0f}" for key in shown))
+        for r in rows("wide-counters")
+    )
+    head = "model | pass | registers: | instructions: | cycles to issue: | add, multiply: | exp, 1/x: | shuffles: | "
+    return table(head + "shared memory: | spills:", body)
+
+
+@named
+def wide_plans() -> str:
+    """Times of the kernels of families with several plans."""
+    body = []
+    for r in rows("wide-plans-h200"):
+        plans = [
+            value for how in (r["plan"], r["backward_plan"]) for value in (how[0], how[3] or "–", how[4])
+        ]
+        body.append((r["name"], size(r["shape"][:3]), *plans, f"{r['forward_ms']:.3f}", f"{r['ms']:.3f}"))
+    head = "model | T×B×D | units: | chunk: | stages: | units, backward: | chunk: | stages: | forward, ms: | both, ms:"
+    return table(head, body)
+
+
+@named
 def versions() -> str:
     """Compare the present kernels with those before semirings became data, old and new in turns."""
     body = []

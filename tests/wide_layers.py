@@ -53,8 +53,8 @@ def build(name: str, states: int = 5, units: int = 12, **options: Any) -> Ration
     return rnn
 
 
-def over(semiring: str) -> Cell:
-    """Return a cell with a family, an arc from it into a single state, and a read-out, over some semiring."""
+def over(semiring: str, single: bool = True) -> Cell:
+    """Return a cell with a family and a read-out, over some semiring; `single`: with an arc into one state, too."""
     h = family("h", 4)
     ring = get_semiring(semiring)
     gate = log_sigmoid if ring.logarithmic or semiring == "signed-log" else sigmoid
@@ -66,6 +66,8 @@ def over(semiring: str) -> Cell:
     entry, loop = (weight(linear(n, over=h, per="head", bias=True)) for n in ("a", "f"))
     out, end = (weight(parameter(n, over=h)) for n in ("r", "e"))
     cell = Cell("family", semiring).initial("q0").loop("q0", one).arc("q0", h, entry).loop(h, loop)
-    cell = cell.arc(h, "q2", end).loop("q2", weight(linear("g"))).read(h, out).read("q2", one)
+    if single:
+        cell = cell.arc(h, "q2", end).loop("q2", weight(linear("g"))).read("q2", one)
+    cell = cell.read(h, out)
     parts = [getattr(score, name) for name in ring.components] or [score]
     return cell.output(*(tanh(part) for part in parts))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -29,3 +32,16 @@ def test_models_on_a_gpu_are_compared_first(monkeypatch: pytest.MonkeyPatch) -> 
     for name, (shape, _) in cuda.MODELS.items():
         small = shape._replace(states=min(shape.states, 4), heads=min(shape.heads, 2))
         assert cuda.check(name, small, torch.float32, "cpu") < 1e-4
+
+
+def test_instructions_are_counted(tmp_path: Path) -> None:
+    """Kernels are compiled for a GPU in a process of its own: here they are interpreted."""
+    folder, file = Path(import_module("wide").__file__ or "").parent, tmp_path / "counters.json"
+    env = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    command = [sys.executable, "wide_counters.py", "--only", "S4D", "--json", str(file)]
+    subprocess.run(command, cwd=folder, env=env, check=True, capture_output=True)
+    forward, backward = json.loads(file.read_text())["rows"]
+    assert (
+        backward["instructions"] > forward["instructions"] > forward["FP"] > 60
+    )  # 8 complex states a thread
+    assert forward["registers"] <= 255 and forward["issue"] >= forward["instructions"]

@@ -8,7 +8,7 @@ import torch
 
 from rrnn.automata import Cell
 from rrnn.backends.native import families, render
-from rrnn.backends.triton.family_kernels import render as render_families
+from rrnn.backends.triton.families import render as render_families
 from rrnn.backends.triton.module import render as render_triton
 from rrnn.backends.triton.pair_kernels import render as render_pairs
 from rrnn.backends.triton.plan import save_every

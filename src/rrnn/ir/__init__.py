@@ -7,7 +7,7 @@ place of elements), `adjoint` (the step backwards) and `scan_form` (chunks of ti
 from rrnn.ir.adjoint import Adjoint, adjoint
 from rrnn.ir.lower import Lowered, lower
 from rrnn.ir.program import Instruction, Op, Program, verify
-from rrnn.ir.scan import ReverseScan, Scan, reverse_scan_form, scan_form
+from rrnn.ir.scan import ReverseScan, Scan, has_scan_form, reverse_scan_form, scan_form
 
 __all__ = [
     "Adjoint",
@@ -18,6 +18,7 @@ __all__ = [
     "ReverseScan",
     "Scan",
     "adjoint",
+    "has_scan_form",
     "lower",
     "reverse_scan_form",
     "scan_form",

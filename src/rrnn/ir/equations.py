@@ -20,7 +20,7 @@ from rrnn.ir.formulas import FormulaWriter
 from rrnn.ir.lower import Lowered, lower
 from rrnn.ir.notation import LATEX, PLAIN, Notation
 from rrnn.ir.program import Op, Program
-from rrnn.ir.scan import Pattern, reverse_scan_form, scan_form
+from rrnn.ir.scan import Pattern, has_scan_form, reverse_scan_form, scan_form
 
 Lines = list[tuple[str, str]]
 
@@ -90,8 +90,8 @@ _MANY = 40  # with more entries than this, compositions are not written out
 def scan_text(cell: Cell) -> str:
     """Return the numbers that a chunk carries, forwards over the semiring and backwards over the reals, as text."""
     lowered = lower(cell)
-    if lowered.program.wide is not None:
-        return "Cells with families of states run one step after another; they have no form in chunks yet.\n"
+    if not has_scan_form(lowered.program):
+        return "States of a family depend on those of other indices: such cells run one step after another.\n"
     parts = [_forward(lowered)]
     if lowered.program.semiring.has_gradient:
         parts.append(_backward(lowered))
@@ -112,7 +112,7 @@ def _forward(lowered: Lowered) -> str:
     steps = [line for _, line in writer.take_definitions()]
     size = p.semiring.size
     elements = f", {len(rows)} elements of {size}" if size > 1 and rows else ""
-    carried = _numbers(len(rows) * size) + elements
+    carried = _numbers(len(rows) * size) + elements + (" for each index" if p.wide else "")
     text = f"Forward, over the {p.semiring_name} semiring: a chunk of steps carries {carried}.\n"
     if not rows:
         return text
@@ -147,7 +147,8 @@ def _backward(lowered: Lowered) -> str:
     rows += [(f"{writer.state(j, 't', 'δ')} gets", writer.write(n, known)) for j, n in direct.items()]
     steps = [line for _, line in writer.take_definitions()]
     total = len(form.carried) + len(offsets)
-    text = f"Backward, over the reals: a chunk carries {_numbers(total)}"
+    each = " for each index" if p.wide else ""
+    text = f"Backward, over the reals: a chunk carries {_numbers(total)}{each}"
     if not states or not total:
         return text + ".\n"
     text += f", {len(form.carried)} of the Jacobian and {len(offsets)} for what outputs add (δ is dL/d·).\n"

@@ -6,6 +6,9 @@ s + 1. `entry i·n + j` (n = states + 1) is the weight with which index i reache
 
 Backwards, dL/d state follows a recurrence that is linear over the reals, whatever the semiring:
 carried' = Jᵀ · (carried + direct), with the Jacobian J and the part `direct` that comes from the step's own output.
+
+States of a family have these forms where each depends on those of its own index alone: entries are then of one index
+alike, as instructions are.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from rrnn.arithmetic import ALONG_FAMILY
 from rrnn.errors import ProgramError
 from rrnn.ir.adjoint import accumulate, reverse
 from rrnn.ir.builder import Builder, copy_into
@@ -53,12 +57,35 @@ def compose_closure(size: int, step: Pattern) -> Pattern:
     return frozenset(reach)
 
 
+_ONE_INDEX = (
+    "a state of a family depends on states of another index, so chunks of time would carry whole matrices"
+)
+
+
+def _check_index(program: Program, old: int, new: int) -> None:
+    """Raise unless state `old` (below 0: the constant one) reaches state `new` at its own index alone."""
+    if (
+        program.wide is not None
+        and old >= 0
+        and program.wide.states[old].over != program.wide.states[new].over
+    ):
+        raise ProgramError(_ONE_INDEX)
+
+
+@lru_cache(maxsize=256)
+def has_scan_form(program: Program) -> bool:
+    """Return whether a program has a scan form, and a reverse one if its semiring has a gradient."""
+    try:
+        scan_form(program)
+        return not program.semiring.has_gradient or bool(reverse_scan_form(program))
+    except ProgramError:
+        return False
+
+
 @lru_cache(maxsize=256)
 def scan_form(program: Program) -> Scan:
     """Return the scan form of a program: the linear form of every new state, read off its instructions."""
-    if program.wide is not None:
-        raise ProgramError("a program of families has no scan form yet")
-    b = Builder(program.semiring)
+    b = Builder(program.semiring, program.wide)
     number = copy_into(b, program)
     plus, times = plus_and_times(program.semiring)
     # instruction → {index i: coefficient}, of those that read the state
@@ -88,6 +115,7 @@ def scan_form(program: Program) -> Scan:
         row = forms[value] if value in forms else {0: number[value]}
         for i, coefficient in row.items():
             if coefficient != b.zero:
+                _check_index(program, i - 1, s)
                 outputs.append(("entry", i * size + s + 1, coefficient))
                 step.add((i, s + 1))
     scan, _ = b.finish(
@@ -105,10 +133,12 @@ def scan_form(program: Program) -> Scan:
 def reverse_scan_form(program: Program) -> ReverseScan:
     """Return the Jacobian and the direct part of a step backwards, for every stored number."""
     program = program.flat
-    if program.wide is not None:
-        raise ProgramError("a program of families has no scan form yet")
-    b = Builder(program.semiring)
+    b = Builder(program.semiring, program.wide)
     forward = copy_into(b, program)
+    stateful = program.depending_on(Op.STATE)
+    for n in program.needed_for(program.of_kind("state").values()) & stateful:
+        if program.instructions[n].op in ALONG_FAMILY:
+            raise ProgramError(_ONE_INDEX)
     new = {s: forward[v] for s, v in program.of_kind("state").items()}
     old = {s: b.leaf(Op.STATE, s) for s in new}
     size, outputs, step = len(program.states), [], set()
@@ -116,6 +146,7 @@ def reverse_scan_form(program: Program) -> ReverseScan:
         grads = reverse(b, {value: b.const(1.0)})
         for i, leaf in old.items():
             if leaf in grads and b.value(grads[leaf]) != 0:
+                _check_index(program, i, j)
                 outputs.append(("jacobian", i * size + j, grads[leaf]))
                 step.add((i, j))
     seeds: dict[int, int] = {}

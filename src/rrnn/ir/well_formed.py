@@ -139,11 +139,11 @@ def _verify_families(program: Program) -> None:
                 raise ProgramError(f"%{n} (move) takes values to the index of a family that is not free")
     given = {
         "state": wide.states, "new_state": wide.states, "grad_state": wide.states, "initial": wide.states,
-        "grad_preact": wide.projections, "grad_param": wide.parameters,
+        "grad_preact": wide.projections, "grad_param": wide.parameters, "direct": wide.states,
     }  # fmt: skip
     wanted = [Output("initial", s, n) for s, n in enumerate(program.initial)]
     for kind, index, n in (*program.outputs, *wanted):
-        if kind not in ("grad_unit", "factor") and program.over[n] - set(
+        if kind not in ("grad_unit", "factor", "entry", "jacobian") and program.over[n] - set(
             given[kind][index].over if kind in given else ()
         ):
             raise ProgramError(

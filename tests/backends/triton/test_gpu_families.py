@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from wide_equations import TWINS
+from wide_layers import DELTA
 from zoo.test_wide import build, close
 
 import rrnn
@@ -20,7 +21,8 @@ def test_equal_to_the_reference(name: str, dtype: torch.dtype, tolerance: float)
     rnn.load_state_dict(exact.state_dict())
     exact.load_state_dict(rnn.state_dict())
     torch.manual_seed(2)
-    x, lengths = torch.randn(70, 3, 64).to(dtype), [70, 33, 1]
+    short = 0.05 if name in DELTA else 1.0  # states of the delta rule grow without bounds where keys are long
+    x, lengths = (short * torch.randn(70, 3, 64)).to(dtype), [70, 33, 1]
     found = []
     for layer, v in ((rnn.cuda(), x.cuda()), (exact, x.double())):
         v = v.clone().requires_grad_()

@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import math
 import os
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -63,6 +64,12 @@ def _schedule(call: CellCall, backward: bool) -> Plan:
     return _plan(call.program, steps, lanes, call.x.element_size(), call.every, backward, gpu_of(device))
 
 
+def _family_schedule(call: CellCall, backward: bool) -> Plan:
+    """Return the plan of a call of a program of families."""
+    sizes = call.x.shape[0], call.batch, call.units
+    return families.plan_of(call.program, *sizes, call.sequences is not None, backward, gpu_of(call.x.device))
+
+
 def _chain(keys: int, chunks: int, state: Tensor) -> list[Tensor]:
     """Return the words through which chained chunks communicate: queue of tickets, transitions, states of groups."""
     states, lanes = state.shape[0], state[0].numel()
@@ -91,6 +98,10 @@ class Triton(Backend):
             return f"it computes with float32, bfloat16 and float16, not {dtype}"
         return pairs.why_not(program) if program is not None and program.mixes else None
 
+    def interval(self, x: Tensor, programs: Sequence[Program], widths: Sequence[int]) -> int | None:
+        wide = [families.interval(program) for program in programs if program.wide is not None]
+        return min(wide) if wide and len(wide) == len(programs) else None
+
     def gives_parameter_gradients(self, program: Program) -> bool:
         return program.wide is None
 
@@ -102,7 +113,7 @@ class Triton(Backend):
                 return pairs.forward(call, state, out)
         if call.program.wide is not None:
             with on_device(call.x.device):
-                return families.forward(call, state, out)
+                return families.forward(call, state, out, schedule or _family_schedule(call, False))
         program, x, params, mask, inp, every, _, packed = call
         steps, batch, units = x.shape[0], call.batch, call.units
         how = schedule or _schedule(call, False)
@@ -146,7 +157,7 @@ class Triton(Backend):
                 return pairs.backward(call, saved, grads)
         if call.program.wide is not None:
             with on_device(call.x.device):
-                return families.backward(call, saved, grads)
+                return families.backward(call, saved, grads, schedule or _family_schedule(call, True))
         program, x, params, mask, inp, every, _, packed = call
         grad_out, grad_state, grad_x, grad_inp, wants_first = grads
         steps, batch, units = x.shape[0], call.batch, call.units

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from rrnn.backends.triton.chained_chunks import CHAIN, PLACE, join
 from rrnn.backends.triton.kernel_text import (
     PACKED,
-    EntryKeys,
-    EntryName,
     KernelText,
     is_const,
     parameter,
@@ -16,6 +14,7 @@ from rrnn.backends.triton.kernel_text import (
     whole,
 )
 from rrnn.backends.triton.time_loop import TimeLoop
+from rrnn.backends.triton.transitions import Transitions
 from rrnn.ir import Op, Program, adjoint, reverse_scan_form
 from rrnn.ir.adjoint import unit_values
 
@@ -24,7 +23,7 @@ _NUMBERS = "xt, xb, xk, mt, mb, it, ib, gt, gb, gxt, gxb, gxk, git, gib, T, B, D
 _CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr,"
 
 
-class BackwardKernels(TimeLoop):
+class BackwardKernels(TimeLoop, Transitions):
     """Writes the kernels of the gradient."""
 
     def _renew(self, k: KernelText, program: Program, j: int, before: str, after: str) -> None:
@@ -155,44 +154,23 @@ class BackwardKernels(TimeLoop):
             k(f"tl.store(grad + {p} * D + d, r.to(grad.dtype.element_ty), mask=ok)")
         return k.text("parameters", "partial, theta, grad, B, D, BLOCK: tl.constexpr,")
 
-    def _reverse_keys(self) -> EntryKeys:
-        """Return the keys (i, j) of what state i's gradient before the chunk gets from state j's after it; j = S is the
-        constant part."""
-        form = reverse_scan_form(self.program)
-        return sorted(form.carried) + [(i, self.S) for i in range(self.S)]
-
     def _summarise(self, k: KernelText) -> None:
         """Compose a chunk's derivative: m_{i}_{j}."""
         form = reverse_scan_form(self.program)
-        p, size = form.program, form.size
-        jacobian = {divmod(i, size): n for i, n in p.of_kind("jacobian").items()}
-        direct, units, keys = p.of_kind("direct"), unit_values(p), self._reverse_keys()
+        p, units, keys = form.program, unit_values(form.program), self._reverse_keys()
+        wanted = [o.value for o in p.outputs if o.kind != "new_state"]
         k.units(p, units)
         for i, j in keys:
             k(f"m_{i}_{j} = tl.full([BLOCK], {1.0 if i == j else 0.0}, tl.float32)")
 
         def step(s: int, at: object) -> None:
             tag = f"b{s}_"
-            k.step(p, [*jacobian.values(), *direct.values()], units, self._leaf(s, f"w{s}_"), tag)
-            for i, j in keys:
-                terms = []
-                for (old, via), n in sorted(jacobian.items()):
-                    if old == i and j == size:
-                        terms.append(f"{tag}v{n} * (m_{via}_{j} + {tag}v{direct[via]})")
-                    elif old == i and (via, j) in keys:
-                        terms.append(f"{tag}v{n} * m_{via}_{j}")
-                k(f"n_{i}_{j} = {whole(' + '.join(terms) or '0.0', not terms)}")
+            k.step(p, wanted, units, self._leaf(s, f"w{s}_"), tag)
+            self._reverse_compose(k, tag)
             for i, j in keys:
                 self._select(k, f"m_{i}_{j}", f"n_{i}_{j}", f"m_{i}_{j}", s)
 
         self._backwards(k, p, step, store=False)
-
-    def _apply(self, k: KernelText, entry: EntryName) -> None:
-        """Write n, the gradients z taken back through a chunk."""
-        keys = self._reverse_keys()
-        for i in range(self.S):
-            terms = [f"z{j} * {entry((i, j))}" for j in range(self.S) if (i, j) in keys]
-            k(f"n{i} = {' + '.join([*terms, entry((i, self.S))])}")
 
     def reverse_summary(self) -> str:
         """Return the kernel that composes each chunk's derivative."""
@@ -205,13 +183,13 @@ class BackwardKernels(TimeLoop):
 
     def reverse_join(self) -> str:
         """Return the kernel that takes the gradient from chunk to chunk, backwards."""
-        return self._join("reverse_join", self._reverse_keys(), self._apply, [0.0] * self.S)
+        return self._join("reverse_join", self._reverse_keys(), self._reverse_apply, [0.0] * self.S)
 
     def reverse_chained(self) -> str:
         """Return one kernel for all three parts; its second walk reads from the L2 cache what the first has read."""
         k = KernelText()
         self._summarise(k)
-        join(k, [0.0] * self.S, self._reverse_keys(), self._apply, "ends")
+        join(k, [0.0] * self.S, self._reverse_keys(), self._reverse_apply, "ends")
         k(*(f"g{s} = z{s}" for s in range(self.S)))
         self._recur(k, again=True)
         place = PLACE.format(chunk="chunks - 1 - place")

@@ -1,12 +1,18 @@
 """Triton kernels for programs of families: the index of a family is the second axis of a tile.
 
-A Triton program owns BLOCK units of one head and one batch row, and walks all steps. Values are tiles of two axes,
-(BLOCK, 1) for units, (BLOCK, N) for a family, (1, N) for what the units of a head share; N is padded to a power of two.
-So the text is as long for a family of 4 states as for one of 128.
+A Triton program owns BLOCK units of one head and one batch row, and walks the steps of a chunk. Values are tiles of two
+axes, (BLOCK, 1) for units, (BLOCK, N) for a family, (1, N) for what the units of a head share; N is padded to a power
+of two. So the text is as long for a family of 16 states as for one of 128.
 
-Backwards, time runs in segments of EVERY steps, the last one first. A segment is run forward from its saved states,
-which leaves the state before each step in `scratch`; then it is walked back. What a head or group shares gets a partial
-sum from each block of units, and the partial sums are added in a fixed order.
+A turn is a few steps. What each unit has for itself, one number a step, is loaded a turn ahead in registers; Triton's
+pipeline brings what units share, and saved states, through shared memory. A program is one warp: with up to 16 states a
+thread owns a unit and has all its states in registers, so that the sum over the index, which most outputs are, needs
+no exchange between threads.
+
+Backwards, a piece of a few steps is run forward from its saved states, and then walked back; the states in between stay
+in registers. What a head or group shares gets a partial sum from each block of units, and the partial sums are added in
+a fixed order. The sum over the units of a tile is a product with a matrix of ones, on the tensor cores: a sum by
+exchanges between threads takes 160 of them a step for two projections of 16 numbers.
 
 For packed sequences, a program owns units of one sequence: it moves its pointers there, and finds the length.
 """
@@ -15,326 +21,171 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from rrnn.arithmetic import ALONG_FAMILY, SEMIRING_FOLDS
 from rrnn.backends.native.family_loops import Addresses
-from rrnn.backends.triton.kernel_text import HEAD, OPS, number, shift
-from rrnn.backends.triton.semiring_folds import fold_functions
+from rrnn.backends.triton.family_loop import TURN, FamilyLoop
+from rrnn.backends.triton.family_text import FamilyText
+from rrnn.backends.triton.kernel_text import shift
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
-from rrnn.ir.program import Extent, Families, needed
+from rrnn.ir.program import Extent
 
-_JIT = '@triton.jit(do_not_specialize=["T", "B"])'
-_FOLDS = {
-    Op.SUM: "tl.sum(tl.where({ok}, {0}, 0.0), 1, keep_dims=True)",
-    Op.MOST: 'tl.max(tl.where({ok}, {0}, float("-inf")), 1, keep_dims=True)',
-    Op.LEAST: 'tl.min(tl.where({ok}, {0}, float("inf")), 1, keep_dims=True)',
-    Op.LOGSUM: 'logsum(tl.where({ok}, {0}, float("-inf")))',
-    Op.FIRST: "first(tl.where({ok}, {0} == {1}, False) & (tl.abs({1}) < float('inf')), {k})",
-}
+ROWS = 16
+"""Rows of the smallest product on tensor cores."""
+CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr, STAGES: tl.constexpr"
 
 
-def padded(size: int) -> int:
-    """Return the next power of two."""
-    return 1 << (size - 1).bit_length()
-
-
-class _Text:
-    """The lines of one kernel."""
-
-    def __init__(self, wide: Families) -> None:
-        self.wide, self.lines, self.depth = wide, list[str](), 1
-
-    def __call__(self, *lines: str) -> None:
-        self.lines += ["    " * self.depth + line for line in lines]
-
-    def place(self, packed: bool) -> None:
-        """Write where the Triton program works: units d of a head and batch row b; k0, k1, … are indices. A packed
-        sequence is a batch of one row, of which T is the length; `rows` counts all steps."""
-        heads, groups = self.wide.heads, self.wide.groups
-        self("rows = tl.cast(T, tl.int64) * B")
-        if packed:
-            self("number = tl.load(sequences + tl.program_id(1) * 3)")
-            self("offset = tl.load(sequences + tl.program_id(1) * 3 + 1)")
-            self("T = tl.load(sequences + tl.program_id(1) * 3 + 2) - offset")
-        self(
-            f"U = D // {heads}",
-            "blocks = tl.cdiv(U, BLOCK)",
-            "head = tl.program_id(0) // blocks",
-            f"group = head // {heads // groups}",
-            "u = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)[:, None]",
-            f"b = tl.program_id({2 if packed else 1}).to(tl.int64)",
-            "ok = u < U",
-            "d = (head * U + u).to(tl.int64)",
-            "lanes = tl.cast(B, tl.int64) * D",
-            "lane = b * D + d",
-        )
-        for f, (_, size) in enumerate(self.wide.sizes):
-            self(f"k{f} = tl.arange(0, {padded(size)})[None, :]", f"ok{f} = k{f} < {size}")
-
-    def shape(self, over: Iterable[int]) -> str:
-        """Return the shape of a tile of lanes."""
-        return (
-            f"[BLOCK, {padded(self.wide.sizes[f][1])}]"
-            if (f := next(iter(over), None)) is not None
-            else "[BLOCK, 1]"
-        )
-
-    def ok(self, over: Iterable[int], lanes: bool = True) -> str:
-        """Return the mask of a tile."""
-        parts = [*(["ok"] if lanes else []), *(f"ok{f}" for f in over)]
-        return " & ".join(parts) or "True"
-
-    def at(self, extent: Extent, start: int) -> str:
-        """Return the number of a row, with the index of its family."""
-        return f"({start} + k{extent.over[0]})" if extent.over else str(start)
-
-    def units(self, program: Program, units: tuple[int, ...], table: Addresses) -> None:
-        """Write the per-unit values, which are computed once."""
-
-        def leaf(op: Op, index: int) -> str:
-            return self.load(table, index, "theta", "D")
-
-        self.step(program, units, (), leaf, "u")
-
-    def load(self, table: Addresses, index: int, base: str, stride: str) -> str:
-        """Return the load of a projection or parameter: rows of units, then what is shared."""
-        extent, start = table.extents[index], table.starts[index]
-        if extent.per == "unit":
-            where, mask = f"{self.at(extent, start)} * {stride} + d", self.ok(extent.over)
-        else:
-            indices = self.wide.indices(extent)
-            own = f"{table.rows} * {stride} + {start} + {extent.per} * {indices}"
-            where = f"{own} + k{extent.over[0]}" if extent.over else own
-            mask = self.ok(extent.over, lanes=False)
-        if mask == "True":
-            return f"tl.load({base} + {where}).to(tl.float32)"
-        return f"tl.load({base} + {where}, mask={mask}, other=0.0).to(tl.float32)"
-
-    def step(
-        self, program: Program, values: Iterable[int], units: tuple[int, ...], leaf: object, tag: str
-    ) -> None:
-        """Write the instructions that `values` need, as {tag}v{n}; per-unit values have the name uv{n}."""
-        for n in sorted(needed(program.instructions, values, stop=units)):
-            op, args, attr = program.instructions[n]
-            names = [f"{tag}v{a}" for a in args]
-            if op is Op.CONST:
-                text = number(float(attr or 0.0))
-            elif n in units:
-                text = f"uv{n}"
-            elif op.arity == 0:
-                text = leaf(op, int(attr or 0))  # type: ignore[operator]
-            elif op in SEMIRING_FOLDS:
-                text = self._fold(program, n, names)
-            elif op in ALONG_FAMILY:
-                text = _FOLDS[op].format(*names, ok=f"ok{attr}", k=f"k{attr}")
-            else:
-                text = OPS[op].format(*names)
-            self(f"{tag}v{n} = {text}")
-
-    def _fold(self, program: Program, n: int, names: list[str]) -> str:
-        """Write a fold by the semiring's own ⊕, all components at once; return the name of component n."""
-        op, args, attr = program.instructions[n]
-        family, component = divmod(int(attr or 0), len(args))
-        results = [f"{op.text}{family}_{c}_{'_'.join(names)}" for c in range(len(args))]
-        zero = program.semiring.numbers_of(program.semiring.zero)
-        tiles = (
-            f"tl.where(ok{family}, {self.whole(name, [family])}, {number(z)})"
-            for name, z in zip(names, zero, strict=True)
-        )
-        line = f"{', '.join(results)} = {op.text}({', '.join(tiles)})"
-        if "    " * self.depth + line not in self.lines:
-            self(line)
-        return results[component]
-
-    def whole(self, value: str, over: Iterable[int]) -> str:
-        """Return a value as a full tile of lanes."""
-        return f"({value} + tl.zeros({self.shape(over)}, tl.float32))"
-
-    def text(self, name: str, arguments: str) -> str:
-        return "\n".join([f"\n\n{_JIT}", f"def {name}({arguments}):", *self.lines]) + "\n"
-
-
-class FamilyKernels:
+class FamilyKernels(FamilyLoop):
     """Writes the kernels of one program."""
 
-    def __init__(self, program: Program, packed: bool = False) -> None:
-        assert program.wide is not None
-        self.packed = packed
-        self.program, self.wide = program.flat, program.flat.wide or program.wide
-        self.projections = Addresses(self.wide, self.wide.projections)
-        self.parameters = Addresses(self.wide, self.wide.parameters)
-        self.states = Addresses(self.wide, self.wide.states)
-
-    def _leaf(self, k: _Text, state: str) -> object:
-        def leaf(op: Op, index: int) -> str:
-            match op:
-                case Op.PREACT:
-                    return k.load(self.projections, index, "xp", "D")
-                case Op.INPUT:
-                    return "tl.load(ip + d, mask=ok, other=0.0).to(tl.float32)"
-                case Op.STATE:
-                    return f"{state}{index}"
-                case Op.GRAD_STATE:
-                    return f"g{index}"
-                case Op.GRAD_OUTPUT:
-                    return f"tl.load(gp + {index} * D + d, mask=ok, other=0.0).to(tl.float32)"
-            raise AssertionError(op)
-
-        return leaf
-
-    def _state(self, k: _Text, s: int, base: str) -> tuple[str, str]:
-        """Return (where state s lies, its mask) in rows (S, B, D) that begin at `base`."""
-        extent = self.wide.states[s]
-        return f"{base} + {k.at(extent, self.states.starts[s])} * lanes + lane", k.ok(extent.over)
-
-    def _load_states(self, k: _Text, names: str, base: str) -> None:
-        for s in range(len(self.wide.states)):
-            where, mask = self._state(k, s, base)
-            k(f"{names}{s} = tl.load({where}, mask={mask}, other=0.0)")
-
-    def _store_states(self, k: _Text, names: str, base: str) -> None:
-        for s in range(len(self.wide.states)):
-            where, mask = self._state(k, s, base)
-            k(f"tl.store({where}, {names}{s}, mask={mask})")
-
-    def _walk(self, k: _Text) -> None:
-        """Write what a step reads: pointers, and whether it is valid."""
-        k("xp = x + t * xt + b * xb")
-        if self.program.uses_input:
-            k("ip = inp + t * it + b * ib")
-        k("if MASKED:", "    valid = tl.load(mask + t * mt + b * mb) != 0")
-
-    def _renew(self, k: _Text, program: Program, kind: str, names: str, tag: str) -> None:
-        """Write the new states in the place of the old ones."""
-        new = program.of_kind(kind)
-        for s, n in new.items():
-            value = k.whole(f"{tag}v{n}", self.wide.states[s].over)
-            k(f"new{s} = {value}")
-            k("if MASKED:", f"    new{s} = tl.where(valid, new{s}, {names}{s})")
-        k(*(f"{names}{s} = new{s}" for s in new))
-
-    def forward(self, every: int) -> str:
-        p, k = self.program, _Text(self.wide)
+    def forward(self) -> str:
+        """Return the kernel that runs every chunk from its first states."""
+        p, k, every, rows = self.program, FamilyText(self.wide), self.every, self.states.rows
         units, outputs = unit_values(p), p.of_kind("output")
         k.place(self.packed)
         if self.packed:
-            steps = {"x": "xt", "out": "ot"} | ({"inp": "it"} if p.uses_input else {})
-            rows = {"first": f"{self.states.rows} * D", "final": f"{self.states.rows} * D"}
-            shift(k, steps, rows, (every, self.states.rows) if every else None)
+            steps = {"x": "xt", "shared": "ht", "out": "ot"} | ({"inp": "it"} if p.uses_input else {})
+            own = {"first": f"{rows} * D", "final": f"{rows} * D"}
+            shift(k, steps, own, (every, rows) if every else None)
         k.units(p, units, self.parameters)
-        self._load_states(k, "z", "first")
-        k("for step in range(0, T):")
-        k.depth += 1
-        k("t = tl.cast(step, tl.int64)")
-        self._walk(k)
-        if every:
-            k(f"if step % {every} == 0:")
-            k.depth += 1
-            k(f"sp = saved + t // {every} * {self.states.rows} * lanes")
-            self._store_states(k, "z", "sp")
-            k.depth -= 1
-        k.step(p, [*p.of_kind("state").values(), *outputs.values()], units, self._leaf(k, "z"), "s")
-        for j, n in outputs.items():
-            k(f"r = {k.whole(f'sv{n}', ())}", "if MASKED:", "    r = tl.where(valid, r, 0.0)")
-            k(f"tl.store(out + t * ot + b * ob + {j} * D + d, r.to(out.dtype.element_ty), mask=ok)")
-        self._renew(k, p, "state", "z", "s")
-        k.depth -= 1
-        self._store_states(k, "z", "final")
-        pointers = "x, theta, first, mask, inp, out, final, saved," + (" sequences," if self.packed else "")
-        numbers = "xt, xb, mt, mb, it, ib, ot, ob, T, B, D,"
-        return k.text("forward", f"{pointers} {numbers} MASKED: tl.constexpr, BLOCK: tl.constexpr")
+        self._load_states(k, "z", f"first + c * {rows} * lanes")
 
-    def backward(self, every: int) -> str:
+        def step(j: int, whole: bool) -> None:
+            if every and not (whole and TURN % every == 0 and j % every):
+                always = whole and TURN % every == 0
+                if not always:
+                    k(f"if (t + {j}) % {every} == 0:")
+                    k.depth += 1
+                k(f"sp = saved + (t + {j}) // {every} * {rows} * lanes")
+                self._store_states(k, "z", "sp")
+                if not always:
+                    k.depth -= 1
+            k.step(p, [*p.of_kind("state").values(), *outputs.values()], units, self._leaf(j, "z"), "s")
+            for i, n in outputs.items():
+                k(f"r = {k.whole(p, n, 's', ())}", "if MASKED:", f"    r = tl.where(am{j} != 0, r, 0.0)")
+                k(f"tl.store(op + {j} * ot + {i} * D + d, r.to(out.dtype.element_ty), mask=ok)")
+            self._renew(k, p, "state", j, "s", "z", "z")
+
+        self._forwards(k, p, step, store=True)
+        k("if end == T:")
+        k.depth += 1
+        self._store_states(k, "z", "final")
+        k.depth -= 1
+        pointers = "x, shared, theta, first, mask, inp, out, final, saved," + (
+            " sequences," if self.packed else ""
+        )
+        numbers = "xt, xb, ht, hb, mt, mb, it, ib, ot, ob, T, B, D, C, zero,"
+        return k.text("forward", f"{pointers} {numbers} {CONSTANTS}")
+
+    def backward(self) -> str:
+        """Return the kernel of the gradient of every chunk."""
         whole = adjoint(self.program)
-        p, k = whole.step, _Text(self.wide)
+        p, k, every = whole.step, FamilyText(self.wide), self.every
         units, sums = unit_values(p), p.of_kind("grad_unit")
         table = Addresses(self.wide, [Extent(tuple(self.program.over[n])) for n in whole.units])
-        rows = self.states.rows
+        rows, piece = self.states.rows, self._piece()
         k.place(self.packed)
         if self.packed:
-            steps = {"x": "xt", "go": "gt", "gx": "gxt", "gshared": str(self.projections.shared)}
+            steps = {
+                "x": "xt",
+                "shared": "ht",
+                "go": "gt",
+                "gx": "gxt",
+                "gshared": str(self.projections.shared),
+            }
             steps |= {"inp": "it", "gi": "git"} if p.uses_input else {}
             own = dict[str, str].fromkeys(("gfinal", "gfirst"), f"{rows} * D")
-            own |= {"gunits": f"{table.rows} * D", "scratch": f"{every * rows} * D"}
-            shift(k, steps, own, (every, rows))
+            shift(k, steps, own | {"gunits": f"{table.rows} * D"}, (every, rows))
         k.units(p, units, self.parameters)
-        self._load_states(k, "g", "gfinal")
+        self._load_states(k, "g", f"gfinal + c * {rows} * lanes")
         for j in sums:
             k(f"acc{j} = tl.zeros({k.shape(table.extents[j].over)}, tl.float32)")
-        k(f"segments = tl.cdiv(T, {every})", "for past in range(0, segments):")
+        results = [o.value for o in p.outputs if o.kind != "new_state"]
+        shared = [
+            i for i, e in enumerate(self.wide.projections) if e.per != "unit" and k.width(e.over) >= ROWS
+        ]
+        if shared:
+            k(f"row = tl.arange(0, {ROWS})[:, None]")
+
+        def around(before: bool) -> None:
+            for i in shared:
+                if before:
+                    k(f"sums{i} = tl.zeros([{ROWS}, {k.width(self.wide.projections[i].over)}], tl.float32)")
+                else:
+                    self._store_shared(k, i, f"sums{i}", "t + row", f"row < {piece}")
+
+        def step(j: int, at: object) -> None:
+            by = {} if j < 0 else {i: j for i in shared}
+            after = p.of_kind("new_state").items() if 0 <= j < piece - 1 else ()
+            j = max(j, 0)
+            known = {n: f"w{j + 1}_{s}" for s, n in after if p.instructions[n].op is not Op.CONST}
+            k.step(p, results, units, self._leaf(j, f"w{j}_"), "b", known)
+            self._gradients(k, p, j, at, sums, table, by)
+            self._renew(k, p, "grad_state", j, "b", "g", "g")
+
+        self._backwards(k, p, piece, step, around, self._pointers(grad=True, store=True))
+        k("if c == 0:")
         k.depth += 1
-        k(
-            "segment = segments - 1 - past",
-            f"begin = segment * {every}",
-            f"end = tl.minimum(begin + {every}, T)",
-        )
-        k(f"sp = saved + tl.cast(segment, tl.int64) * {rows} * lanes")
-        self._load_states(k, "w", "sp")
-        k("for step in range(begin, end):")
-        k.depth += 1
-        k("t = tl.cast(step, tl.int64)")
-        k(f"kept = scratch + (t - begin) * {rows} * lanes")
-        self._store_states(k, "w", "kept")
-        self._walk(k)
-        k.step(p, p.of_kind("new_state").values(), units, self._leaf(k, "w"), "f")
-        self._renew(k, p, "new_state", "w", "f")
-        k.depth -= 1
-        k("tl.debug_barrier()  # what one thread has kept, another one may read")
-        k("for back in range(begin, end):")
-        k.depth += 1
-        k("t = tl.cast(end - 1 - (back - begin), tl.int64)")
-        k(f"kept = scratch + (t - begin) * {rows} * lanes")
-        self._load_states(k, "w", "kept")
-        self._walk(k)
-        k("gp = go + t * gt + b * gb", "xo = gx + t * gxt + b * gxb")
-        k.step(p, [o.value for o in p.outputs if o.kind != "new_state"], units, self._leaf(k, "w"), "b")
-        self._gradients(k, p, sums, table)
-        self._renew(k, p, "grad_state", "g", "b")
-        k.depth -= 1
-        k("tl.debug_barrier()")
-        k.depth -= 1
         self._store_states(k, "g", "gfirst")
+        k.depth -= 1
         for j in sums:
             extent = table.extents[j]
-            where = f"gunits + (b * {table.rows} + {k.at(extent, table.starts[j])}) * D + d"
+            where = f"gunits + ((c * B + b) * {table.rows} + {k.at(extent, table.starts[j])}) * D + d"
             k(f"tl.store({where}, acc{j}, mask={k.ok(extent.over)})")
-        pointers = "x, theta, mask, inp, saved, go, gfinal, gx, gi, gfirst, gunits, gshared, scratch,"
+        pointers = "x, shared, theta, mask, inp, saved, go, gfinal, gx, gi, gfirst, gunits, gshared,"
         pointers += " sequences," if self.packed else ""
-        numbers = "xt, xb, mt, mb, it, ib, gt, gb, gxt, gxb, git, gib, T, B, D,"
-        return k.text("backward", f"{pointers} {numbers} MASKED: tl.constexpr, BLOCK: tl.constexpr")
+        numbers = "xt, xb, ht, hb, mt, mb, it, ib, gt, gb, gxt, gxb, git, gib, T, B, D, C, zero,"
+        return k.text("backward", f"{pointers} {numbers} {CONSTANTS}, PRECISION: tl.constexpr")
 
-    def _gradients(self, k: _Text, p: Program, sums: Mapping[int, int], table: Addresses) -> None:
-        """Write the gradients of a step's projections, input and per-unit values."""
+    def _store_shared(self, k: FamilyText, i: int, value: str, step: str, mask: str = "") -> None:
+        """Write a block's partial sums of what a head or group shares."""
+        extent, start = self.wide.projections[i], self.projections.starts[i]
+        slot = "tl.program_id(0) % blocks"
+        if extent.per == "group":
+            slot += f" + head % {self.wide.heads // self.wide.groups} * blocks"
+        column = f"{start} + {extent.per} * {self.wide.indices(extent)}"
+        column += f" + k{extent.over[0]}" if extent.over else " + tl.zeros([1, 1], tl.int32)"
+        where = f"gshared + (({slot}) * rows + ({step}) * B + b) * {self.projections.shared} + {column}"
+        mask = " & ".join(part for part in (mask, k.ok(extent.over, lanes=False)) if part)
+        k(f"tl.store({where}, {value}{f', mask={mask}' if mask else ''})")
+
+    def _gradients(
+        self,
+        k: FamilyText,
+        p: Program,
+        j: int,
+        at: object,
+        sums: Mapping[int, int],
+        table: Addresses,
+        by_product: Mapping[int, int],
+    ) -> None:
+        """Write the gradients of a step's projections, input and per-unit values. `by_product`: shared projections
+        whose sums over units are products, and the row of the step."""
 
         def value(n: int, over: Iterable[int]) -> None:
-            k(f"r = {k.whole(f'bv{n}', over)}", "if MASKED:", "    r = tl.where(valid, r, 0.0)")
+            k(f"r = {k.whole(p, n, 'b', over)}", "if MASKED:", f"    r = tl.where(am{j} != 0, r, 0.0)")
 
         for i, n in p.of_kind("grad_preact").items():
             extent, start = self.wide.projections[i], self.projections.starts[i]
             value(n, extent.over)
             if extent.per == "unit":
-                where = f"xo + {k.at(extent, start)} * D + d"
+                where = f"xo + {at} * gxt + {k.at(extent, start)} * D + d"
                 k(f"tl.store({where}, r.to(gx.dtype.element_ty), mask={k.ok(extent.over)})")
                 continue
-            k("r = tl.sum(tl.where(ok, r, 0.0), 0, keep_dims=True)")
-            slot = "tl.program_id(0) % blocks"
-            if extent.per == "group":
-                slot += f" + head % {self.wide.heads // self.wide.groups} * blocks"
-            column = f"{start} + {extent.per} * {self.wide.indices(extent)}"
-            column += f" + k{extent.over[0]}" if extent.over else " + tl.zeros([1, 1], tl.int32)"
-            row = f"({slot}) * rows + t * B + b"
-            where = f"gshared + ({row}) * {self.projections.shared} + {column}"
-            mask = f", mask={k.ok(extent.over, lanes=False)}" if extent.over else ""
-            k(f"tl.store({where}, r{mask})")
+            k("if not FULL:", "    r = tl.where(ok, r, 0.0)")
+            if i in by_product:
+                total = f"tl.dot(tl.full([{ROWS}, BLOCK], 1.0, tl.float32), r, input_precision=PRECISION)"
+                k(f"sums{i} = tl.where(row == {by_product[i]}, {total}, sums{i})")
+            else:
+                self._store_shared(k, i, "tl.sum(r, 0, keep_dims=True)", f"t + {at}")
         for n in p.of_kind("grad_input").values():
             value(n, ())
-            k("tl.store(gi + t * git + b * gib + d, r.to(gi.dtype.element_ty), mask=ok)")
-        for j, n in sums.items():
-            value(n, table.extents[j].over)
-            k(f"acc{j} += r")
+            k(f"tl.store(io + {at} * git + d, r.to(gi.dtype.element_ty), mask=ok)")
+        for i, n in sums.items():
+            value(n, table.extents[i].over)
+            k(f"acc{i} += r")
 
 
-_MATH = """
+MATH = """
 
 @triton.jit
 def logsum(v):
@@ -349,11 +200,3 @@ def first(hit, k):
     place = tl.min(tl.where(hit, k, 1073741824), 1, keep_dims=True)
     return tl.where(hit & (k == place), 1.0, 0.0)
 """
-
-
-def render(program: Program, every: int, packed: bool = False) -> str:
-    """Return the source of a module with the kernels of a program; without `every`, none of the gradient."""
-    kernels = FamilyKernels(program, packed)
-    about = f'"""{program.name}, generated: families of states, saved every {every} steps."""\n\n'
-    head = HEAD + _MATH + fold_functions(kernels.program)
-    return about + head + kernels.forward(every) + (kernels.backward(every) if every else "")

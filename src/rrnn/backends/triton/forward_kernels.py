@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from rrnn.backends.triton.chained_chunks import CHAIN, PLACE, join
 from rrnn.backends.triton.kernel_text import (
     PACKED,
-    EntryKeys,
-    EntryName,
     KernelText,
     is_const,
     name_of,
@@ -18,6 +15,7 @@ from rrnn.backends.triton.kernel_text import (
     whole,
 )
 from rrnn.backends.triton.time_loop import TimeLoop
+from rrnn.backends.triton.transitions import Transitions
 from rrnn.ir import Program, scan_form
 from rrnn.ir.adjoint import unit_values
 
@@ -26,7 +24,7 @@ _NUMBERS = "xt, xb, xk, mt, mb, it, ib, ot, ob, T, B, D, C,"
 _CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr,"
 
 
-class ForwardKernels(TimeLoop):
+class ForwardKernels(TimeLoop, Transitions):
     """Writes the kernels of the recurrence."""
 
     def _chunk(
@@ -108,9 +106,8 @@ class ForwardKernels(TimeLoop):
     def _summarise(self, k: KernelText) -> None:
         """Compose a chunk's transition: m_{i}_{j}, of each component."""
         form, ring = scan_form(self.unflattened), self.unflattened.semiring
-        p, size = form.program.flat, form.size
+        p = form.program.flat
         units, entries = unit_values(p), p.of_kind("entry")
-        steps = sorted({divmod(index // ring.size, size) for index in entries})
         k.units(p, units)
         for key in self._keys():
             first = ring.numbers_of(ring.one if key[0] == key[1] else ring.zero)[key[2] if key[2:] else 0]
@@ -120,63 +117,11 @@ class ForwardKernels(TimeLoop):
             for s in range(count):
                 tag = f"s{s}_"
                 k.step(p, entries.values(), units, self._leaf(s, "none"), tag)
-
-                def entry(via: int, to: int, tag: str = tag) -> Any:
-                    numbers = (entries[(via * size + to) * ring.size + c] for c in range(ring.size))
-                    return ring.element(f"{tag}v{n}" for n in numbers)
-
-                for i, j in sorted(form.carried):
-                    terms = []
-                    for via, to in steps:
-                        if to == j and (i, via) in form.carried:
-                            terms.append(k.combine(ring, "times", self._element("m", i, via), entry(via, to)))
-                        elif to == j and i == via == 0:  # the constant one reaches itself with weight one
-                            terms.append(entry(via, to))
-                    self._assign(k, self._element("n", i, j), terms)
+                self._compose(k, tag)
                 for key in self._keys():
                     self._select(k, f"m{name_of(key)}", f"n{name_of(key)}", f"m{name_of(key)}", s)
 
         self._chunk(k, p, body, {})
-
-    def _keys(self) -> EntryKeys:
-        """Return the keys (i, j) of what goes from state i − 1 before the chunk (0: from the constant one) to state j −
-        1 after it, one for each component."""
-        carried, size = sorted(scan_form(self.unflattened).carried), self.unflattened.semiring.size
-        return [(*key, c) if size > 1 else key for key in carried for c in range(size)]
-
-    def _element(self, letter: str, i: int, j: int) -> Any:
-        """Return the names of an entry's components, as an element of texts."""
-        ring = self.unflattened.semiring
-        parts = [(i, j, c) if ring.size > 1 else (i, j) for c in range(ring.size)]
-        return ring.element(f"{letter}{name_of(key)}" for key in parts)
-
-    def _assign(self, k: KernelText, target: Any, terms: list[Any]) -> None:
-        """Write target, the ⊕ of the terms, component by component."""
-        ring = self.unflattened.semiring
-        total = terms[0] if terms else ring.element(number(x) for x in ring.numbers_of(ring.zero))
-        for term in terms[1:]:
-            total = k.combine(ring, "plus", total, term)
-        for name, value in zip(ring.numbers_of(target), ring.numbers_of(total), strict=True):
-            k(f"{name} = {whole(value, not terms)}")
-
-    def _apply(self, k: KernelText, entry: EntryName) -> None:
-        """Write n, the states z taken through a chunk."""
-        form, ring = scan_form(self.unflattened), self.unflattened.semiring
-        size = ring.size
-
-        def state(letter: str, s: int) -> Any:
-            return ring.element(f"{letter}{s * size + c}" for c in range(size))
-
-        def carried(i: int, j: int) -> Any:
-            keys = [(i, j, c) if size > 1 else (i, j) for c in range(size)]
-            return ring.element(entry(key) for key in keys)
-
-        for j in range(1, form.size):
-            terms = [carried(0, j)] if (0, j) in form.carried else []
-            for i in range(1, form.size):
-                if (i, j) in form.carried:
-                    terms.append(k.combine(ring, "times", state("z", i - 1), carried(i, j)))
-            self._assign(k, state("n", j - 1), terms)
 
     def summary(self) -> str:
         """Return the kernel that composes each chunk's transition."""

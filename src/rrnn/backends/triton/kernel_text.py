@@ -26,7 +26,7 @@ _JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "chunks"])'
 
 # Offsets are 64 bits wide: a stride that fits 32 bits may not fit when multiplied, as with projections laid out one
 # after another. A cast keeps what Triton knows of a stride's divisibility, and so its wide loads.
-_STRIDES = re.compile(r"\b(?:g?x[tbk]|g?i[tb]|[mog][tb])\b")
+STRIDES = re.compile(r"\b(?:g?x[tbk]|g?i[tb]|[mogh][tb])\b")
 # Where a Triton program works: units d of batch row b, chunk c.
 GRID = """\
     d = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -67,8 +67,8 @@ def name_of(key: tuple[int, ...]) -> str:
     return "".join(f"_{i}" for i in key)
 
 
-class KernelText:
-    """The lines of one kernel, indented by `depth`."""
+class Elements:
+    """The lines of one kernel, indented by `depth`, and how ⊕ and ⊗ of elements are written."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -77,6 +77,32 @@ class KernelText:
 
     def __call__(self, *lines: str) -> None:
         self.lines += [("    " * self.depth + line) if line else "" for line in lines]
+
+    def step(self, program: Any, values: Iterable[int], units: tuple[int, ...], leaf: Any, tag: str) -> None:
+        """Write the instructions that `values` need, as {tag}v{n}."""
+        raise NotImplementedError
+
+    def filled(self, value: str) -> str:
+        """Return a number as a block of lanes."""
+        raise NotImplementedError
+
+    def combine(self, ring: Semiring, which: str, a: Any, b: Any) -> Any:
+        """Write a ⊕ b or a ⊗ b ("plus", "times") of elements of names; return the result, an element of names. A single
+        op is an expression; of several, each has a line of its own, so that what they share is computed once."""
+        op = single_op(ring, which)
+        if op is not None:
+            return f"({OPS[op].format(a, b)})"
+        code, given = operation_code(ring, which), [*ring.numbers_of(a), *ring.numbers_of(b)]
+        tag, self.combined = f"l{self.combined}_", self.combined + 1
+        self.step(code, code.results, (), lambda _, index: given[index], tag)
+        return ring.element(f"{tag}v{n}" for n in code.results)
+
+
+class KernelText(Elements):
+    """The lines of a kernel whose values are rows of units."""
+
+    def filled(self, value: str) -> str:
+        return whole(value, True)
 
     def first(
         self, names: str, pointer: str, at: Callable[[int], str], values: Sequence[float | None]
@@ -129,21 +155,10 @@ class KernelText:
                 text = OPS[op].format(*(f"{tag}v{a}" for a in args))
             self(f"{tag}v{n} = {text}")
 
-    def combine(self, ring: Semiring, which: str, a: Any, b: Any) -> Any:
-        """Write a ⊕ b or a ⊗ b ("plus", "times") of elements of names; return the result, an element of names. A single
-        op is an expression; of several, each has a line of its own, so that what they share is computed once."""
-        op = single_op(ring, which)
-        if op is not None:
-            return f"({OPS[op].format(a, b)})"
-        code, given = operation_code(ring, which), [*ring.numbers_of(a), *ring.numbers_of(b)]
-        tag, self.combined = f"l{self.combined}_", self.combined + 1
-        self.step(code, code.results, (), lambda _, index: given[index], tag)
-        return ring.element(f"{tag}v{n}" for n in code.results)
-
     def text(self, name: str, arguments: str, place: str = GRID) -> str:
         """Return the text of the whole kernel."""
         head = [f"\n\n{_JIT}", f"def {name}({arguments}):", (place + _LANES).rstrip("\n")]
-        strides = [f"    {stride} = tl.cast({stride}, tl.int64)" for stride in _STRIDES.findall(arguments)]
+        strides = [f"    {stride} = tl.cast({stride}, tl.int64)" for stride in STRIDES.findall(arguments)]
         return "\n".join([*head, *strides, *self.lines]) + "\n"
 
 
