@@ -39,7 +39,7 @@ from rrnn.automata import (
     tanh,
 )
 from rrnn.ir import Op, lower
-from rrnn.ir.equations import Equations, equations, latex, state_symbols
+from rrnn.ir.equations import Equations, equations, latex, scan_text, state_symbols
 from rrnn.ir.interpreter import initial_state
 from rrnn.ir.notation import PLAIN
 from rrnn.semirings import SEMIRINGS, Semiring
@@ -369,3 +369,10 @@ def test_latex_says_the_same_in_as_many_lines(cell: Cell) -> None:
     assert text.count("{") == text.count("}")
     assert text.count(r"\bigl(") == text.count(r"\bigr)")
     assert text.isascii()
+
+
+def test_chunks_of_families() -> None:
+    text = scan_text(get_cell("Mamba"))
+    assert "a chunk of steps carries 2 numbers for each index" in text
+    assert "cᵢ → cᵢ : exp(δₜ ⊙ Aᵢ)" in text
+    assert "such cells run one step after another" in scan_text(get_cell("DeltaNet"))
