@@ -14,7 +14,8 @@ import rrnn
 from rrnn import RationalRNN
 from rrnn.automata import Cell, exp, family, linear, log_sigmoid, one, parameter, score, tanh
 from rrnn.backends import get_backend, resolve
-from rrnn.backends.matrix.plan import tiles_of
+from rrnn.backends.matrix.plan import needs, tiles_of
+from rrnn.backends.triton.plan import H200
 from rrnn.ir import lower
 
 MODELS = ("linear-attention", "RetNet", "GLA", "HGRN2", "Mamba-2")
@@ -148,9 +149,16 @@ def test_choice() -> None:
     assert why is not None and "depends on the unit" in why
 
 
-@pytest.mark.parametrize("shared", [232_448, 99 << 10, 48 << 10])
-def test_tiles_follow_the_shared_memory(shared: int) -> None:
-    tiles = tiles_of(100, 72, "state", torch.bfloat16, shared)
-    # Compiled for an H100, the largest kernel keeps two and a half tiles of float32 in shared memory.
-    assert 2.5 * 4 * tiles.states * tiles.units <= shared
-    assert tiles.chunk == (64 if shared >= 64 << 10 else 32)
+@pytest.mark.parametrize("shared", [232_448, 99 << 10, 48 << 10, 8 << 10])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("size", [16, 48, 64, 100, 128, 192, 256])
+def test_tiles_follow_the_shared_memory(shared: int, dtype: torch.dtype, size: int) -> None:
+    gpu = H200._replace(shared_per_block=shared)
+    tiles = tiles_of(size, size, "state", dtype, gpu, 2048, 128)
+    if shared == 8 << 10:
+        assert not tiles.kernels  # torch's products are left
+        return
+    assert tiles.kernels and tiles.segment % tiles.chunk == 0
+    assert tiles.outputs.states >= size and tiles.keys.units >= size
+    for walk, tensors in ((tiles.outputs, (2, 1)), (tiles.keys, (2, 2))):
+        assert needs(tiles.chunk, walk, "state", dtype.itemsize, tensors) <= shared

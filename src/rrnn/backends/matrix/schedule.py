@@ -13,7 +13,7 @@ from torch import Tensor
 
 from rrnn.backends.interface import CellCall, Gradients, compute_dtype
 from rrnn.backends.matrix import chunks
-from rrnn.backends.matrix.factors import FactorGradients, Factors, Tiles
+from rrnn.backends.matrix.factors import FactorGradients, Factors, Tiles, segments_of
 from rrnn.backends.matrix.leaves import Leaf, evaluate, leaves_of, read
 from rrnn.ir import Op, Program
 from rrnn.ir.program import needed
@@ -60,8 +60,8 @@ def _heads(t: Tensor, steps: int, batch: int, width: int, heads: int) -> Tensor:
 class Call:
     """A call of a program: its parts, its sizes, and its factors."""
 
-    def __init__(self, call: CellCall, tiles: Tiles, fast: bool, grad: bool = False) -> None:
-        self.call, self.tiles, self.fast = call, tiles, fast
+    def __init__(self, call: CellCall, tiles: Tiles, grad: bool = False) -> None:
+        self.call, self.tiles, self.fast = call, tiles, tiles.kernels
         self.parts, self.plain = parts_of(call.program), plain(call.program)
         wide = call.program.wide
         assert wide is not None
@@ -133,28 +133,24 @@ class Call:
                 self.g = torch.cat([g, g], -1)
         self.found = found
         with torch.no_grad():
-            G = (
-                None
-                if self.g is None
-                else chunks.chunk_sums(self.g.to(self.dtype), self.tiles.chunk).contiguous()
-            )
+            g = None if self.g is None else self.g.to(self.dtype)
             q, k, v = (_side_by_side(found[i].to(dtype)) for i in (QUERIES, KEYS, VALUE))
-            self.factors = Factors(q, k, v, G, self.call.mask)
+            self.factors = Factors(q, k, v, g, self.call.mask, self.call.sequences)
 
     # ---- states that turn, or change their sign ----------------------------------------------------------------
 
     def _turn(self, values: dict[int, Tensor]) -> None:
         """Turn keys and queries back by all that the states have turned since the first step."""
-        mask = self.call.mask
+        mask, packed = self.call.mask, self.call.sequences
         count = torch.ones(self.steps, 1, device=self.call.x.device) if mask is None else mask
-        count = count.to(torch.float64).cumsum(0)[:, :, None, None, None]
+        count = since_start(count.to(torch.float64).cumsum(0)[:, :, None, None, None], packed)
         cos: Tensor | float = 1.0
         sin: Tensor | None = None
         if TURN in values:
             angle = values[TURN].to(torch.float64)
             if angle.dim() == 5:
                 angle = angle if mask is None else torch.where(mask[:, :, None, None, None], angle, 0.0)
-                angle = angle.cumsum(0)
+                angle = since_start(angle.cumsum(0), packed)
             else:
                 angle = angle * count
             cos, sin = angle.cos().to(self.dtype), angle.sin().to(self.dtype)
@@ -171,10 +167,12 @@ class Call:
             else:
                 b = values[first + 1] = torch.zeros_like(a) if b is None else b
                 values[first], values[first + 1] = a * cos + b * sin, b * cos - a * sin
-        self.turned = [t[-1].detach() for t in (cos, sin) if t is not None] if self.steps else []
+        for t, unturned in ((cos, 1.0), (sin, 0.0)):
+            if t is not None:
+                self.turned.append(last_steps(t.detach(), packed, unturned))
 
     def turn_states(self, rows: Tensor, back: bool = False) -> Tensor:
-        """Return the states (N, B, H·U) after the last step turned as they are, from those that only decay; `back` is
+        """Return the states (N, n, H·U) after the last step turned as they are, from those that only decay; `back` is
         the gradient's way."""
         if not self.turned:
             return rows
@@ -195,8 +193,9 @@ class Call:
 
     # ---- passes ------------------------------------------------------------------------------------------------
 
-    def run(self, first: Tensor | None, o: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        """Write the scores times a number into o; return the final state, not turned, and those before each chunk."""
+    def run(self, first: Tensor | None, o: Tensor, scale: float) -> tuple[Tensor, Tensor | None]:
+        """Write the scores times a number into o; return the final state, not turned, and those before each segment,
+        None if these are one segment's zeros."""
         if not self.fast:
             return chunks.forward(self.factors, first, o, self.tiles.chunk, scale)
         from rrnn.backends.matrix import launch
@@ -214,18 +213,44 @@ class Call:
         return torch.cat([t.expand(shape).flatten(2) for t in self._evaluate(readout, wanted, states)], -1)
 
 
+def since_start(sums: Tensor, sequences: Tensor | None) -> Tensor:
+    """Return running sums (T, …) from the start of each packed sequence, given those from the first step."""
+    if sequences is None:
+        return sums
+    begin = sequences[:, 1].sort().values
+    step = torch.arange(sums.shape[0], device=sums.device)
+    begin = begin[torch.searchsorted(begin, step, right=True) - 1]
+    before = torch.where((begin > 0).view(-1, *[1] * (sums.dim() - 1)), sums[(begin - 1).clamp(0)], 0.0)
+    return sums - before
+
+
+def last_steps(t: Tensor, sequences: Tensor | None, empty: float) -> Tensor:
+    """Return the last step (B, …) of t (T, B, …), or that of each packed sequence, (n, …); `empty` for those without
+    steps."""
+    if sequences is None:
+        return t[-1]
+    begin, end = sequences[sequences[:, 0].argsort(), 1:].unbind(1)
+    own = t[(end - 1).clamp(0)].squeeze(1)
+    return torch.where((end > begin).view(-1, *[1] * (own.dim() - 1)), own, empty)
+
+
 def _side_by_side(t: Tensor) -> Tensor:
     return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
 
 
-def forward(
-    call: CellCall, state: Tensor | None, out: Tensor, tiles: Tiles, fast: bool
-) -> tuple[Tensor, Tensor | None]:
+def _first_places(call: CellCall, every: int) -> Tensor | list[int]:
+    """Return where the states before each sequence's first step are saved: one place each, or one for all columns."""
+    if call.sequences is None:
+        return [0]
+    return segments_of(call.sequences, call.x.shape[0], every)[1][:, 0]
+
+
+def forward(call: CellCall, state: Tensor | None, out: Tensor, tiles: Tiles) -> tuple[Tensor, Tensor | None]:
     """Run a call forward, as `Backend.forward` describes it."""
-    own = Call(call, tiles, fast)
+    own = Call(call, tiles)
     scale = own.parts.scale
     direct = scale is not None and out.stride(-1) == 1
-    o = out if direct else call.x.new_empty((own.steps, own.batch, call.units), dtype=own.dtype)
+    o = out if direct else call.x.new_empty((own.steps, call.x.shape[1], call.units), dtype=own.dtype)
     end, states = own.run(state, o.unflatten(-1, (own.heads, own.units)), scale if direct and scale else 1.0)
     if not direct:
         scores = o.unflatten(-1, (own.heads, own.units))
@@ -236,48 +261,44 @@ def forward(
     saved = None
     if call.every:
         saved = states
-        if (
-            call.every != tiles.chunk
-        ):  # as many as there is room for: the first one is enough to compute the others
-            saved = states.new_zeros((-(-own.steps // call.every), *states.shape[1:]))
-            kept = min(len(saved), len(states))
-            saved[:kept] = states[:kept]
+        if saved is None or call.every != tiles.segment:  # the first ones are enough to compute the others
+            saved = end.new_zeros(call.saved_shape(end.shape[0]))
+            if states is not None:
+                saved[_first_places(call, call.every)] = states[_first_places(call, tiles.segment)]
     return own.turn_states(end), saved
 
 
-def backward(
-    call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles, fast: bool
-) -> tuple[Tensor, Tensor | None]:
+def backward(call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles) -> tuple[Tensor, Tensor | None]:
     """Run the gradient of a call, as `Backend.backward` describes it; return gradients of parameters (1, P)."""
-    own = Call(call, tiles, fast, grad=True)
+    own = Call(call, tiles, grad=True)
     f, go, scale = own.factors, grads.out, own.parts.scale
     if call.mask is not None:
         go = torch.where(call.mask[:, :, None], go, 0.0)
     back = _LeafGradients(own, grads)
-    if call.every > tiles.chunk or scale is None:
-        scores = call.x.new_empty((own.steps, own.batch, own.heads, own.units), dtype=own.dtype)
-        _, saved = own.run(saved[0] if saved.shape[0] else None, scores, 1.0)
+    states = saved if call.every == tiles.segment else None
+    first = None
+    if states is None or scale is None:
+        own_first = saved[_first_places(call, call.every)]  # (1, N, B, H·U) or (n, N, 1, H·U)
+        first = (own_first[0] if call.sequences is None else own_first[:, :, 0].transpose(0, 1)).contiguous()
+    if scale is None or (states is None and not own.fast):
+        scores = call.x.new_empty((own.steps, call.x.shape[1], own.heads, own.units), dtype=own.dtype)
+        _, states = own.run(first, scores, 1.0)
         if scale is None:
             with torch.enable_grad():
                 result = own.outputs(scores.requires_grad_())
             go = back.through([result], [go.to(own.dtype)], scores)
     go = _side_by_side(go if scale is None else go.unflatten(-1, (own.heads, own.units)))
-    target = FactorGradients(
-        back.target(QUERIES),
-        back.target(KEYS),
-        back.target(VALUE),
-        None if f.G is None else torch.empty_like(f.G),
-    )
-    count = -(-own.steps // tiles.chunk)
+    target = FactorGradients(back.target(QUERIES), back.target(KEYS), back.target(VALUE))
     grad_end = None if grads.state is None else own.turn_states(grads.state, back=True).contiguous()
-    if fast:
+    if own.fast:
         from rrnn.backends.matrix import launch
 
-        first = launch.backward(f, saved[:count], go, grad_end, tiles, target, scale or 1.0)
+        grad_first, dg = launch.backward(f, states, first, go, grad_end, tiles, target, scale or 1.0)
     else:
-        first = chunks.backward(f, saved[:count], go, grad_end, target, tiles.chunk, scale or 1.0)
-    back.factors(target)
-    return back.finish(), first if grads.wants_first else None
+        assert states is not None
+        grad_first, dg = chunks.backward(f, states, go, grad_end, target, tiles.chunk, scale or 1.0)
+    back.factors(target, dg)
+    return back.finish(), grad_first if grads.wants_first else None
 
 
 class _LeafGradients:
@@ -308,7 +329,7 @@ class _LeafGradients:
                 return self.in_place[factor]
         return own.call.x.new_empty(shape, dtype=own.dtype)
 
-    def factors(self, target: FactorGradients) -> None:
+    def factors(self, target: FactorGradients, dg: Tensor | None) -> None:
         """Take the gradients of all factors back to the leaves."""
         own, outputs, given = self.own, [], []
         for factor, grad in ((QUERIES, target.q), (KEYS, target.k), (VALUE, target.v)):
@@ -323,9 +344,9 @@ class _LeafGradients:
             elif value.requires_grad:
                 outputs.append(value)
                 given.append(grad)
-        if target.G is not None and own.g is not None and own.g.requires_grad:
+        if dg is not None and own.g is not None and own.g.requires_grad:
             outputs.append(own.g)
-            given.append(chunks.chunk_sums(target.G, own.tiles.chunk, reverse=True))
+            given.append(dg)
         if outputs:
             self.through(outputs, given)
 
