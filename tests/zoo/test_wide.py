@@ -42,7 +42,7 @@ COMPILED = [
 def gradients(rnn: RationalRNN, x: Tensor, out: Tensor, state: Tensor) -> list[Tensor]:
     torch.manual_seed(1)
     weights = [x, *(p for p in rnn.parameters() if p.requires_grad)]
-    loss = torch.stack([(y * torch.randn(y.shape).to(y.dtype)).sum() for y in (out, state)]).sum()
+    loss = torch.stack([(y * torch.randn(y.shape).to(y)).sum() for y in (out, state)]).sum()
     return list(torch.autograd.grad(loss, weights, allow_unused=True))
 
 

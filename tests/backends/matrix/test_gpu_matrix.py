@@ -47,7 +47,7 @@ def test_equal_to_the_reference(name: str, dtype: torch.dtype, states: int, unit
 def planned(case: Case, dtype: torch.dtype, gpu: Gpu = H200) -> Tiles:
     """Return the sizes that the plan chooses for a GPU."""
     decay, columns = DECAYS[case.decay], case.batch * case.heads
-    return tiles_of(case.N, case.U, decay, dtype, gpu, case.steps, columns)
+    return tiles_of(case.N, case.U, decay, dtype, gpu, case.steps, columns)[0]
 
 
 PACKED = (0, 70, 70, 71, 199, 400)

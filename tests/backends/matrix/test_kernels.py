@@ -40,7 +40,8 @@ class Case(NamedTuple):
         more = self.warps, self.stages
         part = Walk(N, u, *more)
         keys = Walk(n, U, *more)
-        return Tiles(self.chunk, self.segment, Walk(n, u, *more), part, keys, keys, part)
+        values = None if self.blocks is None else part
+        return Tiles(self.chunk, self.segment, Walk(n, u, *more), part, keys, keys, values)
 
 
 CASES = [
@@ -68,7 +69,7 @@ class Data(NamedTuple):
     def to(self, dtype: torch.dtype, device: str = "cpu") -> Data:
         """Return it in a dtype; log-decays and states stay float32, or float64."""
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        q, k, v, g, mask, table = self.factors
+        q, k, v, g, mask, table, *_ = self.factors
         q, k, v = (t.to(device, dtype) for t in (q, k, v))
         g, mask, table = (None if t is None else t.to(device) for t in (g, mask, table))
         factors = Factors(q, k, v, None if g is None else g.to(wide), mask, table)
@@ -166,15 +167,9 @@ def test_torch_products_equal_a_loop() -> None:
 def test_segments_of_packed_sequences() -> None:
     table, places = segments_of(sequence_table(torch.tensor([0, 5, 5, 18]), 18), 18, 4)
     assert places.tolist() == [[0, 2], [2, 2], [3, 7]]
-    assert table.tolist() == [
-        [0, 4, 0],
-        [4, 5, 0],
-        [5, 5, 1],
-        [5, 9, 2],
-        [9, 13, 2],
-        [13, 17, 2],
-        [17, 18, 2],
-    ]
+    firsts, stops, numbers, begins = table.T.tolist()
+    assert firsts == [0, 4, 5, 5, 9, 13, 17] and stops == [4, 5, 5, 9, 13, 17, 18]
+    assert numbers == [0, 0, 1, 2, 2, 2, 2] and begins == [0, 0, 5, 5, 5, 5, 5]
 
 
 def test_sizes_of_torch_products_have_no_kernels() -> None:

@@ -1,7 +1,7 @@
 """The matrix schedule with torch's matrix products: what `kernels` computes on a GPU, on any device and in any dtype.
 
-Tensors have chunks before the steps of a chunk: (chunks, B, H, C, N). A last chunk of a sequence is filled up with steps
-that neither read nor write. Packed sequences share one column of chunks, B = 1, in the order in which states are saved.
+Tensors have chunks before the steps of a chunk: (chunks, B, H, C, N). The last chunk of a sequence is filled up with
+steps that neither read nor write. Packed sequences share one column of chunks, B = 1, in the order of saved states.
 """
 
 from __future__ import annotations

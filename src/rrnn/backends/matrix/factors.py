@@ -9,9 +9,11 @@ from torch import Tensor
 
 NONE, SCALAR, VECTOR = 0, 1, 2
 """Decays: none, one number per head, one per state."""
+HARSH = 3
+"""One number per state, for kernels of harsh segments."""
 MILD = 40.0
-"""A chunk whose running sums of log-decays stay below this is *mild*: decays between its middle and any step, at most
-exp(MILD), overflow nowhere, so one product gives all pairs of steps."""
+"""A segment is *mild* if the running sums of log-decays of its chunks stay below this: decays between the middle of a
+chunk and any step, at most exp(MILD), overflow nowhere, so one product gives all pairs of steps. Others are *harsh*."""
 
 
 class Walk(NamedTuple):
@@ -32,8 +34,8 @@ class Tiles(NamedTuple):
     outputs: Walk
     queries: Walk
     keys: Walk
-    """Of keys and values in one kernel, if it covers all states and units."""
-    values: Walk
+    values: Walk | None
+    """None: the kernel of keys' gradients covers all states, and computes those of values, too."""
     mild: float = MILD
     join: tuple[int, int, int, int] = (4, 64, 2, 4)
 
@@ -54,6 +56,10 @@ class Factors(NamedTuple):
     g: Tensor | None
     mask: Tensor | None
     sequences: Tensor | None = None
+    summed: bool = False
+    """Whether log-decays come as running sums from the start of each chunk."""
+    harsh: Tensor | None = None
+    """With running sums of a decay per state: which segments (segments, B, H) are not mild."""
 
     @property
     def decay(self) -> int:
@@ -79,11 +85,24 @@ def padded(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
+def new_sums(like: Tensor, T: int, B: int, H: int, N: int) -> Tensor:
+    """Return an empty float32 tensor for running sums of log-decays (T, B, H, N). Those of a decay per head, N = 1, lie
+    with their steps side by side."""
+    if N > 1:
+        return like.new_empty((T, B, H, N), dtype=torch.float32)
+    return like.new_empty((B, H, 1, T), dtype=torch.float32).permute(3, 0, 1, 2)
+
+
+def count_segments(steps: int, sequences: Tensor | None, length: int) -> int:
+    """Return the number of places for segments of so many steps."""
+    return -(-steps // length) if sequences is None else steps // length + sequences.shape[0]
+
+
 def segments_of(sequences: Tensor, total: int, length: int) -> tuple[Tensor, Tensor]:
     """Cut packed sequences into segments of so many steps, without waiting for the device. Return for each segment its
-    first step, the one behind its last and its sequence's number, (total // length + n, 3), and for each sequence its
-    first segment and the one behind its last, (n, 2). Sequence i begins with segment ⌊its first step / length⌋ + i, as
-    states are saved; segments that no sequence reaches are empty."""
+    first step, the one behind its last, its sequence's number and first step, (total // length + n, 4), and for each
+    sequence its first segment and the one behind its last, (n, 2). Sequence i begins with segment
+    ⌊its first step / length⌋ + i, as states are saved; segments that no sequence reaches are empty."""
     n, device = sequences.shape[0], sequences.device
     begin, end = sequences[sequences[:, 0].argsort(), 1:].unbind(1)
     starts = begin // length + torch.arange(n, device=device)
@@ -91,5 +110,5 @@ def segments_of(sequences: Tensor, total: int, length: int) -> tuple[Tensor, Ten
     owner = (torch.searchsorted(starts, slots, right=True) - 1).clamp(0)
     first = begin[owner] + (slots - starts[owner]).clamp(0) * length
     stop = torch.minimum(first + length, end[owner])
-    table = torch.stack([torch.minimum(first, stop), stop, owner], 1)
+    table = torch.stack([torch.minimum(first, stop), stop, owner, begin[owner]], 1)
     return table, torch.stack([starts, starts + (end - begin + length - 1) // length], 1)

@@ -8,11 +8,12 @@ import triton
 import triton.language as tl
 
 from rrnn.backends.matrix.kernels import (
-    _first,
     _halves,
     _level,
     _middle,
+    _own,
     _pairs,
+    _place,
     _put,
     _rows,
     _segment,
@@ -23,10 +24,11 @@ from rrnn.backends.matrix.kernels import (
 
 @triton.jit
 def query_gradients(
-    q, k, v, G, S, go, dq, w, Z, mask, table, qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dqt, dqb, dqh,
-    wn, wt, wb, wh, mt, mb, T, B, H, N, U, shared, scale, L,
-    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, MILD: tl.constexpr,
-    STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
+    q, k, v, G, S, go, dq, w, Z, mask, table, harsh,
+    qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dqt, dqb, dqh, wn, wt, wb, wh, mt, mb,
+    T, B, H, N, U, shared, scale, L,
+    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr,
+    P: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of BN states' queries. Where they decay, write for `key_gradients` the queries times their
     gradients into w (summed over these states, if the decay is a head's), and the states before each chunk into Z."""
@@ -37,13 +39,14 @@ def query_gradients(
     vp, op, dp, Gp = v + b * vb + h * vh, go + b * ob + h * oh, dq + b * dqb + h * dqh, G
     if DECAY > 0:
         Gp, wp = G + b * gb + h * gh, w + b * wb + h * wh
-    at, inside = _first(S, slot, b, B, h, H, n, N, u, U)
+    at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if S is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
     else:
         z = tl.load(S + at, mask=inside, other=0.0)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    for step in tl.range(0, tl.cdiv(stop - first, C), num_stages=STAGES):
+    chunks, _ = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + step * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
         ks, vs, os = _tile(kp, t, ok, kt, n, N), _tile(vp, t, ok, vt, u, U), _tile(op, t, ok, ot, u, U)
@@ -55,18 +58,20 @@ def query_gradients(
             chunk = ((start // C + ahead) * B + b) * H + h
             place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
             tl.store(place, z.to(Z.dtype.element_ty), mask=inside)
-        if DECAY == 2:
+        if DECAY >= 2:
             ks = ks.to(tl.float32)
             Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
-            if tl.max(tl.abs(Gs)) < MILD:
+            if DECAY == 2:
                 up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
                 y = (ks * down).to(DOT)
-                r = tl.dot(os, tl.trans((z * into[:, None]).to(DOT)), input_precision=P) * scale
+                z = z * into[:, None]
+                r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
                 r = tl.dot(tl.where(i >= j, da, 0.0).to(DOT), y, r, input_precision=P)
                 own = (qs * up).to(DOT).to(
                     tl.float32
-                ) * r  # rounded as in `key_gradients`, so that t = s cancels
+                ) * r  # as rounded as `key_gradients`' own: t = s cancels
                 r = r * up
+                z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
             else:
                 y = (ks * tl.exp(end[None, :] - Gs)).to(DOT)
                 r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale * tl.exp(Gs)
@@ -78,9 +83,8 @@ def query_gradients(
                 r += (
                     tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * ks
                 )  # what a step reads of itself does not decay
-                out = tl.full([BN], 1.0, tl.float32)
+                z = tl.dot(tl.trans(y), vs, z * tl.exp(end)[:, None], input_precision=P)
             _put(wp, t, t < stop, wt, n, N, own)
-            z = z * tl.exp(end)[:, None] + tl.dot(tl.trans(y), vs, input_precision=P) * out[:, None]
         else:
             y, x = ks.to(DOT), vs
             r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
@@ -101,11 +105,11 @@ def query_gradients(
 
 @triton.jit
 def key_gradients(
-    q, k, v, G, gS, go, dk, dv, w, Z, gfirst, mask, table,
+    q, k, v, G, gS, go, dk, dv, w, Z, gfirst, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dkt, dkb, dkh, dvt, dvb, dvh, wn, wt, wb, wh, mt, mb,
     T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, KEYS: tl.constexpr, VALUES: tl.constexpr,
-    DECAY: tl.constexpr, MILD: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
+    DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of keys and decays (KEYS; BU covers all units) and of values (VALUES; BN covers all states),
     from the gradient of the state after each segment. In w, each chunk's gradients of log-decays replace what
@@ -122,13 +126,13 @@ def key_gradients(
     dkp, dvp = dk + b * dkb + h * dkh, dv + b * dvb + h * dvh
     if DECAY > 0:
         Gp, wp = G + b * gb + h * gh, w + b * wb + h * wh
-    at, inside = _first(gS, slot, b, B, h, H, n, N, u, U)
+    at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if gS is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
     else:
         z = tl.load(gS + at, mask=inside, other=0.0)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    chunks = tl.cdiv(stop - first, C)
+    chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + (chunks - 1 - step) * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
@@ -146,14 +150,15 @@ def key_gradients(
             chunk = ((start // C + ahead) * B + b) * H + h
             place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
             kept = tl.sum(tl.load(place, mask=inside, other=0.0).to(tl.float32) * z, 1)
-        if DECAY == 2:
+        if DECAY >= 2:
             Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
             qs, ks = qs.to(tl.float32), ks.to(tl.float32)
             kept = kept * tl.exp(end)
-            if tl.max(tl.abs(Gs)) < MILD:
+            if DECAY == 2:
                 up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
                 x, y = (qs * up).to(DOT), (ks * down).to(DOT)
-                after = (z * out[:, None]).to(DOT)
+                z = z * out[:, None]
+                after, z = z.to(DOT), z * into[:, None]
                 if VALUES:
                     a = tl.dot(y, tl.trans(x), input_precision=P)  # transposed
                 if KEYS:
@@ -164,7 +169,7 @@ def key_gradients(
                     r = r * down
             else:
                 x, y = (qs * tl.exp(Gs)).to(DOT), (ks * tl.exp(end[None, :] - Gs)).to(DOT)
-                after, into = z.to(DOT), tl.full([BN], 1.0, tl.float32)
+                after, z = z.to(DOT), z * tl.exp(end)[:, None]
                 if VALUES:
                     a = tl.trans(_pairs(qs, ks, Gs, Gp, t, start, stop, gt, n, N, C, DOT, P))
                 if KEYS:
@@ -184,10 +189,10 @@ def key_gradients(
                 r = tl.dot(y, after, input_precision=P)
                 r = tl.dot((tl.where(i <= j, a, 0.0) * scale).to(DOT), os, r, input_precision=P)
                 _put(dvp, t, t < stop, dvt, u, U, r)
-            z = (
-                z * tl.exp(end)[:, None]
-                + tl.dot(tl.trans(x), os, input_precision=P) * (into * scale)[:, None]
-            )
+            new = tl.dot(tl.trans(x), os, input_precision=P) * scale
+            if DECAY == 2:
+                new = new * into[:, None]
+            z += new
         else:
             x, y, after = qs.to(DOT), ks.to(DOT), z.to(DOT)
             if DECAY == 1:
@@ -221,5 +226,6 @@ def key_gradients(
             if DECAY == 1:
                 g, z = (os.to(tl.float32) * tl.exp(here)[:, None]).to(DOT), z * tl.exp(end)
             z += tl.dot(tl.trans(x), g, input_precision=P) * scale
-    if gfirst is not None:
-        tl.store(gfirst + at, z, mask=inside)
+    if gfirst is not None:  # noqa: SIM102  (known when it is compiled)
+        if mine:
+            tl.store(gfirst + at, z, mask=inside)

@@ -10,10 +10,12 @@ sequence. Elsewhere `segment_states` adds up what each segment enters, and `join
 `outputs` and `query_gradients` walk forwards, `key_gradients` backwards, with the gradient of the state.
 
 G is the running sum of g from the start of a chunk. A decay is one number per state (DECAY = 2), one per head (1) or
-none (0). With one per state, pairs of steps s ≤ t need Σ_n q_t k_s exp(G_t − G_s). Where G stays small (MILD), that is
-one product of q exp(G − G_middle) and k exp(G_middle − G). Elsewhere those could overflow, and a binary tree takes
-their place: at exactly one level, s and t lie in the two halves of a block of 2^(level + 1) steps. With the boundary
-between the halves as reference, G_t − G_ref and G_ref − G_s are both at most 0, and a level is one product.
+none (0). With one per state, pairs of steps s ≤ t need Σ_n q_t k_s exp(G_t − G_s). Where G stays small (*mild*), that
+is one product of q exp(G − G_middle) and k exp(G_middle − G). In *harsh* segments those could overflow (DECAY = 3, a
+launch of their own), and a binary tree takes their place: at exactly one level, s and t lie in the two halves of a
+block of 2^(level + 1) steps. With the boundary between the halves as reference, G_t − G_ref and G_ref − G_s are both at
+most 0, and a level is one product. (With a branch inside the loop over chunks, Triton loads nothing ahead; and triton
+3.6 compiled it wrongly for tiles of 32 columns.)
 
 Packed sequences have a `table` with the first step of each segment, the one behind its last, and its sequence's number.
 Rows of G beyond a segment's end repeat its last one. No order depends on timing: two runs give the same bits.
@@ -35,8 +37,8 @@ def _segment(table, slot, T, L):
         stop = tl.minimum(first + L, T)
         ahead = first * 0
     else:
-        first, stop = tl.load(table + slot * 3), tl.load(table + slot * 3 + 1)
-        ahead = tl.load(table + slot * 3 + 2)
+        first, stop = tl.load(table + slot * 4), tl.load(table + slot * 4 + 1)
+        ahead = tl.load(table + slot * 4 + 2)
     return first, stop, ahead
 
 
@@ -108,13 +110,29 @@ def _middle(G, Gp, start, stop, gt, n, N, end, C: tl.constexpr):
 
 
 @triton.jit
-def running_sums(g, G, table, gt, gb, gh, T, B, H, N, L, C: tl.constexpr, BN: tl.constexpr):
-    """Write the running sums of g (T, B, H, N), of any strides, from the start of each chunk of C = L steps."""
+def note_harsh(G, harsh, table, slot, S, B, b, H, h, MILD: tl.constexpr, C: tl.constexpr):
+    """Note the segment of S steps of a chunk whose running sums are not mild."""
+    if table is None:
+        segment = slot.to(tl.int64) * C // S
+    else:
+        first, begin = tl.load(table + slot * 4), tl.load(table + slot * 4 + 3)
+        segment = begin // S + tl.load(table + slot * 4 + 2) + (first - begin) // S
+    tl.atomic_or(harsh + (segment * B + b) * H + h, (tl.max(tl.abs(G)) >= MILD).to(tl.int32))
+
+
+@triton.jit
+def running_sums(
+    g, G, harsh, table, gt, gb, gh, Gt, Gb, Gh, T, B, H, N, S,
+    C: tl.constexpr, BN: tl.constexpr, MILD: tl.constexpr,
+):  # fmt: skip
+    """Write the running sums of g (T, B, H, N) from each chunk's start; note harsh segments, unless None is given."""
     slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
-    first, stop, _ = _segment(table, slot, T, L)
+    first, stop, _ = _segment(table, slot, T, C)
     t, n = first + tl.arange(0, C), tl.program_id(2) * BN + tl.arange(0, BN)
-    x = _tile(g + b * gb + h * gh, t, t < stop, gt, n, N)
-    _put(G + (b * H + h) * N, t, t < stop, tl.cast(B, tl.int64) * H * N, n, N, tl.cumsum(x, 0))
+    sums = tl.cumsum(_tile(g + b * gb + h * gh, t, t < stop, gt, n, N), 0)
+    _put(G + b * Gb + h * Gh, t, t < stop, Gt, n, N, sums)
+    if harsh is not None:
+        note_harsh(sums, harsh, table, slot, S, B, b, H, h, MILD, C)
 
 
 @triton.jit
@@ -199,8 +217,20 @@ def join(
 
 
 @triton.jit
-def _first(S, slot, b, B, h, H, n, N, u, U):
-    """Return the state before a segment."""
+def _own(chunks, harsh, slot, b, B, h, H, DECAY: tl.constexpr):
+    """Return the number of a segment's chunks, 0 if the other launch of the two for decays per state does it; whether
+    this one does."""
+    mine = chunks >= 0
+    if DECAY >= 2:
+        flag = tl.load(harsh + (slot.to(tl.int64) * B + b) * H + h)
+        mine = flag != 0 if DECAY == 3 else flag == 0
+        chunks = tl.where(mine, chunks, 0)
+    return chunks, mine
+
+
+@triton.jit
+def _place(slot, b, B, h, H, n, N, u, U):
+    """Return where the state of a segment is, and which of its numbers exist."""
     stride = tl.cast(B, tl.int64) * H * U
     inside = (n < N)[:, None] & (u < U)[None, :]
     at = slot.to(tl.int64) * N * stride + (b * H + h) * U + n.to(tl.int64)[:, None] * stride + u[None, :]
@@ -209,10 +239,10 @@ def _first(S, slot, b, B, h, H, n, N, u, U):
 
 @triton.jit
 def outputs(
-    q, k, v, G, S, end_state, o, mask, table, qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb,
+    q, k, v, G, S, end_state, o, mask, table, harsh, qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb,
     T, B, H, N, U, shared, scale, L,
-    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, MILD: tl.constexpr,
-    STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
+    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr,
+    P: tl.constexpr,
 ):  # fmt: skip
     """Write the outputs of a segment for BU units, from the state before it (zeros if S is None); write the state after
     it unless `end_state` is None."""
@@ -223,31 +253,34 @@ def outputs(
     vp, op, Gp = v + b * vb + h * vh, o + b * ob + h * oh, G
     if DECAY > 0:
         Gp = G + b * gb + h * gh
-    at, inside = _first(S, slot, b, B, h, H, n, N, u, U)
+    at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if S is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
     else:
         z = tl.load(S + at, mask=inside, other=0.0)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    for step in tl.range(0, tl.cdiv(stop - first, C), num_stages=STAGES):
+    chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + step * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
         qs, ks, vs = _tile(qp, t, ok, qt, n, N), _tile(kp, t, ok, kt, n, N), _tile(vp, t, ok, vt, u, U)
         vs = vs.to(DOT)
         last = tl.minimum(start + C, stop) - 1
-        if DECAY == 2:
+        if DECAY >= 2:
             Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
             qs, ks = qs.to(tl.float32), ks.to(tl.float32)
-            if tl.max(tl.abs(Gs)) < MILD:
+            if DECAY == 2:
                 up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
                 x, y = (qs * up).to(DOT), (ks * down).to(DOT)
                 a = tl.dot(x, tl.trans(y), input_precision=P)
+                z = z * into[:, None]
+                r = tl.dot(x, z.to(DOT), input_precision=P)
+                z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
             else:
                 a = _pairs(qs, ks, Gs, Gp, t, start, stop, gt, n, N, C, DOT, P)
                 x, y = (qs * tl.exp(Gs)).to(DOT), (ks * tl.exp(end[None, :] - Gs)).to(DOT)
-                into, out = tl.full([BN], 1.0, tl.float32), tl.full([BN], 1.0, tl.float32)
-            r = tl.dot(x, (z * into[:, None]).to(DOT), input_precision=P)
-            z = z * tl.exp(end)[:, None] + tl.dot(tl.trans(y), vs, input_precision=P) * out[:, None]
+                r = tl.dot(x, z.to(DOT), input_precision=P)
+                z = tl.dot(tl.trans(y), vs, z * tl.exp(end)[:, None], input_precision=P)
             a = tl.where(i >= j, a, 0.0)
         else:
             x, y, w = qs.to(DOT), ks.to(DOT), vs
@@ -264,5 +297,6 @@ def outputs(
             z = tl.dot(tl.trans(y), w, z, input_precision=P)
         r = tl.dot(a.to(DOT), vs, r, input_precision=P)
         _put(op, t, t < stop, ot, u, U, r * scale)
-    if end_state is not None:
-        tl.store(end_state + at, z, mask=inside)
+    if end_state is not None:  # noqa: SIM102  (known when it is compiled)
+        if mine:
+            tl.store(end_state + at, z, mask=inside)

@@ -9,7 +9,17 @@ from torch import Tensor
 
 from rrnn.backends.matrix import gradient_kernels as _gradient_kernels
 from rrnn.backends.matrix import kernels as _kernels
-from rrnn.backends.matrix.factors import VECTOR, FactorGradients, Factors, Tiles, Walk, padded, segments_of
+from rrnn.backends.matrix.factors import (
+    HARSH,
+    VECTOR,
+    FactorGradients,
+    Factors,
+    Tiles,
+    Walk,
+    new_sums,
+    padded,
+    segments_of,
+)
 
 kernels: Any = _kernels  # (type checkers do not know how Triton's kernels are launched)
 gradient_kernels: Any = _gradient_kernels
@@ -57,7 +67,9 @@ class Launch:
             self.table, self.joins = segments_of(f.sequences, self.sizes.T, tiles.segment)
             self.segments = self.table.shape[0]
         self.whole = f.sequences is None and self.segments == 1  # segments are sequences: nothing to join
-        self.G = None if f.g is None else self._running_sums(f.g)
+        self.G, self.harsh = f.g, f.harsh
+        if f.g is not None and not f.summed:
+            self.G, self.harsh = self._running_sums(f.g)
 
     @property
     def chunks(self) -> int:
@@ -65,33 +77,56 @@ class Launch:
         T, C = self.sizes.T, self.tiles.chunk
         return -(-T // C) if self.f.sequences is None else T // C + self.f.columns
 
-    def _running_sums(self, g: Tensor) -> Tensor:
-        """Return the running sums of log-decays from the start of each chunk, (T, B, H, N) or (T, B, H)."""
+    def _running_sums(self, g: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the running sums of log-decays from the start of each chunk, (T, B, H, N) or (T, B, H), and which
+        segments are harsh."""
         T, B, H, N, _, _ = self.sizes
         N, C, table = (N if g.dim() == 4 else 1), self.tiles.chunk, None
         if g.dim() == 4 and g.stride(3) != 1:
             g = g.contiguous()
         if self.f.sequences is not None:
             table, _ = segments_of(self.f.sequences, T, C)
-        G, BN = g.new_empty(g.shape), min(64, 1 << (N - 1).bit_length())
-        grid = self.chunks, B * H, -(-N // BN)
-        kernels.running_sums[grid](g, G, table, *_strides(g), T, B, H, N, C, C=C, BN=BN, num_warps=4)
-        return G
+        G, BN, S = new_sums(g, T, B, H, N), min(64, 1 << (N - 1).bit_length()), self.tiles.segment
+        harsh = g.new_zeros((self.segments, B, H), dtype=torch.int32) if g.dim() == 4 else None
+        G = G if g.dim() == 4 else G.squeeze(-1)
+        kernels.running_sums[self.chunks, B * H, -(-N // BN)](
+            g,
+            G,
+            harsh,
+            table,
+            *_strides(g),
+            *_strides(G),
+            T,
+            B,
+            H,
+            N,
+            S,
+            C=C,
+            BN=BN,
+            MILD=self.tiles.mild,
+            num_warps=4,
+        )
+        return G, harsh
 
-    def _grid(self, programs: int) -> tuple[int, int, int]:
+    def grid(self, programs: int) -> tuple[int, int, int]:
         return self.segments, self.sizes.B * self.sizes.H, programs
 
-    def _constants(self, walk: Walk, mild: bool = True) -> dict[str, Any]:
+    @property
+    def ways(self) -> tuple[int, ...]:
+        """The decays for which kernels are launched: twice for decays per state, for mild and for harsh segments."""
+        return (VECTOR, HARSH) if self.f.decay == VECTOR else (self.f.decay,)
+
+    def constants(self, walk: Walk, decay: int) -> dict[str, Any]:
+        """Return a kernel's sizes. Few segments are harsh, so their loads need no stages."""
         dot, how = precision(self.f.v.dtype)
         found = {
             "C": self.tiles.chunk,
             "BN": walk.states,
             "BU": walk.units,
-            "DECAY": self.f.decay,
+            "DECAY": decay,
             "DOT": dot,
         }
-        found |= {"P": how, "STAGES": walk.stages, "num_warps": walk.warps}
-        return found | {"MILD": self.tiles.mild} if mild else found
+        return found | {"P": how, "STAGES": 1 if decay == HARSH else walk.stages, "num_warps": walk.warps}
 
     def join(
         self, x: Tensor, y: Tensor, first: Tensor | None, reverse: bool, scale: float
@@ -102,10 +137,10 @@ class Launch:
         S = x.new_empty((self.segments, N, B, H * U), dtype=torch.float32)
         E = None if self.G is None else S.new_empty((self.segments, B, H, N))
         walk, G, n = self.tiles.enter, self.G, self.f.columns
-        kernels.segment_states[self._grid(-(-N // walk.states) * -(-U // walk.units))](
+        kernels.segment_states[self.grid(-(-N // walk.states) * -(-U // walk.units))](
             x, y, G, S, E, self.mask, self.table,
             *_strides(x), *_strides(y), *_strides(G), *_strides(self.mask, 2),
-            T, B, H, N, U, shared, scale, self.tiles.segment, REVERSE=reverse, **self._constants(walk, False),
+            T, B, H, N, U, shared, scale, self.tiles.segment, REVERSE=reverse, **self.constants(walk, self.f.decay),
         )  # fmt: skip
         end = S.new_empty((N, n, H * U))
         BN, BU, warps, stages = self.tiles.join
@@ -119,8 +154,9 @@ class Launch:
 
 def forward(
     f: Factors, first: Tensor | None, o: Tensor, tiles: Tiles, scale: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """Write the outputs into o (T, B, H, U); return the final state (N, n, H·U) and the states before each segment."""
+) -> tuple[Tensor, Tensor | None]:
+    """Write the outputs into o (T, B, H, U); return the final state (N, n, H·U) and the states before each segment,
+    None if there is one segment that begins with zeros."""
     own = Launch(f, tiles)
     T, B, H, N, U, shared = own.sizes
     S, end, written = first, None, None
@@ -128,14 +164,13 @@ def forward(
         end = written = f.v.new_empty((N, B, H * U), dtype=torch.float32)
     else:
         S, end = own.join(f.k, f.v, first, False, 1.0)
-    kernels.outputs[own._grid(-(-U // tiles.outputs.units))](
-        f.q, f.k, f.v, own.G, S, written, o, own.mask, own.table,
-        *_strides(f.q), *_strides(f.k), *_strides(f.v), *_strides(own.G), *_strides(o), *_strides(own.mask, 2),
-        T, B, H, N, U, shared, scale, tiles.segment, **own._constants(tiles.outputs),
-    )  # fmt: skip
-    if S is None:
-        S = torch.zeros_like(end)
-    return end, S.unsqueeze(0) if own.whole else S
+    for decay in own.ways:
+        kernels.outputs[own.grid(-(-U // tiles.outputs.units))](
+            f.q, f.k, f.v, own.G, S, written, o, own.mask, own.table, own.harsh,
+            *_strides(f.q), *_strides(f.k), *_strides(f.v), *_strides(own.G), *_strides(o), *_strides(own.mask, 2),
+            T, B, H, N, U, shared, scale, tiles.segment, **own.constants(tiles.outputs, decay),
+        )  # fmt: skip
+    return end, S.unsqueeze(0) if own.whole and S is not None else S
 
 
 def backward(
@@ -162,25 +197,30 @@ def backward(
     blocks = -(-N // tiles.queries.states)
     w = Z = None
     if f.g is not None:
-        shape = f.v.shape[:3]
-        w = f.v.new_empty((1, *shape, N) if f.decay == VECTOR else (blocks, *shape), dtype=torch.float32)
+        wide = f.decay == VECTOR
+        w = f.v.new_empty((1, T, B, H, N) if wide else (blocks, B, H, T), dtype=torch.float32)
+        w = w if wide else w.permute(0, 3, 1, 2)
         Z = f.v.new_empty(
             (own.chunks, B, H, N, U), dtype=f.v.dtype if f.v.dtype == torch.bfloat16 else torch.float32
         )
     strides = _strides(f.q), _strides(f.k), _strides(f.v), _strides(own.G), _strides(go)
     rest = *_strides(w, 4), *_strides(own.mask, 2), T, B, H, N, U, shared, scale, tiles.segment
     flat = [s for each in strides for s in each]
-    gradient_kernels.query_gradients[own._grid(blocks)](
-        f.q, f.k, f.v, own.G, S, go, into.q, w, Z, own.mask, own.table, *flat, *_strides(into.q), *rest,
-        **own._constants(tiles.queries),
-    )  # fmt: skip
-    both = tiles.keys.states >= N and tiles.keys.units >= U
-    for walk, roles in ((tiles.keys, (True, both)), (tiles.values, (False, True))):
-        if both and not roles[0]:
-            continue
-        programs = -(-N // walk.states) * -(-U // walk.units)
-        gradient_kernels.key_gradients[own._grid(programs)](
-            f.q, f.k, f.v, own.G, gS, go, into.k, into.v, w, Z, written if roles[0] else None, own.mask, own.table,
-            *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=roles[0], VALUES=roles[1], **own._constants(walk),
+    for decay in own.ways:
+        gradient_kernels.query_gradients[own.grid(blocks)](
+            f.q, f.k, f.v, own.G, S, go, into.q, w, Z, own.mask, own.table, own.harsh, *flat, *_strides(into.q), *rest,
+            **own.constants(tiles.queries, decay),
         )  # fmt: skip
+    roles = [
+        (tiles.keys, True, tiles.values is None),
+        *([] if tiles.values is None else [(tiles.values, False, True)]),
+    ]
+    for walk, keys, values in roles:
+        for decay in own.ways:
+            programs = -(-N // walk.states) * -(-U // walk.units)
+            gradient_kernels.key_gradients[own.grid(programs)](
+                f.q, f.k, f.v, own.G, gS, go, into.k, into.v, w, Z, written if keys else None, own.mask, own.table,
+                own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys, VALUES=values,
+                **own.constants(walk, decay),
+            )  # fmt: skip
     return gfirst, None if w is None else w[0] if w.shape[0] == 1 else w.sum(0)

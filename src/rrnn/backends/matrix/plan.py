@@ -10,8 +10,15 @@ from rrnn.ir.separable import SIGN, Separable
 
 LEAST_STATES = 16
 """Fewer states do not fill a tile of the tensor cores, and on a CPU compiled loops are as fast as torch's products."""
-PROGRAMS = 2
-"""Programs for each multiprocessor, at least, that segments are cut for."""
+NUMBERS = 8192
+"""The most numbers of a tile of the state: four warps keep them in 64 registers of each thread."""
+CHOICES = (
+    *((64, 3, NUMBERS), (64, 2, NUMBERS), (64, 1, NUMBERS), (32, 2, NUMBERS)),
+    *((32, 2, 4096), (32, 1, 4096), (16, 1, 4096), (16, 1, 2048)),
+)
+"""Steps of a chunk, stages of loads, and the most numbers of a tile of the state; the best first."""
+LENGTH = 64
+"""Segments are a number of chunks, whichever of these is chosen."""
 
 
 def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
@@ -25,51 +32,41 @@ def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
 def on_cpu(chunk: int = 64) -> Tiles:
     """Return the sizes for torch's products: states are saved before each chunk."""
     none = Walk(0, 0, 0, 0)
-    return Tiles(chunk, chunk, none, none, none, none, none)
+    return Tiles(chunk, chunk, none, none, none, none, None)
 
 
 def needs(C: int, walk: Walk, decay: str, size: int, tensors: tuple[int, int]) -> int:
-    """Return about how many bytes of shared memory a kernel needs that reads so many tensors of states and of units:
-    what it loads ahead, the running sums, and operands of products that are computed."""
-    N, U, stages = walk.states, walk.units, max(1, walk.stages - 1)
+    """Return how many bytes of shared memory a kernel needs that reads so many tensors of states and of units: what it
+    loads ahead, the running sums, and operands of products that are computed."""
+    N, U = walk.states, walk.units
     loads = C * (tensors[0] * N + tensors[1] * U) * size + (4 * C * N if decay == "state" else 0)
-    return stages * loads + size * (N * U + C * C + (C * N if decay == "state" else 0))
+    return walk.stages * loads + size * (2 * N * U + C * C + C * N)
+
+
+def segment_of(steps: int, programs: int, gpu: Gpu) -> int:
+    """Return the steps of a segment such that every multiprocessor has about one program, where `programs` have a
+    sequence each. More would only add segments, and all of these read keys and values once more."""
+    wanted = max(1, round(gpu.multiprocessors / max(1, programs)))
+    return max(1, -(-steps // (wanted * LENGTH))) * LENGTH
 
 
 def tiles_of(
     states: int, units: int, decay: str, dtype: torch.dtype, gpu: Gpu, steps: int, columns: int
-) -> Tiles:
-    """Return the sizes for so many states and units of a head, steps, and columns (sequences times heads). If no tiles
-    fit the GPU's shared memory, torch's products are left."""
+) -> list[Tiles]:
+    """Return sizes for so many states and units of a head, steps, and columns (sequences times heads), that should fit
+    the GPU's shared memory, the best first; torch's products are the last."""
     N, U = padded(states), padded(units)
     size = 2 if dtype == torch.bfloat16 else 4
-    for C, numbers, stages in (
-        (64, 4096, 3),
-        (64, 4096, 2),
-        (32, 4096, 2),
-        (32, 4096, 1),
-        (16, 4096, 1),
-        (16, 2048, 1),
-    ):
+    segment, found = segment_of(steps, columns * -(-U * N // NUMBERS), gpu), []
+    for C, stages, numbers in CHOICES:
         if size == 4 and C == 64:
             continue
-
-        def walk(n: int, u: int, stages: int = stages) -> Walk:
-            return Walk(n, u, 4 if n * u <= 4096 else 8, stages)
-
-        together = 4 * numbers >= N * U
-        outputs = walk(N, max(16, min(U, numbers // N)))
-        keys = walk(N, U) if together else walk(max(16, min(N, numbers // U)), U)
-        values = outputs
-        enter = walk(min(N, 64), min(U, 64))
-        most = max(
-            needs(C, outputs, decay, size, (2, 1)),
-            needs(C, keys, decay, size, (2, 2)),
-            needs(C, enter, decay, size, (1, 1)),
-        )
-        if most <= gpu.shared_per_block - 2048:
-            programs = columns * -(-U // outputs.units)
-            wanted = max(1, -(-PROGRAMS * gpu.multiprocessors // max(1, programs)))
-            length = -(-steps // wanted)
-            return Tiles(C, max(1, -(-length // C)) * C, enter, outputs, keys, keys, values)
-    return on_cpu()
+        whole, rows = numbers >= N * U, max(16, min(N, numbers // U))
+        outputs = Walk(N, max(16, min(U, numbers // N)), 4, stages)
+        keys = Walk(N if whole else rows, U, 4, min(stages, 2))
+        values = None if whole else outputs._replace(stages=keys.stages)
+        enter = Walk(min(N, 64), min(U, 64), 4, stages)
+        most = max(needs(C, outputs, decay, size, (2, 1)), needs(C, keys, decay, size, (2, 2)))
+        if most <= gpu.shared_per_block:
+            found.append(Tiles(C, segment, enter, outputs, keys, keys, values))
+    return [*found, on_cpu()]
