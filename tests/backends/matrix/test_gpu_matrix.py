@@ -71,7 +71,11 @@ def test_sizes(size: tuple[int, int], decay: int, dtype: torch.dtype, packed: bo
     case = Case(*size, decay, 0.3, steps=400, heads=2, groups=1, masked=not packed)
     if packed:
         case = case._replace(offsets=PACKED, batch=1)
-    check(case, planned(case, dtype), dtype, 1e-5 if dtype == torch.float32 else None)
+    tiles = planned(case, dtype)
+    if decay == 2 and max(size) > 128:
+        assert not tiles.kernels  # torch's products are left
+        return
+    check(case, tiles, dtype, 1e-5 if dtype == torch.float32 else None)
 
 
 @pytest.mark.parametrize("decay", [1, 2])
@@ -98,7 +102,9 @@ def test_less_shared_memory(size: tuple[int, int], dtype: torch.dtype, decay: in
     shared = 99 << 10
     case = Case(*size, decay, 0.3, steps=130, heads=2, groups=2)
     tiles = planned(case, dtype, H200._replace(shared_per_block=shared))
-    assert tiles.kernels
+    if decay == 2 and size[0] * dtype.itemsize > 256:
+        assert not tiles.kernels  # torch's products are left
+        return
     check(case, tiles, dtype, 1e-5 if dtype == torch.float32 else None)
     for kernel in (launch.kernels.outputs, launch.gradient_kernels.key_gradients):
         compiled = [k for device in kernel.device_caches.values() for k in device[0].values()]
@@ -106,9 +112,12 @@ def test_less_shared_memory(size: tuple[int, int], dtype: torch.dtype, decay: in
 
 
 @pytest.mark.parametrize("warps", [4, 8])
-@pytest.mark.parametrize("chunk, blocks", [(64, (32, 64)), (64, (64, 32)), (64, (32, 32)), (32, (16, 16))])
-def test_other_tiles(chunk: int, blocks: tuple[int, int], warps: int) -> None:
-    case = Case(64, 64, 2, 0.3, 128, None, False, blocks, 400, 2, 2, 2, chunk, warps)
+@pytest.mark.parametrize(
+    "decay, chunk, blocks",
+    [(0, 64, (32, 64)), (1, 64, (32, 32)), (1, 32, (16, 16)), (2, 64, (64, 64)), (2, 32, (64, 64))],
+)
+def test_other_tiles(decay: int, chunk: int, blocks: tuple[int, int], warps: int) -> None:
+    case = Case(64, 64, decay, 0.3, 128, None, False, blocks, 400, 2, 2, 2, chunk, warps)
     check(case, case.tiles(), torch.bfloat16)
 
 

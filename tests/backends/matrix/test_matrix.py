@@ -192,11 +192,13 @@ def test_choice() -> None:
 @pytest.mark.parametrize("size", [16, 48, 64, 100, 128, 192, 256])
 def test_tiles_follow_the_shared_memory(shared: int, dtype: torch.dtype, size: int) -> None:
     gpu = H200._replace(shared_per_block=shared)
-    *choices, last = tiles_of(size, size, "state", dtype, gpu, 2048, 128)
-    assert not last.kernels  # torch's products are left
-    assert choices or shared <= 48 << 10
-    for tiles in choices:
-        assert tiles.segment % tiles.chunk == 0
-        assert tiles.outputs.states >= size and tiles.keys.units >= size
-        for walk, tensors in ((tiles.outputs, (2, 1)), (tiles.keys, (2, 2))):
-            assert needs(tiles.chunk, walk, "state", dtype.itemsize, tensors) <= shared
+    for decay in ("head", "state"):
+        *choices, last = tiles_of(size, size, decay, dtype, gpu, 2048, 128)
+        assert not last.kernels  # torch's products are left
+        assert choices or shared <= 48 << 10 or (decay == "state" and size * dtype.itemsize > 256)
+        for tiles in choices:
+            assert tiles.segment % tiles.chunk == 0
+            assert tiles.outputs.states >= size and tiles.keys.units >= size
+            assert decay == "head" or min(tiles.keys.states, tiles.outputs.units) >= 64
+            for walk, tensors in ((tiles.outputs, (2, 1)), (tiles.keys, (2, 2))):
+                assert needs(tiles.chunk, walk, decay, dtype.itemsize, tensors) <= shared

@@ -51,7 +51,9 @@ class Matrix(Backend):
         return True
 
     def interval(self, x: Tensor, programs: Sequence[Program], widths: Sequence[int]) -> int | None:
-        return max(self._tiles(p, x, width)[0].segment for p, width in zip(programs, widths, strict=True))
+        return max(
+            self._tiles(p, x, width, True)[0].segment for p, width in zip(programs, widths, strict=True)
+        )
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
         program, dtype = call.program.flat, compute_dtype(call.x.dtype)
@@ -77,7 +79,7 @@ class Matrix(Backend):
     def _run(self, call: CellCall, run: Callable[[Tiles], _Result]) -> _Result:
         """Run a pass with the first tiles that the GPU takes: what Triton needs of shared memory is known when it has
         compiled a kernel, and an estimate before."""
-        choices = self._tiles(call.program, call.x, call.units)
+        choices = self._tiles(call.program, call.x, call.units, bool(call.every))
         with on_device(call.x.device), torch.no_grad():
             for tiles in choices[:-1]:
                 if tiles._replace(segment=0) in self._refused:
@@ -90,7 +92,7 @@ class Matrix(Backend):
                     self._refused.add(tiles._replace(segment=0))
             return run(choices[-1])
 
-    def _tiles(self, program: Program, x: Tensor, units: int) -> list[Tiles]:
+    def _tiles(self, program: Program, x: Tensor, units: int, training: bool) -> list[Tiles]:
         """Return the sizes to try, the best first."""
         parts, wide = schedule.parts_of(program), program.wide
         assert wide is not None
@@ -98,4 +100,5 @@ class Matrix(Backend):
             return [on_cpu()]
         size = parts.size * (2 if parts.turns else 1)
         steps, columns = x.shape[0], x.shape[1] * wide.heads
-        return tiles_of(size, units // wide.heads, parts.decay, x.dtype, gpu_of(x.device), steps, columns)
+        sizes = size, units // wide.heads, parts.decay
+        return tiles_of(*sizes, x.dtype, gpu_of(x.device), steps, columns, training)

@@ -14,8 +14,7 @@ none (0). With one per state, pairs of steps s ≤ t need Σ_n q_t k_s exp(G_t �
 is one product of q exp(G − G_middle) and k exp(G_middle − G). In *harsh* segments those could overflow (DECAY = 3, a
 launch of their own), and a binary tree takes their place: at exactly one level, s and t lie in the two halves of a
 block of 2^(level + 1) steps. With the boundary between the halves as reference, G_t − G_ref and G_ref − G_s are both at
-most 0, and a level is one product. (With a branch inside the loop over chunks, Triton loads nothing ahead; and triton
-3.6 compiled it wrongly for tiles of 32 columns.)
+most 0, and a level is one product. (With a branch inside the loop over chunks, Triton loads nothing ahead.)
 
 Packed sequences have a `table` with the first step of each segment, the one behind its last, and its sequence's number.
 Rows of G beyond a segment's end repeat its last one. No order depends on timing: two runs give the same bits.

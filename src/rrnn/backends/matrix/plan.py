@@ -13,10 +13,20 @@ LEAST_STATES = 16
 NUMBERS = 8192
 """The most numbers of a tile of the state: four warps keep them in 64 registers of each thread."""
 CHOICES = (
-    *((64, 3, NUMBERS), (64, 2, NUMBERS), (64, 1, NUMBERS), (32, 2, NUMBERS)),
+    *(
+        (64, 3, NUMBERS),
+        (64, 2, NUMBERS),
+        (64, 1, NUMBERS),
+        (32, 2, NUMBERS),
+        (32, 1, NUMBERS),
+        (16, 1, NUMBERS),
+    ),
     *((32, 2, 4096), (32, 1, 4096), (16, 1, 4096), (16, 1, 2048)),
 )
 """Steps of a chunk, stages of loads, and the most numbers of a tile of the state; the best first."""
+NARROW = 64
+"""The least rows and columns of tiles for decays per state. On an H200 with triton 3.6, kernels with 32 of them gave
+wrong results or an illegal memory access, though the interpreter agrees with the reference; the cause is not known."""
 LENGTH = 64
 """Segments are a number of chunks, whichever of these is chosen."""
 
@@ -43,21 +53,34 @@ def needs(C: int, walk: Walk, decay: str, size: int, tensors: tuple[int, int]) -
     return walk.stages * loads + size * (2 * N * U + C * C + C * N)
 
 
-def segment_of(steps: int, programs: int, gpu: Gpu) -> int:
-    """Return the steps of a segment such that every multiprocessor has about one program, where `programs` have a
-    sequence each. More would only add segments, and all of these read keys and values once more."""
-    wanted = max(1, round(gpu.multiprocessors / max(1, programs)))
+def segment_of(steps: int, programs: int, gpu: Gpu, each: int) -> int:
+    """Return the steps of a segment such that a multiprocessor has about `each` programs, where `programs` have a
+    sequence each."""
+    wanted = max(1, round(each * gpu.multiprocessors / max(1, programs)))
     return max(1, -(-steps // (wanted * LENGTH))) * LENGTH
 
 
 def tiles_of(
-    states: int, units: int, decay: str, dtype: torch.dtype, gpu: Gpu, steps: int, columns: int
+    states: int,
+    units: int,
+    decay: str,
+    dtype: torch.dtype,
+    gpu: Gpu,
+    steps: int,
+    columns: int,
+    training: bool = True,
 ) -> list[Tiles]:
     """Return sizes for so many states and units of a head, steps, and columns (sequences times heads), that should fit
-    the GPU's shared memory, the best first; torch's products are the last."""
+    the GPU's shared memory, the best first; torch's products are the last.
+
+    Where there is a gradient, kernels with decays wait for more than memory, and a second program on a multiprocessor
+    pays for one more pass over keys and values; but not those of large tiles with a decay per state."""
     N, U = padded(states), padded(units)
+    if decay == "state":
+        N, U = max(N, NARROW), max(U, NARROW)
     size = 2 if dtype == torch.bfloat16 else 4
-    segment, found = segment_of(steps, columns * -(-U * N // NUMBERS), gpu), []
+    each = 1 if not training or decay == "none" or (decay == "state" and N * U > NARROW**2) else 2
+    segment, found = segment_of(steps, columns * -(-U * N // NUMBERS), gpu, each), []
     for C, stages, numbers in CHOICES:
         if size == 4 and C == 64:
             continue
@@ -67,6 +90,8 @@ def tiles_of(
         values = None if whole else outputs._replace(stages=keys.stages)
         enter = Walk(min(N, 64), min(U, 64), 4, stages)
         most = max(needs(C, outputs, decay, size, (2, 1)), needs(C, keys, decay, size, (2, 2)))
+        if decay == "state" and min(outputs.units, keys.states) < NARROW:
+            continue
         if most <= gpu.shared_per_block:
             found.append(Tiles(C, segment, enter, outputs, keys, keys, values))
     return [*found, on_cpu()]
