@@ -348,9 +348,9 @@ def meta() -> dict[str, Any]:
 
     return {
         "command": " ".join(["python", *sys.argv]),
-        "commit": os.environ.get("RRNN_COMMIT", ""),
+        "commit": os.environ.get("RRNN_COMMIT"),
         "versions": {"rrnn": rrnn.__version__, "torch": torch.__version__, "triton": triton.__version__},
-        "device": {"gpu": torch.cuda.get_device_name()},
+        "gpu": torch.cuda.get_device_name(),
         "peers": "fla-core 0.6.0, mamba-ssm 2.3.2.post1; tuned over all their configurations, 10 ms each",
         "first_call_s": "on empty caches, forward and backward, all models at a time in processes of their own",
     }

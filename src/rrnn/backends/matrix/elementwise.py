@@ -119,9 +119,8 @@ def forward(
 
 
 @lru_cache(maxsize=256)
-def backward(program: Program, wanted: tuple[int, ...], parts: int | None = None) -> Generated:
-    """Return the kernel that computes gradients of leaves from those of values. The gradient of value number `parts` is
-    the sum of several tensors, one after another in memory, from each step to the end of its chunk."""
+def backward(program: Program, wanted: tuple[int, ...]) -> Generated:
+    """Return the kernel that computes gradients of leaves from those of values."""
     copy, seeds = _Copy(program, wanted), {}
     for value, seed in zip(copy.values, copy.seeds, strict=True):
         accumulate(copy.b, seeds, value, seed)
@@ -131,33 +130,27 @@ def backward(program: Program, wanted: tuple[int, ...], parts: int | None = None
     live = needed(copy.b.instructions, grads)
     reads = tuple(leaf for leaf, n in copy.place.items() if n in live)
     given = tuple(j for j, n in enumerate(copy.seeds) if n in live)
-    in_parts = {copy.seeds[parts]} if parts is not None else set()
     modes = tuple(PARTIAL if leaf[0] is Op.PARAM else PUT for leaf in writes)
     places = [*(copy.place[leaf] for leaf in reads), *(copy.seeds[j] for j in given)]
-    text = _text(copy, places, grads, modes, [copy.axis[leaf] for leaf in writes], in_parts)
+    text = _text(copy, places, grads, modes, [copy.axis[leaf] for leaf in writes])
     return Generated(_load(text), reads, given, writes, modes)
 
 
 def _text(
-    copy: _Copy,
-    reads: list[int],
-    writes: list[int],
-    modes: Sequence[str],
-    axes: Sequence[int | None],
-    in_parts: set[int] | None = None,
+    copy: _Copy, reads: list[int], writes: list[int], modes: Sequence[str], axes: Sequence[int | None]
 ) -> str:
     """Return the source of a kernel. Pointers r0, r1, … are read and w0, w1, … written, each with strides of steps,
     columns, groups and heads; ADD0, ADD1, … say whether to add to what is there."""
     b = copy.b
     names = [f"r{i}" for i in range(len(reads))] + [f"w{i}" for i in range(len(writes))]
     strides = [f"{name}{axis}" for name in names for axis in "tbgh"]
-    constants = [f"ADD{i}" for i in range(len(writes))] + ["C", "B0", "B1", "MILD", "PARTS"]
+    constants = [f"ADD{i}" for i in range(len(writes))] + ["C", "B0", "B1", "MILD"]
     lines = [
         HEAD,
         "from rrnn.backends.matrix.kernels import _rows, _segment, note_harsh\n\n",
         "@triton.jit",
         f"def evaluate({', '.join([*names, 'mask', 'table', 'harsh', *strides, 'mt', 'mb'])},",
-        f"    T, B, H, HG, X0, X1, S, apart, {', '.join(f'{c}: tl.constexpr' for c in constants)}):",
+        f"    T, B, H, HG, X0, X1, S, {', '.join(f'{c}: tl.constexpr' for c in constants)}):",
         "    slot, b, head = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H",
         "    first, stop, _ = _segment(table, slot, T, C)",
         "    t, ok, _ = _rows(first, stop, b, mask, mt, mb, C)",
@@ -173,16 +166,9 @@ def _text(
 
     for i, n in enumerate(reads):
         step, axis = b.instructions[n].op is Op.PREACT, next(iter(b.over[n]), None)
-        rows = "t < stop" if n in (in_parts or ()) else "ok"  # sums go through padded steps
-        there = f"({rows}) & ({x[axis][1]})" if step else x[axis][1]
+        there = f"ok & ({x[axis][1]})" if step else x[axis][1]
         place = at(f"r{i}", axis, "t" if step else None)
         lines.append(f"    v{n} = tl.load({place}, mask={there}, other=0.0).to(tl.float32)")
-        if n in (in_parts or ()):
-            lines += [
-                "    for part in range(1, PARTS):",
-                f"        v{n} += tl.load({place} + part * apart, mask={there}, other=0.0)",
-                f"    v{n} = tl.cumsum(v{n}, 0, reverse=True)",
-            ]
     for n in sorted(needed(b.instructions, writes, set(reads)) - set(reads)):
         op, args, attr = b.instructions[n]
         if op is Op.CONST:
@@ -247,12 +233,10 @@ def launch(
     add: Sequence[bool],
     at: Place,
     harsh: Tensor | None = None,
-    parts: Tensor | None = None,
 ) -> None:
     """Run a kernel. Tensors are views by heads: (T, B, groups, heads of a group, X), (groups, heads of a group, X) of
     parameters, (chunks, B, groups, heads of a group, X) of partial sums; X is of size 1 where there is no axis. Running
-    sums over states note in `harsh` which segments are not mild. `parts` has the parts of a gradient on its first axis,
-    the first of which is read."""
+    sums over states note in `harsh` which segments are not mild."""
     strides: list[int] = []
     for t in (*reads, *writes):
         assert t.stride(-1) == 1 or t.shape[-1] == 1, "the last axis lies side by side"
@@ -260,10 +244,9 @@ def launch(
         shape = t.shape[:-1] if t.dim() == 5 else (0, 0, *t.shape[:-1])
         strides += [0 if size == 1 else stride for size, stride in zip(shape, own, strict=True)]
     mask = None if at.mask is None else at.mask.view(torch.uint8)
-    sizes = at.T, at.B, at.H, at.HG, at.N, at.U, at.segment, 0 if parts is None else parts.stride(0)
+    sizes = at.T, at.B, at.H, at.HG, at.N, at.U, at.segment
     numbers = (*strides, *((0, 0) if mask is None else mask.stride()[:2]), *sizes)
-    flags: dict[str, Any] = {f"ADD{i}": flag for i, flag in enumerate(add)}
-    flags |= {"MILD": at.mild, "PARTS": 1 if parts is None else parts.shape[0]}
+    flags = {f"ADD{i}": flag for i, flag in enumerate(add)}
     blocks = {f"B{axis}": 1 << (size - 1).bit_length() for axis, size in ((0, at.N), (1, at.U))}
     found.kernel[(at.chunks, at.B * at.H)](
         *reads,
@@ -275,5 +258,6 @@ def launch(
         **flags,
         C=at.chunk,
         **blocks,
+        MILD=at.mild,
         num_warps=4,
     )

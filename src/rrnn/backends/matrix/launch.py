@@ -108,30 +108,6 @@ class Launch:
         )
         return G, harsh
 
-    def decay_gradients(self, w: Tensor) -> Tensor:
-        """Return the gradients of log-decays, (T, B, H, N) or (T, B, H), from their parts."""
-        T, B, H, N, _, _ = self.sizes
-        N, C, table = (N if w.dim() == 5 else 1), self.tiles.chunk, None
-        if self.f.sequences is not None:
-            table, _ = segments_of(self.f.sequences, T, C)
-        dg, BN = w.new_empty(w.shape[1:]), min(64, 1 << (N - 1).bit_length())
-        gradient_kernels.decay_gradients[self.chunks, B * H, -(-N // BN)](
-            w,
-            dg,
-            table,
-            *_strides(w, 4),
-            *_strides(dg),
-            T,
-            B,
-            H,
-            N,
-            PARTS=w.shape[0],
-            C=C,
-            BN=BN,
-            num_warps=4,
-        )
-        return dg
-
     def grid(self, programs: int) -> tuple[int, int, int]:
         return self.segments, self.sizes.B * self.sizes.H, programs
 
@@ -208,8 +184,7 @@ def backward(
     scale: float = 1.0,
 ) -> tuple[Tensor, Tensor | None]:
     """Write the gradients of queries, keys and values into `into`; return those of the first state and of log-decays.
-    S: the states before each segment; if None, they are computed again from `first`. If log-decays come as running
-    sums, return the parts (parts, T, B, H, N) or (parts, T, B, H) that `decay_gradients` would sum up."""
+    S: the states before each segment; if None, they are computed again from `first`."""
     own = Launch(f, tiles)
     T, B, H, N, U, shared = own.sizes
     if S is None:
@@ -223,8 +198,8 @@ def backward(
     w = Z = None
     if f.g is not None:
         wide = f.decay == VECTOR
-        w = f.v.new_empty((2, T, B, H, N) if wide else (2 * blocks, B, H, T), dtype=torch.float32)
-        w = w if wide else w.permute(0, 3, 1, 2)  # parts first: those of queries, and as many of keys
+        w = f.v.new_empty((1, T, B, H, N) if wide else (blocks, B, H, T), dtype=torch.float32)
+        w = w if wide else w.permute(0, 3, 1, 2)
         Z = f.v.new_empty(
             (own.chunks, B, H, N, U), dtype=f.v.dtype if f.v.dtype == torch.bfloat16 else torch.float32
         )
@@ -236,7 +211,6 @@ def backward(
             f.q, f.k, f.v, own.G, S, go, into.q, w, Z, own.mask, own.table, own.harsh, *flat, *_strides(into.q), *rest,
             **own.constants(tiles.queries, decay),
         )  # fmt: skip
-    of_keys = None if w is None else w[w.shape[0] // 2 :]
     roles = [
         (tiles.keys, True, tiles.values is None),
         *([] if tiles.values is None else [(tiles.values, False, True)]),
@@ -245,10 +219,8 @@ def backward(
         for decay in own.ways:
             programs = -(-N // walk.states) * -(-U // walk.units)
             gradient_kernels.key_gradients[own.grid(programs)](
-                f.q, f.k, f.v, own.G, gS, go, into.k, into.v, of_keys, Z, written if keys else None, own.mask,
-                own.table, own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys, VALUES=values,
+                f.q, f.k, f.v, own.G, gS, go, into.k, into.v, w, Z, written if keys else None, own.mask, own.table,
+                own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys, VALUES=values,
                 **own.constants(walk, decay),
             )  # fmt: skip
-    if w is not None and not f.summed:
-        return gfirst, own.decay_gradients(w)
-    return gfirst, w
+    return gfirst, None if w is None else w[0] if w.shape[0] == 1 else w.sum(0)

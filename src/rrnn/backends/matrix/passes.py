@@ -150,27 +150,22 @@ class _LeafGradients:
                 given.append(grad)
         if own.generated:
             if own.computed:
-                given_by = {QUERIES: target.q, KEYS: target.k, VALUE: target.v}
-                given_by |= {} if dg is None else {LOG_DECAY: dg[0]}
+                given_by = {QUERIES: target.q, KEYS: target.k, VALUE: target.v, LOG_DECAY: dg}
                 seeds = [self.split(given_by[i]) for i in own.computed]
-                parts = own.computed.index(LOG_DECAY) if LOG_DECAY in own.computed else None
-                self.generate(elementwise.backward(own.parts.factors, own.wanted, parts), seeds, parts=dg)
+                self.generate(elementwise.backward(own.parts.factors, own.wanted), seeds)
         elif dg is not None and own.g is not None and own.g.requires_grad:
             outputs.append(own.g)
             given.append(dg)
         if outputs:
             self.through(outputs, given)
 
-    def split(self, grad: Tensor) -> Tensor:
+    def split(self, grad: Tensor | None) -> Tensor:
         """Return the gradient of a factor (T, B, H, X) or (T, B, H) by groups and heads."""
+        assert grad is not None
         return (grad.unsqueeze(-1) if grad.dim() == 3 else grad).unflatten(2, (self.own.groups, -1))
 
     def generate(
-        self,
-        kernel: elementwise.Generated,
-        seeds: list[Tensor],
-        score: Tensor | None = None,
-        parts: Tensor | None = None,
+        self, kernel: elementwise.Generated, seeds: list[Tensor], score: Tensor | None = None
     ) -> Tensor | None:
         """Compute gradients of leaves by a generated kernel, where they belong; return that of the score."""
         own, found = self.own, []
@@ -185,7 +180,7 @@ class _LeafGradients:
                 found.append(self.place(leaf))
         reads = [*own.views(kernel.reads, score), *(seeds[j] for j in kernel.seeds)]
         add = [leaf in self.written and leaf[0] is not Op.PARAM for leaf in kernel.writes]  # pyright: ignore
-        elementwise.launch(kernel, reads, found, add, own.place, parts=parts)
+        elementwise.launch(kernel, reads, found, add, own.place)
         for leaf, mode, value in zip(kernel.writes, kernel.modes, found, strict=True):
             assert isinstance(leaf, tuple)
             if mode == elementwise.PARTIAL:
