@@ -8,7 +8,6 @@ sums over the chunk; torch adds these up.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from rrnn.backends.cache import cached
 from rrnn.backends.matrix.leaves import Leaf, leaves_of
 from rrnn.backends.triton.kernel_text import HEAD, OPS, number
+from rrnn.backends.triton.module import imported
 from rrnn.ir import Op, Program
 from rrnn.ir.adjoint import accumulate, reverse
 from rrnn.ir.builder import Builder
@@ -115,7 +114,7 @@ def forward(
     copy = _Copy(program, wanted)
     reads = tuple(copy.leaves)
     text = _text(copy, [copy.place[leaf] for leaf in reads], copy.values, modes, axes)
-    return Generated(_load(text), reads, (), tuple(range(len(wanted))), modes)
+    return Generated(imported(text).evaluate, reads, (), tuple(range(len(wanted))), modes)
 
 
 @lru_cache(maxsize=256)
@@ -133,7 +132,7 @@ def backward(program: Program, wanted: tuple[int, ...]) -> Generated:
     modes = tuple(PARTIAL if leaf[0] is Op.PARAM else PUT for leaf in writes)
     places = [*(copy.place[leaf] for leaf in reads), *(copy.seeds[j] for j in given)]
     text = _text(copy, places, grads, modes, [copy.axis[leaf] for leaf in writes])
-    return Generated(_load(text), reads, given, writes, modes)
+    return Generated(imported(text).evaluate, reads, given, writes, modes)
 
 
 def _text(
@@ -193,16 +192,6 @@ def _text(
             f"    tl.store(place, y.to(w{i}.dtype.element_ty), mask=there)",
         ]
     return "\n".join(lines) + "\n"
-
-
-def _load(source: str) -> Any:
-    """Import a kernel from a content-hashed file, since Triton reads its source."""
-    path = cached(source, ".py", source.encode)
-    spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.evaluate
 
 
 class Place(NamedTuple):
