@@ -122,6 +122,19 @@ def complex_b() -> str:
 
 
 @named
+def matrix_states() -> str:
+    """Compare the matrix schedule with hand-written kernels."""
+    body = []
+    for r in rows("matrix-h200"):
+        what = "forward" if r["pass"] == "forward" else "both"
+        ratio = "doubtful" if r.get("doubtful") else f"{r['ratio']:.2f}×"
+        body.append(
+            (r["model"], r["peer"], size(r["shape"]), what, f"{r['ms']:.3f}", f"{r['peer_ms']:.3f}", ratio)
+        )
+    return table("model | peer | B×T×H×N×U | pass | ours, ms: | peer, ms: | peer / ours:", body)
+
+
+@named
 def packed() -> str:
     """Compare packed sequences with padded ones."""
     body = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from kernel_cases import needs_interpreter
@@ -14,7 +15,8 @@ import rrnn
 from rrnn import RationalRNN
 from rrnn.automata import Cell, exp, family, linear, log_sigmoid, one, parameter, score, tanh
 from rrnn.backends import get_backend, resolve
-from rrnn.backends.matrix.plan import tiles_of
+from rrnn.backends.matrix.plan import needs, tiles_of
+from rrnn.backends.triton.plan import H200
 from rrnn.ir import lower
 
 MODELS = ("linear-attention", "RetNet", "GLA", "HGRN2", "Mamba-2")
@@ -80,10 +82,24 @@ def test_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exact.load_state_dict(rnn.state_dict())
     x = torch.randn(35, 2, 48)
     wanted = run(exact, x, "reference", lengths=[35, 20])
-    found, plain = (
-        max(map(rms, run(rnn, x, backend, lengths=[35, 20]), wanted)) for backend in ("matrix", "reference")
-    )
+    with np.errstate(over="ignore"):  # tanh of large scores, which the interpreter warns of
+        found, plain = (
+            max(map(rms, run(rnn, x, backend, lengths=[35, 20]), wanted))
+            for backend in ("matrix", "reference")
+        )
     assert found < max(1e-5, 4 * plain)  # decays of both signs cancel, whatever computes them
+
+
+@needs_interpreter
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["GLA", "Mamba-2", "HGRN2"])
+def test_kernels_of_packed_sequences(name: str) -> None:
+    exact, rnn = make(name, torch.float64, 48), make(name, torch.float32, 48)
+    rnn.load_state_dict(exact.state_dict())
+    exact.load_state_dict(rnn.state_dict())
+    x, offsets = torch.randn(50, 48), torch.tensor([0, 3, 3, 41, 50])
+    wanted = run(exact, x, "reference", cu_seqlens=offsets)
+    assert max(map(rms, run(rnn, x, "matrix", cu_seqlens=offsets), wanted)) < 1e-5
 
 
 @pytest.mark.parametrize("strong", [False, True])
@@ -96,7 +112,8 @@ def test_gates_from_almost_zero_to_almost_one(strong: bool) -> None:
     exact.load_state_dict(rnn.state_dict())
     # σ(·)^(1/16) has the gate 1e-6 at −221
     x = torch.randn(150, 2, 24) * (200.0 if strong else 1.0)
-    ours, wanted = run(rnn, x, "matrix"), run(exact, x, "reference")
+    with np.errstate(over="ignore"):  # σ of large numbers, which Triton's interpreter warns of
+        ours, wanted = run(rnn, x, "matrix"), run(exact, x, "reference")
     assert all(t is None or t.isfinite().all() for t in ours)
     assert max(map(rms, ours[:2], wanted[:2])) < 1e-5
 
@@ -115,11 +132,33 @@ def test_states_go_in_and_out_and_steps_continue() -> None:
     assert rms(state[0].states[0], end[0].states[0]) < 1e-12
 
 
-def test_packed_sequences() -> None:
-    rnn, x = make("Mamba-2", torch.float64), torch.randn(40, 24, dtype=torch.float64)
-    offsets = torch.tensor([0, 7, 7, 40])
+@pytest.mark.parametrize("name", [*MODELS, "own"])
+def test_packed_sequences(name: str) -> None:
+    rnn, x = make(name, torch.float64), torch.randn(160, 24, dtype=torch.float64)
+    offsets = torch.tensor([0, 7, 7, 90, 160, 160])
     ours, wanted = (run(rnn, x, b, cu_seqlens=offsets) for b in ("matrix", "reference"))
     assert max(map(rms, ours, wanted)) < 1e-12
+
+
+def test_packed_sequences_save_states_at_other_intervals() -> None:
+    from rrnn.backends.interface import sequence_table
+    from rrnn.ops import rational
+
+    program = lower(own_cell(16)).program.with_heads(2, 1)
+    torch.manual_seed(0)
+    x = torch.randn(150, 1, program.columns(16), dtype=torch.float64)
+    wide = program.wide
+    assert wide is not None
+    params = torch.rand(1, sum(wide.numbers(e, 16) for e in wide.parameters), dtype=torch.float64)
+    table, found = sequence_table(torch.tensor([0, 80, 80, 150]), 150), []
+    for every in (None, 7, 100):
+        v = x.clone().requires_grad_()
+        with rrnn.use_backend("matrix"):
+            out = rational(
+                v, [params], None, [program], widths=[16], save_every=every, sequences=table
+            ).output
+        found.append(torch.autograd.grad(out.square().sum(), v)[0])
+    assert max(rms(found[1], found[0]), rms(found[2], found[0])) < 1e-12
 
 
 def test_other_intervals_of_saved_states() -> None:
@@ -148,9 +187,18 @@ def test_choice() -> None:
     assert why is not None and "depends on the unit" in why
 
 
-@pytest.mark.parametrize("shared", [232_448, 99 << 10, 48 << 10])
-def test_tiles_follow_the_shared_memory(shared: int) -> None:
-    tiles = tiles_of(100, 72, "state", torch.bfloat16, shared)
-    # Compiled for an H100, the largest kernel keeps two and a half tiles of float32 in shared memory.
-    assert 2.5 * 4 * tiles.states * tiles.units <= shared
-    assert tiles.chunk == (64 if shared >= 64 << 10 else 32)
+@pytest.mark.parametrize("shared", [232_448, 99 << 10, 48 << 10, 8 << 10])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("size", [16, 48, 64, 100, 128, 192, 256])
+def test_tiles_follow_the_shared_memory(shared: int, dtype: torch.dtype, size: int) -> None:
+    gpu = H200._replace(shared_per_block=shared)
+    for decay in ("head", "state"):
+        *choices, last = tiles_of(size, size, decay, dtype, gpu, 2048, 128)
+        assert not last.kernels  # torch's products are left
+        assert choices or shared <= 48 << 10 or (decay == "state" and size * dtype.itemsize > 256)
+        for tiles in choices:
+            assert tiles.segment % tiles.chunk == 0
+            assert tiles.outputs.states >= size and tiles.keys.units >= size
+            assert decay == "head" or min(tiles.keys.states, tiles.outputs.units) >= 64
+            for walk, tensors in ((tiles.outputs, (2, 1)), (tiles.keys, (2, 2))):
+                assert needs(tiles.chunk, walk, decay, dtype.itemsize, tensors) <= shared

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from rrnn.backends.interface import Backend, CellCall, Gradients, compute_dtype, first_state
-from rrnn.backends.matrix import schedule
+from rrnn.backends.matrix import passes, schedule
 from rrnn.backends.matrix.factors import Tiles
-from rrnn.backends.matrix.plan import SMALL, pays, tiles_of
+from rrnn.backends.matrix.plan import on_cpu, pays, tiles_of
 from rrnn.backends.registry import chosen
 from rrnn.backends.triton.backend import gpu_of, installed, on_device
 from rrnn.ir import Program
 from rrnn.ir.separable import separable
 
+_Result = TypeVar("_Result")
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
@@ -31,13 +33,14 @@ class Matrix(Backend):
     """The backend that runs separable families as matrix products: on tensor cores, or with torch's products."""
 
     name = "matrix"
-    packs = False
+    packs = False  # It has kernels for them, which have been run in Triton's interpreter only.
+
+    def __init__(self) -> None:
+        self._refused: set[Tiles] = set()
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
         if dtype not in DTYPES:
             return f"it computes with floating-point numbers, not {dtype}"
-        if has_kernels(device, dtype) and gpu_of(device).shared_per_block < SMALL:
-            return f"its tiles need {SMALL >> 10} KB of shared memory, and this GPU has less"
         found = None if program is None else separable(program)
         return f"the family is not separable: {found}" if isinstance(found, str) else None
 
@@ -49,22 +52,19 @@ class Matrix(Backend):
         return True
 
     def interval(self, x: Tensor, programs: Sequence[Program], widths: Sequence[int]) -> int | None:
-        chunks = {self._tiles(p, x, width).chunk for p, width in zip(programs, widths, strict=True)}
-        return max(chunks)
+        return max(
+            self._tiles(p, x, width, True)[0].segment for p, width in zip(programs, widths, strict=True)
+        )
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
         program, dtype = call.program.flat, compute_dtype(call.x.dtype)
         empty = not (call.x.shape[0] and call.batch and call.units)
-        if state is None and (any(program.first_states) or empty or call.sequences is not None):
+        if state is None and (any(program.first_states) or empty):
             state = first_state(program, call.batch, call.units, call.params, dtype)
         state = None if state is None else state.contiguous()
         if state is not None and empty:
             return state.clone(), call.new_saved(state, state.shape[0])
-        if state is not None and call.sequences is not None:
-            return self.forward_one_by_one(call, state, out)
-        with on_device(call.x.device), torch.no_grad():
-            tiles = self._tiles(call.program, call.x, call.units)
-            return schedule.forward(call, state, out, tiles, has_kernels(call.x.device, call.x.dtype))
+        return self._run(call, lambda tiles: passes.forward(call, state, out, tiles))
 
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
         if not (call.x.shape[0] and call.batch and call.units):
@@ -75,18 +75,31 @@ class Matrix(Backend):
                 else grads.state
             )
             return torch.zeros_like(call.params), first if grads.wants_first else None
-        if call.sequences is not None:
-            return self.backward_one_by_one(
-                call, saved, grads, torch.zeros_like(call.params, dtype=saved.dtype)
-            )
-        with on_device(call.x.device), torch.no_grad():
-            tiles = self._tiles(call.program, call.x, call.units)
-            return schedule.backward(call, saved, grads, tiles, has_kernels(call.x.device, call.x.dtype))
+        return self._run(call, lambda tiles: passes.backward(call, saved, grads, tiles))
 
-    def _tiles(self, program: Program, x: Tensor, units: int) -> Tiles:
+    def _run(self, call: CellCall, run: Callable[[Tiles], _Result]) -> _Result:
+        """Run a pass with the first tiles that the GPU takes: what Triton needs of shared memory is known when it has
+        compiled a kernel, and an estimate before."""
+        choices = self._tiles(call.program, call.x, call.units, bool(call.every))
+        with on_device(call.x.device), torch.no_grad():
+            for tiles in choices[:-1]:
+                if tiles._replace(segment=0) in self._refused:
+                    continue
+                try:
+                    return run(tiles)
+                except Exception as error:
+                    if type(error).__name__ != "OutOfResources":
+                        raise
+                    self._refused.add(tiles._replace(segment=0))
+            return run(choices[-1])
+
+    def _tiles(self, program: Program, x: Tensor, units: int, training: bool) -> list[Tiles]:
+        """Return the sizes to try, the best first."""
         parts, wide = schedule.parts_of(program), program.wide
         assert wide is not None
-        fast = has_kernels(x.device, x.dtype)
-        shared = gpu_of(x.device).shared_per_block if fast else 0
+        if not has_kernels(x.device, x.dtype):
+            return [on_cpu()]
         size = parts.size * (2 if parts.turns else 1)
-        return tiles_of(size, units // wide.heads, parts.decay, x.dtype, shared)
+        steps, columns = x.shape[0], x.shape[1] * wide.heads
+        sizes = size, units // wide.heads, parts.decay
+        return tiles_of(*sizes, x.dtype, gpu_of(x.device), steps, columns, training)

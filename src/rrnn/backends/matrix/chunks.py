@@ -1,24 +1,15 @@
 """The matrix schedule with torch's matrix products: what `kernels` computes on a GPU, on any device and in any dtype.
 
-Tensors have chunks before the steps of a chunk: (chunks, B, H, C, N). The last chunk is filled up with steps that
-neither read nor write.
+Tensors have chunks before the steps of a chunk: (chunks, B, H, C, N). The last chunk of a sequence is filled up with
+steps that neither read nor write. Packed sequences share one column of chunks, B = 1, in the order of saved states.
 """
 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from rrnn.backends.matrix.factors import MILD, FactorGradients, Factors
-
-
-def chunk_sums(g: Tensor, chunk: int, reverse: bool = False) -> Tensor:
-    """Return the running sums of g (T, …) from the start of each chunk, or from its end."""
-    steps = g.shape[0]
-    full = F.pad(g, (0, 0) * (g.dim() - 1) + (0, -steps % chunk)).unflatten(0, (-1, chunk))
-    sums = full.flip(1).cumsum(1).flip(1) if reverse else full.cumsum(1)
-    return sums.flatten(0, 1)[:steps]
+from rrnn.backends.matrix.factors import MILD, FactorGradients, Factors, segments_of
 
 
 class _Chunks:
@@ -27,31 +18,45 @@ class _Chunks:
     def __init__(self, f: Factors, chunk: int) -> None:
         self.chunk, self.steps, self.heads = chunk, f.v.shape[0], f.v.shape[2]
         self.dtype = torch.float64 if f.v.dtype == torch.float64 else torch.float32
-        self.mask = f.mask
+        self.mask, self.i = f.mask, torch.arange(chunk, device=f.v.device)
+        self.table, self.places = None, None
+        if f.sequences is not None:
+            self.table, self.places = segments_of(f.sequences, self.steps, chunk)
         self.q, self.k, self.v = (self.cut(t) for t in (f.q, f.k, f.v))
-        self.G = None if f.G is None else self.cut(f.G if f.G.dim() == 4 else f.G.unsqueeze(-1), last=True)
-        self.vector = f.G is not None and f.G.dim() == 4
+        self.vector = f.g is not None and f.g.dim() == 4
+        # Steps that fill up a chunk have decays of 1, so they repeat the last sum.
+        self.G = None if f.g is None else self.cut(f.g if self.vector else f.g.unsqueeze(-1)).cumsum(-2)
         self.end = None if self.G is None else self.G[..., -1:, :]
-        i = torch.arange(chunk, device=f.v.device)
-        self.apart = i[:, None] ^ i[None, :]
-        self.lower = i[:, None] > i[None, :]
-        self.index = i
+        self.apart = self.i[:, None] ^ self.i[None, :]
+        self.lower = self.i[:, None] > self.i[None, :]
 
-    def cut(self, t: Tensor, last: bool = False) -> Tensor:
-        """Return t (T, B, H, X) as (chunks, B, H, C, X), without padded steps; `last` repeats the last step of all."""
+    def cut(self, t: Tensor) -> Tensor:
+        """Return t (T, B, H, X) as (chunks, B, H, C, X), with zeros for padded steps."""
         t = t.to(self.dtype)
-        if self.mask is not None and not last:
+        if self.mask is not None:
             t = torch.where(self.mask[:, :, None, None], t, 0.0)
-        if missing := -self.steps % self.chunk:
-            more = t[-1:].expand(missing, *t.shape[1:]) if last else t.new_zeros(missing, *t.shape[1:])
-            t = torch.cat([t, more])
-        if t.shape[2] != self.heads:
-            t = t.repeat_interleave(self.heads // t.shape[2], 2)
-        return t.unflatten(0, (-1, self.chunk)).permute(0, 2, 3, 1, 4).contiguous()
+        if self.table is not None:
+            at = self.table[:, :1] + self.i
+            there = (at < self.table[:, 1:2])[:, :, None, None, None]
+            t = torch.where(there, t[at.clamp(max=self.steps - 1)], 0.0)
+        else:
+            if missing := -self.steps % self.chunk:
+                t = torch.cat([t, t.new_zeros(missing, *t.shape[1:])])
+            t = t.unflatten(0, (-1, self.chunk))
+        if t.shape[3] != self.heads:
+            t = t.repeat_interleave(self.heads // t.shape[3], 3)
+        return t.permute(0, 2, 3, 1, 4).contiguous()
 
     def join(self, t: Tensor) -> Tensor:
         """Return (chunks, B, H, C, X) as (T, B, H, X)."""
-        return t.permute(0, 3, 1, 2, 4).flatten(0, 1)[: self.steps]
+        t = t.permute(0, 3, 1, 2, 4)
+        if self.table is None or self.places is None:
+            return t.flatten(0, 1)[: self.steps]
+        step = torch.arange(self.steps, device=t.device)
+        begin = self.table[self.places[:, 0], 0]  # of each sequence
+        owner = torch.searchsorted(begin, step, right=True) - 1
+        within = step - begin[owner]
+        return t[self.places[owner, 0] + within // self.chunk, within % self.chunk]
 
     def to_end(self) -> Tensor | float:
         """Return the decays from each step to the end of its chunk."""
@@ -75,8 +80,8 @@ class _Chunks:
         assert self.G is not None
         found = []
         for level in range(self.chunk.bit_length() - 1):
-            right = ((self.index >> level) & 1 == 1)[:, None]
-            before = ((self.index >> (level + 1)) << (level + 1)) + (1 << level) - 1
+            right = ((self.i >> level) & 1 == 1)[:, None]
+            before = ((self.i >> (level + 1)) << (level + 1)) + (1 << level) - 1
             gap = self.G - self.G[..., before, :]
             found.append((right, torch.where(right, gap, -gap).exp(), self.apart >> level == 1))
         return found
@@ -105,14 +110,25 @@ class _Chunks:
         return torch.where(self.lower | (self.apart == 0), gap, -torch.inf).exp()
 
     def run(self, local: Tensor, first: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
-        """Return the states before each chunk (reverse: gradients after each) and the last one."""
-        z = torch.zeros_like(local[0]) if first is None else first.to(self.dtype)
+        """Return the states before each chunk (reverse: gradients after each) and the last one of each sequence."""
         decay = None if self.end is None else self.end.exp().mT
-        order, states = range(local.shape[0]), torch.empty_like(local)
+        states, after = torch.empty_like(local), torch.empty_like(local)
+        order = range(local.shape[0])
+        starts = owners = last = None
+        if self.table is not None and self.places is not None:
+            starts, last = self.places[:, 0], torch.maximum(self.places[:, 0], self.places[:, 1] - 1)
+            starts, last = (last, starts) if reverse else (starts, last)
+            owners = self.table[:, 2]
+        if first is None:
+            first = local.new_zeros((1 if starts is not None else local.shape[1], *local.shape[2:]))
+        z = first = first.to(self.dtype)
         for c in reversed(order) if reverse else order:
+            if starts is not None and owners is not None:
+                own = owners[c : c + 1]
+                z = torch.where(starts[own] == c, first[own] if first.shape[0] > 1 else first, z[:1])
             states[c] = z
-            z = (z if decay is None else z * decay[c]) + local[c]
-        return states, z
+            after[c] = z = (z if decay is None else z * decay[c]) + local[c]
+        return states, z if last is None else after[last].squeeze(1)
 
 
 def _rows(z: Tensor) -> Tensor:
@@ -126,7 +142,7 @@ def _matrices(rows: Tensor, heads: int) -> Tensor:
 
 
 def forward(f: Factors, first: Tensor | None, o: Tensor, chunk: int, scale: float) -> tuple[Tensor, Tensor]:
-    """Write the outputs into o (T, B, H, U); return the final state (N, B, H·U) and the states before each chunk."""
+    """Write the outputs into o (T, B, H, U); return the final state (N, n, H·U) and the states before each chunk."""
     c = _Chunks(f, chunk)
     states, end = c.run(
         (c.k * c.to_end()).mT @ c.v, None if first is None else _matrices(first, c.heads), False
@@ -145,8 +161,9 @@ def backward(
     into: FactorGradients,
     chunk: int,
     scale: float,
-) -> Tensor:
-    """Write the gradients of the factors into `into`; return that of the first state."""
+) -> tuple[Tensor, Tensor | None]:
+    """Write the gradients of queries, keys and values into `into`; return those of the first state and of log-decays,
+    from the states before each chunk."""
     c = _Chunks(f, chunk)
     q, k, v, g = c.q, c.k, c.v, c.cut(go * scale)
     states = _matrices(saved, c.heads).to(c.dtype)
@@ -156,7 +173,8 @@ def backward(
     into.v.copy_(c.join(c.pairs().mT @ g + (k * down) @ after))
     da = (g @ v.mT).tril()
     rq, rk = (g @ states.mT) * up, (v @ after.mT) * down
-    if c.G is None or c.end is None or into.G is None:
+    dg = None
+    if c.G is None or c.end is None:
         rq, rk = rq + da @ k, rk + da.mT @ q
     else:
         kept = c.end.exp() * (states * after).sum(-1).unsqueeze(-2) + (k * rk).sum(-2, keepdim=True)
@@ -173,11 +191,11 @@ def backward(
             for right, e, pairs in c.levels():
                 r = (torch.where(pairs, both, 0.0) @ (torch.where(right, q, k) * e)) * e
                 rq, rk = rq + torch.where(right, r, 0.0), rk + torch.where(right, 0.0, r)
-        dg = c.join(q * rq - k * rk)
-        ends = torch.arange(1, c.G.shape[0] + 1, device=dg.device).mul(chunk).clamp(max=c.steps) - 1
-        dg[ends] += kept.squeeze(-2)
-        into.G.copy_(dg if c.vector else dg.sum(-1))
+        dG = q * rq - k * rk
+        dG[..., -1:, :] += kept
+        dg = c.join(dG.flip(-2).cumsum(-2).flip(-2))
+        dg = dg if c.vector else dg.sum(-1)
         rq, rk = rq + same * k, rk + same * q
     into.q.copy_(c.join(rq))
     into.k.copy_(c.join(rk))
-    return _rows(first).contiguous()
+    return _rows(first).contiguous(), dg

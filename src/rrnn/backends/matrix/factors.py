@@ -4,53 +4,111 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 NONE, SCALAR, VECTOR = 0, 1, 2
 """Decays: none, one number per head, one per state."""
+HARSH = 3
+"""One number per state, for kernels of harsh segments."""
 MILD = 40.0
-"""A chunk whose running sums of log-decays stay below this is *mild*: decays between its middle and any step, at most
-exp(MILD), overflow nowhere, so one product gives all pairs of steps."""
+"""A segment is *mild* if the running sums of log-decays of its chunks stay below this: decays between the middle of a
+chunk and any step, at most exp(MILD), overflow nowhere, so one product gives all pairs of steps. Others are *harsh*."""
+
+
+class Walk(NamedTuple):
+    """The sizes of a kernel that walks through a segment: states and units of its tile, warps, stages of its loads."""
+
+    states: int
+    units: int
+    warps: int
+    stages: int
 
 
 class Tiles(NamedTuple):
-    """The sizes of a launch: steps of a chunk, states and units of a tile, warps of each kernel."""
+    """The sizes of a call: steps of a chunk and of a segment, which is a number of chunks, and those of kernels."""
 
     chunk: int
-    states: int
-    units: int
-    warps: int = 4
-    state_warps: int = 4
-    gradient_warps: int = 8
-    stages: int = 2
+    segment: int
+    enter: Walk
+    outputs: Walk
+    queries: Walk
+    keys: Walk
+    values: Walk | None
+    """None: the kernel of keys' gradients covers all states, and computes those of values, too."""
     mild: float = MILD
     join: tuple[int, int, int, int] = (4, 64, 2, 4)
 
+    @property
+    def kernels(self) -> bool:
+        """Whether kernels run; otherwise torch's matrix products do."""
+        return self.outputs.warps > 0
+
 
 class Factors(NamedTuple):
-    """What the recurrence reads: queries and keys (T, B, H or groups, N), values (T, B, H, U), and running sums of
-    log-decays from the start of each chunk, (T, B, H, N), (T, B, H) or None. Last axes are side by side."""
+    """What the recurrence reads: queries and keys (T, B, H or groups, N), values (T, B, H, U), and log-decays
+    (T, B, H, N), (T, B, H) or None. The last axes of queries, keys and values are side by side. `sequences` says where
+    packed sequences lie, as in `CellCall`; B is 1 then."""
 
     q: Tensor
     k: Tensor
     v: Tensor
-    G: Tensor | None
+    g: Tensor | None
     mask: Tensor | None
+    sequences: Tensor | None = None
+    summed: bool = False
+    """Whether log-decays come as running sums from the start of each chunk."""
+    harsh: Tensor | None = None
+    """With running sums of a decay per state: which segments (segments, B, H) are not mild."""
 
     @property
     def decay(self) -> int:
-        return NONE if self.G is None else SCALAR if self.G.dim() == 3 else VECTOR
+        return NONE if self.g is None else SCALAR if self.g.dim() == 3 else VECTOR
+
+    @property
+    def columns(self) -> int:
+        """The number of sequences."""
+        return self.v.shape[1] if self.sequences is None else self.sequences.shape[0]
 
 
 class FactorGradients(NamedTuple):
-    """The gradients of factors; those of keys and queries are per head, even where heads share them."""
+    """Where the gradients of queries, keys and values are written; those of keys and queries are per head, even where
+    heads share them."""
 
     q: Tensor
     k: Tensor
     v: Tensor
-    G: Tensor | None
 
 
 def padded(size: int) -> int:
     """Return the next power of two, at least 16, the least that tensor cores multiply."""
     return max(16, 1 << (size - 1).bit_length())
+
+
+def new_sums(like: Tensor, T: int, B: int, H: int, N: int) -> Tensor:
+    """Return an empty float32 tensor for running sums of log-decays (T, B, H, N). Those of a decay per head, N = 1, lie
+    with their steps side by side."""
+    if N > 1:
+        return like.new_empty((T, B, H, N), dtype=torch.float32)
+    return like.new_empty((B, H, 1, T), dtype=torch.float32).permute(3, 0, 1, 2)
+
+
+def count_segments(steps: int, sequences: Tensor | None, length: int) -> int:
+    """Return the number of places for segments of so many steps."""
+    return -(-steps // length) if sequences is None else steps // length + sequences.shape[0]
+
+
+def segments_of(sequences: Tensor, total: int, length: int) -> tuple[Tensor, Tensor]:
+    """Cut packed sequences into segments of so many steps, without waiting for the device. Return for each segment its
+    first step, the one behind its last, its sequence's number and first step, (total // length + n, 4), and for each
+    sequence its first segment and the one behind its last, (n, 2). Sequence i begins with segment
+    ⌊its first step / length⌋ + i, as states are saved; segments that no sequence reaches are empty."""
+    n, device = sequences.shape[0], sequences.device
+    begin, end = sequences[sequences[:, 0].argsort(), 1:].unbind(1)
+    starts = begin // length + torch.arange(n, device=device)
+    slots = torch.arange(total // length + n, device=device)
+    owner = (torch.searchsorted(starts, slots, right=True) - 1).clamp(0)
+    first = begin[owner] + (slots - starts[owner]).clamp(0) * length
+    stop = torch.minimum(first + length, end[owner])
+    table = torch.stack([torch.minimum(first, stop), stop, owner, begin[owner]], 1)
+    return table, torch.stack([starts, starts + (end - begin + length - 1) // length], 1)

@@ -4,16 +4,20 @@ Per sequence and head, with keys k, queries q and log-decays g over N states and
 
     Z_t = exp(g_t) ⊙ Z_{t−1} + k_t v_tᵀ,    o_t = Z_tᵀ q_t    (Z has N × U numbers)
 
-G is the running sum of g from the start of a chunk. Forwards, `chunk_states` adds up what each chunk enters, `join`
-runs the state from chunk to chunk, `outputs` computes all outputs; backwards the first two run on queries and gradients
-of outputs, and `gradients` computes the rest. A decay is one number per state (VECTOR), one per head (SCALAR) or none.
+Time is cut into *segments*, and a program walks through the chunks of a segment with a tile of the state in registers,
+so that states reach memory only between segments. Where sequences and heads alone fill the GPU, a segment is a whole
+sequence. Elsewhere `segment_states` adds up what each segment enters, and `join` runs the state from one to the next.
+`outputs` and `query_gradients` walk forwards, `key_gradients` backwards, with the gradient of the state.
 
-With a decay per state, pairs of steps s ≤ t need Σ_n q_t k_s exp(G_t − G_s). Where G stays small (MILD), that is one
-product of q exp(G − G_middle) and k exp(G_middle − G). Elsewhere those could overflow, and a binary tree takes their
-place: at exactly one level, s and t lie in the two halves of a block of 2^(level + 1) steps. With the boundary between
-the halves as reference, G_t − G_ref and G_ref − G_s are both at most 0. So a level is one product of a tile with
-its own transpose, queries in right halves and keys in left ones. No order depends on timing: two runs give the same
-bits.
+G is the running sum of g from the start of a chunk. A decay is one number per state (DECAY = 2), one per head (1) or
+none (0). With one per state, pairs of steps s ≤ t need Σ_n q_t k_s exp(G_t − G_s). Where G stays small (*mild*), that
+is one product of q exp(G − G_middle) and k exp(G_middle − G). In *harsh* segments those could overflow (DECAY = 3, a
+launch of their own), and a binary tree takes their place: at exactly one level, s and t lie in the two halves of a
+block of 2^(level + 1) steps. With the boundary between the halves as reference, G_t − G_ref and G_ref − G_s are both at
+most 0, and a level is one product. (With a branch inside the loop over chunks, Triton loads nothing ahead.)
+
+Packed sequences have a `table` with the first step of each segment, the one behind its last, and its sequence's number.
+Rows of G beyond a segment's end repeat its last one. No order depends on timing: two runs give the same bits.
 """
 
 # Type checkers do not know Triton's language.
@@ -23,17 +27,28 @@ bits.
 import triton
 import triton.language as tl
 
-NONE, SCALAR, VECTOR = 0, 1, 2
+
+@triton.jit
+def _segment(table, slot, T, L):
+    """Return the first step of a segment, the one behind its last, and by how much its chunks' numbers are ahead."""
+    if table is None:
+        first = slot.to(tl.int64) * L
+        stop = tl.minimum(first + L, T)
+        ahead = first * 0
+    else:
+        first, stop = tl.load(table + slot * 4), tl.load(table + slot * 4 + 1)
+        ahead = tl.load(table + slot * 4 + 2)
+    return first, stop, ahead
 
 
 @triton.jit
-def _rows(c, b, T, mask, mt, mb, C: tl.constexpr, MASKED: tl.constexpr):
-    """Return the steps of a chunk, and which of them are neither padding nor beyond the end."""
-    t = c * C + tl.arange(0, C)
-    ok = t < T
-    if MASKED:
-        ok = ok & (tl.load(mask + t.to(tl.int64) * mt + b * mb, mask=ok, other=0) != 0)
-    return t.to(tl.int64), ok
+def _rows(start, stop, b, mask, mt, mb, C: tl.constexpr):
+    """Return the steps of a chunk, which of them are neither padding nor beyond the end, and whose sums to read."""
+    t = start + tl.arange(0, C)
+    ok = t < stop
+    if mask is not None:
+        ok = ok & (tl.load(mask + t * mt + b * mb, mask=ok, other=0) != 0)
+    return t, ok, tl.minimum(t, stop - 1)
 
 
 @triton.jit
@@ -44,302 +59,243 @@ def _tile(base, t, ok, stride, columns, count):
 
 
 @triton.jit
-def _state(base, n, u, N, U, stride):
-    """Load a tile of a chunk's state; its rows are `stride` numbers apart."""
-    inside = (n < N)[:, None] & (u < U)[None, :]
-    return tl.load(base + n.to(tl.int64)[:, None] * stride + u[None, :], mask=inside, other=0.0)
+def _put(base, t, ok, stride, columns, count, value):
+    """Store rows of a tensor whose columns lie side by side."""
+    inside = ok[:, None] & (columns < count)[None, :]
+    tl.store(base + t[:, None] * stride + columns[None, :], value.to(base.dtype.element_ty), mask=inside)
 
 
 @triton.jit
-def _halves(G, Gp, t, T, gt, n, N, level, C: tl.constexpr):
-    """Return which steps are in right halves of blocks of 2^(level + 1) steps, and each step's decay from the boundary
-    between the halves, or to it."""
+def _sums(Gp, t, stride, n, N):
+    """Load the running sums of these steps; zeros for columns that are not there."""
+    return tl.load(Gp + t[:, None] * stride + n[None, :], mask=(n < N)[None, :], other=0.0)
+
+
+@triton.jit
+def _halves(G, Gp, t, start, stop, gt, n, N, level, C: tl.constexpr):
+    """Return each step's decay from the boundary between the halves of its block of 2^(level + 1) steps, or to it."""
     i = tl.arange(0, C)
     right = ((i >> level) & 1 == 1)[:, None]
-    before = t - i + ((i >> (level + 1)) << (level + 1)) + ((1 << level) - 1)
-    inside = (t < T) & (before < T)
-    gap = G - _tile(Gp, before, inside, gt, n, N)
-    return right, tl.exp(tl.where(inside[:, None], tl.where(right, gap, -gap), 0.0))
+    before = start + ((i >> (level + 1)) << (level + 1)) + ((1 << level) - 1)
+    gap = G - _sums(Gp, tl.minimum(before, stop - 1), gt, n, N)
+    return tl.exp(tl.where(right, gap, -gap))
 
 
 @triton.jit
 def _level(level, C: tl.constexpr):
-    """Return which pairs of steps are in the two halves of a block of 2^(level + 1) steps."""
-    return (tl.arange(0, C)[:, None] ^ tl.arange(0, C)[None, :]) >> level == 1
+    """Return which pairs of steps (t, s < t) are in the two halves of a block of 2^(level + 1) steps."""
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    return ((i ^ j) >> level == 1) & (i > j)
 
 
 @triton.jit
-def _decays(G, t, T, C: tl.constexpr):
-    """Return exp(G_t − G_s) for s ≤ t of a decay per head, else 0."""
+def _pairs(q, k, G, Gp, t, start, stop, gt, n, N, C: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr):
+    """Return Σ_n q_t k_s exp(G_t − G_s) for s ≤ t by the tree, else 0."""
     i = tl.arange(0, C)
-    inside = (i[:, None] >= i[None, :]) & (t < T)[:, None]
-    return tl.exp(tl.where(inside, G[:, None] - G[None, :], float("-inf")))
+    a = tl.where(i[:, None] == i[None, :], tl.sum(q * k, 1)[:, None], 0.0)
+    for level in tl.range(0, C.bit_length() - 1, num_stages=1):
+        e = _halves(G, Gp, t, start, stop, gt, n, N, level, C)
+        x, y = (q * e).to(DOT), (k * e).to(DOT)
+        a += tl.where(_level(level, C), tl.dot(x, tl.trans(y), input_precision=P), 0.0)
+    return a
 
 
 @triton.jit
-def chunk_states(
-    k, v, G, S, mask, kt, kb, kh, vt, vb, vh, gt, gb, gh, mt, mb, T, B, H, N, U, shared, scale,
-    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, MASKED: tl.constexpr,
-    REVERSE: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+def _middle(G, Gp, start, stop, gt, n, N, end, C: tl.constexpr):
+    """Return the decays from a chunk's middle to each step, the other way round, up to the middle, and from it on."""
+    at = tl.minimum(start + C // 2, stop) - 1
+    middle = tl.load(Gp + at * gt + n, mask=n < N, other=0.0)
+    return tl.exp(G - middle[None, :]), tl.exp(middle[None, :] - G), tl.exp(middle), tl.exp(end - middle)
+
+
+@triton.jit
+def note_harsh(G, harsh, table, slot, S, B, b, H, h, MILD: tl.constexpr, C: tl.constexpr):
+    """Note the segment of S steps of a chunk whose running sums are not mild."""
+    if table is None:
+        segment = slot.to(tl.int64) * C // S
+    else:
+        first, begin = tl.load(table + slot * 4), tl.load(table + slot * 4 + 3)
+        segment = begin // S + tl.load(table + slot * 4 + 2) + (first - begin) // S
+    tl.atomic_or(harsh + (segment * B + b) * H + h, (tl.max(tl.abs(G)) >= MILD).to(tl.int32))
+
+
+@triton.jit
+def running_sums(
+    g, G, harsh, table, gt, gb, gh, Gt, Gb, Gh, T, B, H, N, S,
+    C: tl.constexpr, BN: tl.constexpr, MILD: tl.constexpr,
 ):  # fmt: skip
-    """Write Σ_s (k_s exp(G_end − G_s)) v_sᵀ of each chunk; REVERSE: Σ_t (k_t exp(G_t)) v_tᵀ, with queries in place of
-    keys and gradients of outputs in place of values."""
-    c, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    """Write the running sums of g (T, B, H, N) from each chunk's start; note harsh segments, unless None is given."""
+    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    first, stop, _ = _segment(table, slot, T, C)
+    t, n = first + tl.arange(0, C), tl.program_id(2) * BN + tl.arange(0, BN)
+    sums = tl.cumsum(_tile(g + b * gb + h * gh, t, t < stop, gt, n, N), 0)
+    _put(G + b * Gb + h * Gh, t, t < stop, Gt, n, N, sums)
+    if harsh is not None:
+        note_harsh(sums, harsh, table, slot, S, B, b, H, h, MILD, C)
+
+
+@triton.jit
+def segment_states(
+    k, v, G, S, E, mask, table, kt, kb, kh, vt, vb, vh, gt, gb, gh, mt, mb, T, B, H, N, U, shared, scale, L,
+    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, REVERSE: tl.constexpr,
+    STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    """Write the state after each segment from zeros, and the sum of its log-decays. REVERSE: the gradient of the state
+    before it, with queries in place of keys and gradients of outputs in place of values."""
+    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    first, stop, _ = _segment(table, slot, T, L)
     blocks = tl.cdiv(U, BU)
     n = tl.program_id(2) // blocks * BN + tl.arange(0, BN)
     u = tl.program_id(2) % blocks * BU + tl.arange(0, BU)
-    t, ok = _rows(c, b, T, mask, mt, mb, C, MASKED)
-    x = _tile(k + b * kb + h // shared * kh, t, ok, kt, n, N).to(tl.float32)
-    y = _tile(v + b * vb + h * vh, t, ok, vt, u, U)
-    last = tl.minimum(c * C + C, T) - 1
-    Gp = G + b * gb + h * gh
-    if DECAY == 2:
-        here = _tile(Gp, t, t < T, gt, n, N)
-        if not REVERSE:
-            here = tl.load(Gp + last.to(tl.int64) * gt + n, mask=n < N, other=0.0)[None, :] - here
-        x = x * tl.exp(tl.where((t < T)[:, None], here, 0.0))
-    if DECAY == 1:
-        at = tl.load(Gp + t * gt, mask=t < T, other=0.0)
-        if not REVERSE:
-            at = tl.load(Gp + last.to(tl.int64) * gt) - at
-        x = x * tl.exp(tl.where(t < T, at, 0.0))[:, None]
-    s = tl.dot(tl.trans(x.to(DOT)), y.to(DOT), input_precision=PRECISION) * scale
+    kp, vp, Gp = k + b * kb + h // shared * kh, v + b * vb + h * vh, G
+    if DECAY > 0:
+        Gp = G + b * gb + h * gh
+    z, total = tl.zeros([BN, BU], tl.float32), tl.zeros([BN], tl.float32)
+    chunks = tl.cdiv(stop - first, C)
+    for step in tl.range(0, chunks, num_stages=STAGES):
+        at = chunks - 1 - step if REVERSE else step
+        start = first + at * C
+        t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
+        x, y = _tile(kp, t, ok, kt, n, N), _tile(vp, t, ok, vt, u, U)
+        last = tl.minimum(start + C, stop) - 1
+        if DECAY == 2:
+            here, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
+            x = x.to(tl.float32) * tl.exp(here if REVERSE else end[None, :] - here)
+            z = z * tl.exp(end)[:, None]
+            total += end
+        if DECAY == 1:
+            here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+            y = y.to(tl.float32) * tl.exp(here if REVERSE else end - here)[:, None]
+            z = z * tl.exp(end)
+            total += end
+        z = tl.dot(tl.trans(x.to(DOT)), y.to(DOT), z, input_precision=P)
     stride = tl.cast(B, tl.int64) * H * U
-    where = S + c.to(tl.int64) * N * stride + (b * H + h) * U
     inside = (n < N)[:, None] & (u < U)[None, :]
-    tl.store(where + n.to(tl.int64)[:, None] * stride + u[None, :], s, mask=inside)
+    where = (
+        S + slot.to(tl.int64) * N * stride + (b * H + h) * U + n.to(tl.int64)[:, None] * stride + u[None, :]
+    )
+    tl.store(where, z * scale, mask=inside)
+    if DECAY > 0:
+        tl.store(E + ((slot.to(tl.int64) * B + b) * H + h) * N + n, total, mask=n < N)
 
 
 @triton.jit
 def join(
-    S, first, end, G, gt, gb, gh, T, B, H, N, U, chunks,
-    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, REVERSE: tl.constexpr,
-    STAGES: tl.constexpr,
+    S, first, end, E, table, B, H, N, U, segments,
+    BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, REVERSE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Replace what each chunk enters by the state before it (REVERSE: by the gradient of the state after it), from
-    `first`, or zeros if it is None; write the state after the last one into `end`."""
+    """Replace what each segment enters by the state before it (REVERSE: by the gradient of the state after it), from
+    `first`, or zeros if it is None; write the state after the last one into `end`. Packed sequences have a `table` with
+    the first segment of each and the one behind its last."""
     b, h = (tl.program_id(0) // H).to(tl.int64), tl.program_id(0) % H
     n, u = tl.program_id(1) * BN + tl.arange(0, BN), tl.program_id(2) * BU + tl.arange(0, BU)
     inside = (n < N)[:, None] & (u < U)[None, :]
-    stride = tl.cast(B, tl.int64) * H * U
+    stride = tl.cast(B, tl.int64) * H * U  # B: sequences
     at = (b * H + h) * U + n.to(tl.int64)[:, None] * stride + u[None, :]
     if first is None:  # noqa: SIM108  (Triton compiles one of the two)
         z = tl.zeros([BN, BU], tl.float32)
     else:
         z = tl.load(first + at, mask=inside, other=0.0)
-    Gp = G + b * gb + h * gh
-    for step in tl.range(0, chunks, num_stages=STAGES):
-        c = step
-        if REVERSE:
-            c = chunks - 1 - step
-        last = (tl.minimum(c * C + C, T) - 1).to(tl.int64)
-        place = S + c.to(tl.int64) * N * stride + at
+    begin = tl.cast(0, tl.int64)
+    columns, row, own = tl.cast(B, tl.int64), stride, at  # of S
+    if table is not None:  # one column of segments holds all sequences
+        begin, segments = tl.load(table + 2 * b), tl.load(table + 2 * b + 1)
+        segments = segments - begin
+        columns, row = tl.cast(1, tl.int64), tl.cast(H, tl.int64) * U
+        own = h * U + n.to(tl.int64)[:, None] * row + u[None, :]
+        b = b * 0
+    for step in tl.range(0, segments, num_stages=STAGES):
+        c = begin + (segments - 1 - step if REVERSE else step)
+        place = S + c * N * row + own
         new = tl.load(place, mask=inside, other=0.0)
         tl.store(place, z, mask=inside)
-        if DECAY == 2:
-            z = z * tl.exp(tl.load(Gp + last * gt + n, mask=n < N, other=0.0))[:, None]
-        if DECAY == 1:
-            z = z * tl.exp(tl.load(Gp + last * gt))
+        if DECAY > 0:
+            z = z * tl.exp(tl.load(E + ((c * columns + b) * H + h) * N + n, mask=n < N, other=0.0))[:, None]
         z += new
     tl.store(end + at, z, mask=inside)
 
 
 @triton.jit
-def _around_middle(G, Gp, first, T, gt, n, N, C: tl.constexpr):
-    """Return the decays from the middle of a chunk to each step, and the other way round: where a chunk forgets little,
-    neither can overflow."""
-    at = tl.minimum(first + C // 2, T) - 1
-    middle = tl.load(Gp + at * gt + n, mask=n < N, other=0.0)[None, :]
-    return tl.exp(G - middle), tl.exp(middle - G)
+def _own(chunks, harsh, slot, b, B, h, H, DECAY: tl.constexpr):
+    """Return the number of a segment's chunks, 0 if the other launch of the two for decays per state does it; whether
+    this one does."""
+    mine = chunks >= 0
+    if DECAY >= 2:
+        flag = tl.load(harsh + (slot.to(tl.int64) * B + b) * H + h)
+        mine = flag != 0 if DECAY == 3 else flag == 0
+        chunks = tl.where(mine, chunks, 0)
+    return chunks, mine
 
 
 @triton.jit
-def _pairs(
-    q, k, G, Gp, t, first, T, gt, n, N,
-    C: tl.constexpr, DECAY: tl.constexpr, MILD: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
-):  # fmt: skip
-    """Return Σ_n q_t k_s exp(G_t − G_s), of which only s ≤ t counts."""
-    if DECAY == 2:
-        q, k = q.to(tl.float32), k.to(tl.float32)
-        if tl.max(tl.abs(G)) < MILD:
-            up, down = _around_middle(G, Gp, first, T, gt, n, N, C)
-            a = tl.dot((q * up).to(DOT), tl.trans((k * down).to(DOT)), input_precision=P)
-        else:
-            i = tl.arange(0, C)
-            a = tl.where(i[:, None] == i[None, :], tl.sum(q * k, 1)[:, None], 0.0)
-            for level in tl.range(0, C.bit_length() - 1, num_stages=1):
-                right, e = _halves(G, Gp, t, T, gt, n, N, level, C)
-                x = (tl.where(right, q, k) * e).to(DOT)
-                a += tl.where(_level(level, C), tl.dot(x, tl.trans(x), input_precision=P), 0.0)
-    else:
-        a = tl.dot(q.to(DOT), tl.trans(k.to(DOT)), input_precision=P)
-    return a
+def _place(slot, b, B, h, H, n, N, u, U):
+    """Return where the state of a segment is, and which of its numbers exist."""
+    stride = tl.cast(B, tl.int64) * H * U
+    inside = (n < N)[:, None] & (u < U)[None, :]
+    at = slot.to(tl.int64) * N * stride + (b * H + h) * U + n.to(tl.int64)[:, None] * stride + u[None, :]
+    return at, inside
 
 
 @triton.jit
 def outputs(
-    q, k, v, G, S, o, mask, qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb, T, B, H, N, U, shared,
-    scale, C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, NN: tl.constexpr, NU: tl.constexpr, DECAY: tl.constexpr,
-    MILD: tl.constexpr, MASKED: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+    q, k, v, G, S, end_state, o, mask, table, harsh, qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb,
+    T, B, H, N, U, shared, scale, L,
+    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr,
+    P: tl.constexpr,
 ):  # fmt: skip
-    """Write the outputs of a chunk, from its queries, keys, values and the state before it."""
-    c, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
-    t, ok = _rows(c, b, T, mask, mt, mb, C, MASKED)
-    i = tl.arange(0, C)
+    """Write the outputs of a segment for BU units, from the state before it (zeros if S is None); write the state after
+    it unless `end_state` is None."""
+    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    first, stop, _ = _segment(table, slot, T, L)
+    n, u = tl.arange(0, BN), tl.program_id(2) * BU + tl.arange(0, BU)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
-    Gp = G + b * gb + h * gh
-    stride = tl.cast(B, tl.int64) * H * U
-    Sp = S + c.to(tl.int64) * N * stride + (b * H + h) * U
-    a = tl.zeros([C, C], tl.float32)
-    for block in range(NN):
-        n = block * BN + tl.arange(0, BN)
-        qs, ks = _tile(qp, t, ok, qt, n, N), _tile(kp, t, ok, kt, n, N)
-        Gs = _tile(Gp, t, t < T, gt, n, N) if DECAY == 2 else 0.0
-        a += _pairs(qs, ks, Gs, Gp, t, tl.cast(c, tl.int64) * C, T, gt, n, N, C, DECAY, MILD, DOT, PRECISION)
-    decay = 1.0
-    if DECAY == 1:
-        at = tl.load(Gp + t * gt, mask=t < T, other=0.0)
-        a = a * _decays(at, t, T, C)
-        decay = tl.exp(at)[:, None]
-    a = tl.where(i[:, None] >= i[None, :], a, 0.0).to(DOT)
-    for column in range(NU):
-        u = column * BU + tl.arange(0, BU)
-        y = tl.zeros([C, BU], tl.float32)
-        for block in range(NN):
-            n = block * BN + tl.arange(0, BN)
-            qs = _tile(qp, t, ok, qt, n, N).to(tl.float32)
-            if DECAY == 2:  # noqa: SIM108
-                qs = qs * tl.exp(_tile(Gp, t, t < T, gt, n, N))
-            else:
-                qs = qs * decay
-            z = _state(Sp, n, u, N, U, stride)
-            y = tl.dot(qs.to(DOT), z.to(DOT), y, input_precision=PRECISION)
-        vs = _tile(v + b * vb + h * vh, t, ok, vt, u, U)
-        y = tl.dot(a, vs.to(DOT), y, input_precision=PRECISION)
-        inside = (t < T)[:, None] & (u < U)[None, :]
-        where = o + b * ob + h * oh + t[:, None] * ot + u[None, :]
-        tl.store(where, (y * scale).to(o.dtype.element_ty), mask=inside)
-
-
-@triton.jit
-def gradients(
-    q, k, v, G, S, go, gS, dq, dk, dv, dG, mask,
-    qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dqt, dqb, dqh, dkt, dkb, dkh, dvt, dvb, dvh, mt, mb,
-    T, B, H, N, U, shared, scale,
-    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, NN: tl.constexpr, NU: tl.constexpr, DECAY: tl.constexpr,
-    MILD: tl.constexpr, MASKED: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Write the gradients of a chunk's queries, keys, values and decays (of G, where they have as many numbers), from
-    the state before it and the gradient of the state after it."""
-    c, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
-    t, ok = _rows(c, b, T, mask, mt, mb, C, MASKED)
-    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    last = (tl.minimum(c * C + C, T) - 1).to(tl.int64)
-    qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
-    vp, op = v + b * vb + h * vh, go + b * ob + h * oh
-    Gp, dGp = G + b * gb + h * gh, dG + b * gb + h * gh
-    stride = tl.cast(B, tl.int64) * H * U
-    at = c.to(tl.int64) * N * stride + (b * H + h) * U
-    da = tl.zeros([C, C], tl.float32)
-    same = tl.zeros([C], tl.float32)
-    for column in range(NU):
-        u = column * BU + tl.arange(0, BU)
-        os, vs = _tile(op, t, ok, ot, u, U), _tile(vp, t, ok, vt, u, U)
-        da = tl.dot(os.to(DOT), tl.trans(vs.to(DOT)), da, input_precision=PRECISION)
-        same += tl.sum(os.to(tl.float32) * vs.to(tl.float32), 1)
-    da, same = da * scale, same * scale
-    here = 0.0
-    to_end = 0.0
-    if DECAY == 1:
-        here = tl.load(Gp + t * gt, mask=t < T, other=0.0)
-        to_end = tl.exp(tl.where(t < T, tl.load(Gp + last * gt) - here, 0.0))[:, None]
-        pair = _decays(here, t, T, C)
-        here = tl.exp(here)[:, None]
-        da = da * pair
+    vp, op, Gp = v + b * vb + h * vh, o + b * ob + h * oh, G
+    if DECAY > 0:
+        Gp = G + b * gb + h * gh
+    at, inside = _place(slot, b, B, h, H, n, N, u, U)
+    if S is None:  # noqa: SIM108
+        z = tl.zeros([BN, BU], tl.float32)
     else:
-        da = tl.where(i > j if DECAY == 2 else i >= j, da, 0.0)
-    if DECAY == 2:
-        both = da.to(DOT)
-        both += tl.trans(both)  # one of the two is zero
-    a = tl.zeros([C, C], tl.float32)
-    steps = tl.zeros([C], tl.float32)  # dG of a decay per head
-    for block in range(NN):
-        n = block * BN + tl.arange(0, BN)
-        qs, ks = _tile(qp, t, ok, qt, n, N).to(tl.float32), _tile(kp, t, ok, kt, n, N).to(tl.float32)
-        rq, rk = tl.zeros([C, BN], tl.float32), tl.zeros([C, BN], tl.float32)
-        kept = tl.zeros([BN], tl.float32)
-        for column in range(NU):
-            u = column * BU + tl.arange(0, BU)
-            z, gz = _state(S + at, n, u, N, U, stride), _state(gS + at, n, u, N, U, stride)
-            os, vs = _tile(op, t, ok, ot, u, U), _tile(vp, t, ok, vt, u, U)
-            rq = tl.dot(os.to(DOT), tl.trans(z.to(DOT)), rq, input_precision=PRECISION)
-            rk = tl.dot(vs.to(DOT), tl.trans(gz.to(DOT)), rk, input_precision=PRECISION)
-            if DECAY > 0:
-                kept += tl.sum(z * gz, 1)
-        rq = rq * scale
-        if DECAY == 2:
-            Gs = _tile(Gp, t, t < T, gt, n, N)
-            end = tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
-            rq = rq * tl.exp(Gs)
-            rk = rk * tl.exp(tl.where((t < T)[:, None], end[None, :] - Gs, 0.0))
-            kept = kept * tl.exp(end) + tl.sum(ks * rk, 0)
-            if tl.max(tl.abs(Gs)) < MILD:
-                up, down = _around_middle(Gs, Gp, tl.cast(c, tl.int64) * C, T, gt, n, N, C)
-                x, y = (qs * up).to(DOT), (ks * down).to(DOT)
-                a += tl.dot(x, tl.trans(y), input_precision=PRECISION)
-                rq += tl.dot(tl.where(i > j, both, tl.zeros_like(both)), y, input_precision=PRECISION) * up
-                rk += tl.dot(tl.where(i < j, both, tl.zeros_like(both)), x, input_precision=PRECISION) * down
-            else:
-                for level in tl.range(0, C.bit_length() - 1, num_stages=1):
-                    right, e = _halves(Gs, Gp, t, T, gt, n, N, level, C)
-                    pairs = _level(level, C)
-                    x = (tl.where(right, qs, ks) * e).to(DOT)
-                    a += tl.where(pairs, tl.dot(x, tl.trans(x), input_precision=PRECISION), 0.0)
-                    r = tl.dot(tl.where(pairs, both, tl.zeros_like(both)), x, input_precision=PRECISION) * e
-                    rq += tl.where(right, r, 0.0)
-                    rk += tl.where(right, 0.0, r)
-                a += tl.where(i == j, tl.sum(qs * ks, 1)[:, None], 0.0)
-            dg = qs * rq - ks * rk + tl.where(t[:, None] == last, kept[None, :], 0.0)
-            inside = (t < T)[:, None] & (n < N)[None, :]
-            tl.store(dGp + t[:, None] * gt + n[None, :], dg, mask=inside)
-            rq += same[:, None] * ks  # what a step reads of itself does not decay
-            rk += same[:, None] * qs
-        else:
-            if DECAY == 1:
-                rq, rk = rq * here, rk * to_end
-                steps += tl.sum(qs * rq - ks * rk, 1)
-                whole = tl.sum(kept) * tl.exp(tl.load(Gp + last * gt)) + tl.sum(ks * rk)
-                steps += tl.where(t == last, whole, 0.0)
-            x, y = qs.to(DOT), ks.to(DOT)
-            a = tl.dot(x, tl.trans(y), a, input_precision=PRECISION)
-            rq = tl.dot(da.to(DOT), y, rq, input_precision=PRECISION)
-            rk = tl.dot(tl.trans(da.to(DOT)), x, rk, input_precision=PRECISION)
-        inside = (t < T)[:, None] & (n < N)[None, :]
-        where = dq + b * dqb + h * dqh + t[:, None] * dqt + n[None, :]
-        tl.store(where, rq.to(dq.dtype.element_ty), mask=inside)
-        where = dk + b * dkb + h * dkh + t[:, None] * dkt + n[None, :]
-        tl.store(where, rk.to(dk.dtype.element_ty), mask=inside)
-    if DECAY == 1:
-        both = tl.where(i > j, da * a, 0.0)
-        steps += tl.sum(both, 1) - tl.sum(both, 0)
-        tl.store(dGp + t * gt, steps, mask=t < T)
-        a = a * pair
-    a = tl.trans(tl.where(i >= j, a, 0.0)).to(DOT)
-    for column in range(NU):
-        u = column * BU + tl.arange(0, BU)
-        rv = tl.dot(a, _tile(op, t, ok, ot, u, U).to(DOT), input_precision=PRECISION) * scale
-        for block in range(NN):
-            n = block * BN + tl.arange(0, BN)
-            ks = _tile(kp, t, ok, kt, n, N).to(tl.float32)
+        z = tl.load(S + at, mask=inside, other=0.0)
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    for step in tl.range(0, chunks, num_stages=STAGES):
+        start = first + step * C
+        t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
+        qs, ks, vs = _tile(qp, t, ok, qt, n, N), _tile(kp, t, ok, kt, n, N), _tile(vp, t, ok, vt, u, U)
+        vs = vs.to(DOT)
+        last = tl.minimum(start + C, stop) - 1
+        if DECAY >= 2:
+            Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
+            qs, ks = qs.to(tl.float32), ks.to(tl.float32)
             if DECAY == 2:
-                end = tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
-                ks = ks * tl.exp(
-                    tl.where((t < T)[:, None], end[None, :] - _tile(Gp, t, t < T, gt, n, N), 0.0)
-                )
+                up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
+                x, y = (qs * up).to(DOT), (ks * down).to(DOT)
+                a = tl.dot(x, tl.trans(y), input_precision=P)
+                z = z * into[:, None]
+                r = tl.dot(x, z.to(DOT), input_precision=P)
+                z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
+            else:
+                a = _pairs(qs, ks, Gs, Gp, t, start, stop, gt, n, N, C, DOT, P)
+                x, y = (qs * tl.exp(Gs)).to(DOT), (ks * tl.exp(end[None, :] - Gs)).to(DOT)
+                r = tl.dot(x, z.to(DOT), input_precision=P)
+                z = tl.dot(tl.trans(y), vs, z * tl.exp(end)[:, None], input_precision=P)
+            a = tl.where(i >= j, a, 0.0)
+        else:
+            x, y, w = qs.to(DOT), ks.to(DOT), vs
+            a = tl.dot(x, tl.trans(y), input_precision=P)
+            r = tl.dot(x, z.to(DOT), input_precision=P)
             if DECAY == 1:
-                ks = ks * to_end
-            gz = _state(gS + at, n, u, N, U, stride)
-            rv = tl.dot(ks.to(DOT), gz.to(DOT), rv, input_precision=PRECISION)
-        inside = (t < T)[:, None] & (u < U)[None, :]
-        where = dv + b * dvb + h * dvh + t[:, None] * dvt + u[None, :]
-        tl.store(where, rv.to(dv.dtype.element_ty), mask=inside)
+                here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+                a = a * tl.exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
+                r = r * tl.exp(here)[:, None]
+                w = (vs.to(tl.float32) * tl.exp(end - here)[:, None]).to(DOT)
+                z = z * tl.exp(end)
+            else:
+                a = tl.where(i >= j, a, 0.0)
+            z = tl.dot(tl.trans(y), w, z, input_precision=P)
+        r = tl.dot(a.to(DOT), vs, r, input_precision=P)
+        _put(op, t, t < stop, ot, u, U, r * scale)
+    if end_state is not None:  # noqa: SIM102  (known when it is compiled)
+        if mine:
+            tl.store(end_state + at, z, mask=inside)

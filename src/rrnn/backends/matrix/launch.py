@@ -1,16 +1,28 @@
-"""Launch the kernels of the matrix schedule: tile sizes for a call and a GPU, and the calls themselves."""
+"""Launch the kernels of the matrix schedule."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from rrnn.backends.matrix import gradient_kernels as _gradient_kernels
 from rrnn.backends.matrix import kernels as _kernels
-from rrnn.backends.matrix.factors import FactorGradients, Factors, Tiles, padded
+from rrnn.backends.matrix.factors import (
+    HARSH,
+    VECTOR,
+    FactorGradients,
+    Factors,
+    Tiles,
+    Walk,
+    new_sums,
+    padded,
+    segments_of,
+)
 
 kernels: Any = _kernels  # (type checkers do not know how Triton's kernels are launched)
+gradient_kernels: Any = _gradient_kernels
 
 
 def precision(dtype: torch.dtype) -> tuple[Any, str]:
@@ -25,92 +37,190 @@ def precision(dtype: torch.dtype) -> tuple[Any, str]:
     return tl.float32, "ieee"
 
 
-def _strides(t: Tensor | None) -> tuple[int, ...]:
-    return (0, 0, 0) if t is None else t.stride()[:3]
+def _strides(t: Tensor | None, count: int = 3) -> tuple[int, ...]:
+    return (0,) * count if t is None else t.stride()[:count]
 
 
-def _sizes(f: Factors) -> tuple[int, int, int, int, int, int]:
-    """Return T, B, H, N, U and how many heads share keys and queries."""
-    steps, batch, heads, units = f.v.shape
-    return steps, batch, heads, f.k.shape[3], units, heads // f.k.shape[2]
+class Sizes(NamedTuple):
+    """T, B, H, N, U, and how many heads share keys and queries."""
+
+    T: int
+    B: int
+    H: int
+    N: int
+    U: int
+    shared: int
 
 
-def _masked(f: Factors) -> tuple[Tensor, tuple[int, ...]]:
-    return (f.v, (0, 0)) if f.mask is None else (f.mask.view(torch.uint8), f.mask.stride()[:2])
+class Launch:
+    """The kernels of one call: its factors, running sums of log-decays, segments and sizes."""
 
+    def __init__(self, f: Factors, tiles: Tiles) -> None:
+        self.f, self.tiles = f, tiles
+        T, B, H, U = f.v.shape
+        self.sizes = Sizes(T, B, H, f.k.shape[3], U, H // f.k.shape[2])
+        self.mask = None if f.mask is None else f.mask.view(torch.uint8)
+        self.table = self.joins = None
+        if f.sequences is None:
+            self.segments = -(-self.sizes.T // tiles.segment)
+        else:
+            self.table, self.joins = segments_of(f.sequences, self.sizes.T, tiles.segment)
+            self.segments = self.table.shape[0]
+        self.whole = f.sequences is None and self.segments == 1  # segments are sequences: nothing to join
+        self.G, self.harsh = f.g, f.harsh
+        if f.g is not None and not f.summed:
+            self.G, self.harsh = self._running_sums(f.g)
 
-def _enter(f: Factors, x: Tensor, y: Tensor, tiles: Tiles, reverse: bool, scale: float = 1.0) -> Tensor:
-    """Return what each chunk adds to the state, (chunks, N, B, H·U)."""
-    T, B, H, N, U, shared = _sizes(f)
-    chunks = -(-T // tiles.chunk)
-    S = f.v.new_empty((chunks, N, B, H * U), dtype=torch.float32)
-    BN, BU = min(tiles.states, padded(N)), min(tiles.units, padded(U))
-    grid = (chunks, B * H, -(-N // BN) * -(-U // BU))
-    bits, strides = _masked(f)
-    dot, how = precision(f.v.dtype)
-    kernels.chunk_states[grid](
-        x, y, f.v if f.G is None else f.G, S, bits,
-        *_strides(x), *_strides(y), *_strides(f.G), *strides, T, B, H, N, U, shared,
-        scale, C=tiles.chunk, BN=BN, BU=BU, DECAY=f.decay, MASKED=f.mask is not None, REVERSE=reverse, DOT=dot,
-        PRECISION=how, num_warps=tiles.state_warps,
-    )  # fmt: skip
-    return S
+    @property
+    def chunks(self) -> int:
+        """The number of places for chunks."""
+        T, C = self.sizes.T, self.tiles.chunk
+        return -(-T // C) if self.f.sequences is None else T // C + self.f.columns
 
+    def _running_sums(self, g: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the running sums of log-decays from the start of each chunk, (T, B, H, N) or (T, B, H), and which
+        segments are harsh."""
+        T, B, H, N, _, _ = self.sizes
+        N, C, table = (N if g.dim() == 4 else 1), self.tiles.chunk, None
+        if g.dim() == 4 and g.stride(3) != 1:
+            g = g.contiguous()
+        if self.f.sequences is not None:
+            table, _ = segments_of(self.f.sequences, T, C)
+        G, BN, S = new_sums(g, T, B, H, N), min(64, 1 << (N - 1).bit_length()), self.tiles.segment
+        harsh = g.new_zeros((self.segments, B, H), dtype=torch.int32) if g.dim() == 4 else None
+        G = G if g.dim() == 4 else G.squeeze(-1)
+        kernels.running_sums[self.chunks, B * H, -(-N // BN)](
+            g,
+            G,
+            harsh,
+            table,
+            *_strides(g),
+            *_strides(G),
+            T,
+            B,
+            H,
+            N,
+            S,
+            C=C,
+            BN=BN,
+            MILD=self.tiles.mild,
+            num_warps=4,
+        )
+        return G, harsh
 
-def _join(f: Factors, S: Tensor, first: Tensor | None, tiles: Tiles, reverse: bool) -> Tensor:
-    """Run the states from chunk to chunk, in place; return the last one, (N, B, H·U)."""
-    T, B, H, N, U, _ = _sizes(f)
-    end = S.new_empty(S.shape[1:])
-    BN, BU, warps, stages = tiles.join
-    BU = min(BU, padded(U))
-    kernels.join[B * H, -(-N // BN), -(-U // BU)](
-        S, first, end, f.v if f.G is None else f.G, *_strides(f.G), T, B, H, N, U, S.shape[0],
-        C=tiles.chunk, BN=BN, BU=BU, DECAY=f.decay, REVERSE=reverse, STAGES=stages, num_warps=warps,
-    )  # fmt: skip
-    return end
+    def grid(self, programs: int) -> tuple[int, int, int]:
+        return self.segments, self.sizes.B * self.sizes.H, programs
+
+    @property
+    def ways(self) -> tuple[int, ...]:
+        """The decays for which kernels are launched: twice for decays per state, for mild and for harsh segments."""
+        return (VECTOR, HARSH) if self.f.decay == VECTOR else (self.f.decay,)
+
+    def constants(self, walk: Walk, decay: int) -> dict[str, Any]:
+        """Return a kernel's sizes. Few segments are harsh, so their loads need no stages."""
+        dot, how = precision(self.f.v.dtype)
+        found = {
+            "C": self.tiles.chunk,
+            "BN": walk.states,
+            "BU": walk.units,
+            "DECAY": decay,
+            "DOT": dot,
+        }
+        return found | {"P": how, "STAGES": 1 if decay == HARSH else walk.stages, "num_warps": walk.warps}
+
+    def join(
+        self, x: Tensor, y: Tensor, first: Tensor | None, reverse: bool, scale: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return the states before each segment, (segments, N, B, H·U), and the last one, (N, n, H·U); in reverse, the
+        gradients of states after each segment from queries and gradients of outputs."""
+        T, B, H, N, U, shared = self.sizes
+        S = x.new_empty((self.segments, N, B, H * U), dtype=torch.float32)
+        E = None if self.G is None else S.new_empty((self.segments, B, H, N))
+        walk, G, n = self.tiles.enter, self.G, self.f.columns
+        kernels.segment_states[self.grid(-(-N // walk.states) * -(-U // walk.units))](
+            x, y, G, S, E, self.mask, self.table,
+            *_strides(x), *_strides(y), *_strides(G), *_strides(self.mask, 2),
+            T, B, H, N, U, shared, scale, self.tiles.segment, REVERSE=reverse, **self.constants(walk, self.f.decay),
+        )  # fmt: skip
+        end = S.new_empty((N, n, H * U))
+        BN, BU, warps, stages = self.tiles.join
+        BU = min(BU, padded(U))
+        kernels.join[n * H, -(-N // BN), -(-U // BU)](
+            S, first, end, E, self.joins, n, H, N, U, self.segments,
+            BN=BN, BU=BU, DECAY=self.f.decay, REVERSE=reverse, STAGES=stages, num_warps=warps,
+        )  # fmt: skip
+        return S, end
 
 
 def forward(
     f: Factors, first: Tensor | None, o: Tensor, tiles: Tiles, scale: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """Write the outputs into o (T, B, H, U); return the final state (N, B, H·U) and the states before each chunk."""
-    T, B, H, N, U, shared = _sizes(f)
-    S = _enter(f, f.k, f.v, tiles, False)
-    end = _join(f, S, first, tiles, False)
-    BN, BU = min(tiles.states, padded(N)), min(tiles.units, padded(U))
-    bits, strides = _masked(f)
-    dot, how = precision(f.v.dtype)
-    kernels.outputs[S.shape[0], B * H](
-        f.q, f.k, f.v, f.v if f.G is None else f.G, S, o, bits,
-        *_strides(f.q), *_strides(f.k), *_strides(f.v), *_strides(f.G), *_strides(o), *strides, T, B, H, N, U, shared,
-        scale, C=tiles.chunk, BN=BN, BU=BU, NN=-(-N // BN), NU=-(-U // BU), DECAY=f.decay, MILD=tiles.mild,
-        MASKED=f.mask is not None, DOT=dot, PRECISION=how, num_warps=tiles.warps, num_stages=tiles.stages,
-    )  # fmt: skip
-    return end, S
+) -> tuple[Tensor, Tensor | None]:
+    """Write the outputs into o (T, B, H, U); return the final state (N, n, H·U) and the states before each segment,
+    None if there is one segment that begins with zeros."""
+    own = Launch(f, tiles)
+    T, B, H, N, U, shared = own.sizes
+    S, end, written = first, None, None
+    if own.whole:
+        end = written = f.v.new_empty((N, B, H * U), dtype=torch.float32)
+    else:
+        S, end = own.join(f.k, f.v, first, False, 1.0)
+    for decay in own.ways:
+        kernels.outputs[own.grid(-(-U // tiles.outputs.units))](
+            f.q, f.k, f.v, own.G, S, written, o, own.mask, own.table, own.harsh,
+            *_strides(f.q), *_strides(f.k), *_strides(f.v), *_strides(own.G), *_strides(o), *_strides(own.mask, 2),
+            T, B, H, N, U, shared, scale, tiles.segment, **own.constants(tiles.outputs, decay),
+        )  # fmt: skip
+    return end, S.unsqueeze(0) if own.whole and S is not None else S
 
 
 def backward(
     f: Factors,
-    S: Tensor,
+    S: Tensor | None,
+    first: Tensor | None,
     go: Tensor,
     gend: Tensor | None,
     tiles: Tiles,
     into: FactorGradients,
     scale: float = 1.0,
-) -> Tensor:
-    """Write the gradients of the factors into `into`; return that of the first state."""
-    T, B, H, N, U, shared = _sizes(f)
-    gS = _enter(f, f.q, go, tiles, True, scale)
-    gfirst = _join(f, gS, gend, tiles, True)
-    BN, BU = min(tiles.states, padded(N)), min(tiles.units, padded(U))
-    bits, strides = _masked(f)
-    dot, how = precision(f.v.dtype)
-    G, dG = (f.v, f.v) if f.G is None or into.G is None else (f.G, into.G)
-    kernels.gradients[S.shape[0], B * H](
-        f.q, f.k, f.v, G, S, go, gS, into.q, into.k, into.v, dG, bits,
-        *_strides(f.q), *_strides(f.k), *_strides(f.v), *_strides(f.G), *_strides(go),
-        *_strides(into.q), *_strides(into.k), *_strides(into.v), *strides, T, B, H, N, U, shared,
-        scale, C=tiles.chunk, BN=BN, BU=BU, NN=-(-N // BN), NU=-(-U // BU), DECAY=f.decay, MILD=tiles.mild,
-        MASKED=f.mask is not None, DOT=dot, PRECISION=how, num_warps=tiles.gradient_warps, num_stages=tiles.stages,
-    )  # fmt: skip
-    return gfirst
+) -> tuple[Tensor, Tensor | None]:
+    """Write the gradients of queries, keys and values into `into`; return those of the first state and of log-decays.
+    S: the states before each segment; if None, they are computed again from `first`."""
+    own = Launch(f, tiles)
+    T, B, H, N, U, shared = own.sizes
+    if S is None:
+        S = first if own.whole else own.join(f.k, f.v, first, False, 1.0)[0]
+    gS, written = gend, None
+    if own.whole:
+        gfirst = written = f.v.new_empty((N, B, H * U), dtype=torch.float32)
+    else:
+        gS, gfirst = own.join(f.q, go, gend, True, scale)
+    blocks = -(-N // tiles.queries.states)
+    w = Z = None
+    if f.g is not None:
+        wide = f.decay == VECTOR
+        w = f.v.new_empty((1, T, B, H, N) if wide else (blocks, B, H, T), dtype=torch.float32)
+        w = w if wide else w.permute(0, 3, 1, 2)
+        Z = f.v.new_empty(
+            (own.chunks, B, H, N, U), dtype=f.v.dtype if f.v.dtype == torch.bfloat16 else torch.float32
+        )
+    strides = _strides(f.q), _strides(f.k), _strides(f.v), _strides(own.G), _strides(go)
+    rest = *_strides(w, 4), *_strides(own.mask, 2), T, B, H, N, U, shared, scale, tiles.segment
+    flat = [s for each in strides for s in each]
+    for decay in own.ways:
+        gradient_kernels.query_gradients[own.grid(blocks)](
+            f.q, f.k, f.v, own.G, S, go, into.q, w, Z, own.mask, own.table, own.harsh, *flat, *_strides(into.q), *rest,
+            **own.constants(tiles.queries, decay),
+        )  # fmt: skip
+    roles = [
+        (tiles.keys, True, tiles.values is None),
+        *([] if tiles.values is None else [(tiles.values, False, True)]),
+    ]
+    for walk, keys, values in roles:
+        for decay in own.ways:
+            programs = -(-N // walk.states) * -(-U // walk.units)
+            gradient_kernels.key_gradients[own.grid(programs)](
+                f.q, f.k, f.v, own.G, gS, go, into.k, into.v, w, Z, written if keys else None, own.mask, own.table,
+                own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys, VALUES=values,
+                **own.constants(walk, decay),
+            )  # fmt: skip
+    return gfirst, None if w is None else w[0] if w.shape[0] == 1 else w.sum(0)

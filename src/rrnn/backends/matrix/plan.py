@@ -1,18 +1,38 @@
-"""Choose whether the matrix schedule pays, and its tile sizes, by a small rule on sizes, dtype and the device."""
+"""Choose whether the matrix schedule pays, and its sizes, by a small rule on sizes, dtype and the device."""
 
 from __future__ import annotations
 
 import torch
 
-from rrnn.backends.matrix.factors import Tiles, padded
+from rrnn.backends.matrix.factors import Tiles, Walk, padded
+from rrnn.backends.triton.plan import Gpu
 from rrnn.ir.separable import SIGN, Separable
 
 LEAST_STATES = 16
-"""Fewer states do not fill a tile of the tensor cores."""
-CPU_STATES = 16
-"""From so many states on, torch's products are faster than compiled loops on a CPU."""
-LARGE, SMALL = 64 << 10, 24 << 10
-"""Bytes of shared memory that tiles of 64 × 64 and of 32 × 32 numbers are sure to fit."""
+"""Fewer states do not fill a tile of the tensor cores, and on a CPU compiled loops are as fast as torch's products."""
+SEEN_ON_GPU = (torch.bfloat16,)
+SEEN_STATES = 64
+"""What was compared with other implementations on a GPU: these dtypes, with 64 and 128 states and units. Other calls are
+tested in Triton's interpreter only, so they take this schedule on a GPU only if it is asked for by name."""
+NUMBERS = 8192
+"""The most numbers of a tile of the state: four warps keep them in 64 registers of each thread."""
+CHOICES = (
+    *(
+        (64, 3, NUMBERS),
+        (64, 2, NUMBERS),
+        (64, 1, NUMBERS),
+        (32, 2, NUMBERS),
+        (32, 1, NUMBERS),
+        (16, 1, NUMBERS),
+    ),
+    *((32, 2, 4096), (32, 1, 4096), (16, 1, 4096), (16, 1, 2048)),
+)
+"""Steps of a chunk, stages of loads, and the most numbers of a tile of the state; the best first."""
+NARROW = 64
+"""The least rows and columns of tiles for decays per state. On an H200 with triton 3.6, kernels with 32 of them gave
+wrong results or an illegal memory access, though the interpreter agrees with the reference; the cause is not known."""
+LENGTH = 64
+"""Segments are a number of chunks, whichever of these is chosen."""
 
 
 def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
@@ -20,12 +40,64 @@ def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
     bare parameter has a gradient at 0, which its logarithm has not.)"""
     if SIGN in parts.factors.of_kind("factor") and not parts.turns:
         return False
-    return parts.size >= (LEAST_STATES if device.type == "cuda" else CPU_STATES)
+    if device.type == "cuda":
+        return dtype in SEEN_ON_GPU and parts.size >= SEEN_STATES
+    return parts.size >= LEAST_STATES
 
 
-def tiles_of(states: int, units: int, decay: str, dtype: torch.dtype, shared: int) -> Tiles:
-    """Return the tile sizes for so many states and units of a head, and bytes of shared memory a program may use."""
-    if dtype == torch.float64 or not shared:
-        return Tiles(64, 64, 64)
-    chunk = tile = 64 if dtype == torch.bfloat16 and shared >= LARGE else 32
-    return Tiles(chunk, min(tile, padded(states)), min(tile, padded(units)))
+def on_cpu(chunk: int = 64) -> Tiles:
+    """Return the sizes for torch's products: states are saved before each chunk."""
+    none = Walk(0, 0, 0, 0)
+    return Tiles(chunk, chunk, none, none, none, none, None)
+
+
+def needs(C: int, walk: Walk, decay: str, size: int, tensors: tuple[int, int]) -> int:
+    """Return how many bytes of shared memory a kernel needs that reads so many tensors of states and of units: what it
+    loads ahead, the running sums, and operands of products that are computed."""
+    N, U = walk.states, walk.units
+    loads = C * (tensors[0] * N + tensors[1] * U) * size + (4 * C * N if decay == "state" else 0)
+    return walk.stages * loads + size * (2 * N * U + C * C + C * N)
+
+
+def segment_of(steps: int, programs: int, gpu: Gpu, each: int) -> int:
+    """Return the steps of a segment such that a multiprocessor has about `each` programs, where `programs` have a
+    sequence each."""
+    wanted = max(1, round(each * gpu.multiprocessors / max(1, programs)))
+    return max(1, -(-steps // (wanted * LENGTH))) * LENGTH
+
+
+def tiles_of(
+    states: int,
+    units: int,
+    decay: str,
+    dtype: torch.dtype,
+    gpu: Gpu,
+    steps: int,
+    columns: int,
+    training: bool = True,
+) -> list[Tiles]:
+    """Return sizes for so many states and units of a head, steps, and columns (sequences times heads), that should fit
+    the GPU's shared memory, the best first; torch's products are the last.
+
+    Where there is a gradient, kernels with decays wait for more than memory, and a second program on a multiprocessor
+    pays for one more pass over keys and values; but not those of large tiles with a decay per state."""
+    N, U = padded(states), padded(units)
+    if decay == "state":
+        N, U = max(N, NARROW), max(U, NARROW)
+    size = 2 if dtype == torch.bfloat16 else 4
+    each = 1 if not training or decay == "none" or (decay == "state" and N * U > NARROW**2) else 2
+    segment, found = segment_of(steps, columns * -(-U * N // NUMBERS), gpu, each), []
+    for C, stages, numbers in CHOICES:
+        if size == 4 and C == 64:
+            continue
+        whole, rows = numbers >= N * U, max(16, min(N, numbers // U))
+        outputs = Walk(N, max(16, min(U, numbers // N)), 4, stages)
+        keys = Walk(N if whole else rows, U, 4, min(stages, 2))
+        values = None if whole else outputs._replace(stages=keys.stages)
+        enter = Walk(min(N, 64), min(U, 64), 4, stages)
+        most = max(needs(C, outputs, decay, size, (2, 1)), needs(C, keys, decay, size, (2, 2)))
+        if decay == "state" and min(outputs.units, keys.states) < NARROW:
+            continue
+        if most <= gpu.shared_per_block:
+            found.append(Tiles(C, segment, enter, outputs, keys, keys, values))
+    return [*found, on_cpu()]

@@ -6,14 +6,16 @@ Their gradients go the same way back.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
 
 import torch
 from torch import Tensor
 
-from rrnn.backends.interface import CellCall, Gradients, compute_dtype
-from rrnn.backends.matrix import chunks
-from rrnn.backends.matrix.factors import FactorGradients, Factors, Tiles
+from rrnn.backends.interface import CellCall, compute_dtype
+from rrnn.backends.matrix import chunks, elementwise
+from rrnn.backends.matrix.elementwise import INDEX, UNIT
+from rrnn.backends.matrix.factors import Factors, Tiles, count_segments, new_sums, segments_of
 from rrnn.backends.matrix.leaves import Leaf, evaluate, leaves_of, read
 from rrnn.ir import Op, Program
 from rrnn.ir.program import needed
@@ -60,12 +62,12 @@ def _heads(t: Tensor, steps: int, batch: int, width: int, heads: int) -> Tensor:
 class Call:
     """A call of a program: its parts, its sizes, and its factors."""
 
-    def __init__(self, call: CellCall, tiles: Tiles, fast: bool, grad: bool = False) -> None:
-        self.call, self.tiles, self.fast = call, tiles, fast
+    def __init__(self, call: CellCall, tiles: Tiles, grad: bool = False) -> None:
+        self.call, self.tiles, self.fast = call, tiles, tiles.kernels
         self.parts, self.plain = parts_of(call.program), plain(call.program)
         wide = call.program.wide
         assert wide is not None
-        self.heads, self.units = wide.heads, call.units // wide.heads
+        self.heads, self.groups, self.units = wide.heads, wide.groups, call.units // wide.heads
         self.steps, self.batch = call.x.shape[:2]
         self.dtype = compute_dtype(call.x.dtype)
         self.leaves: dict[Leaf, Tensor] = {}
@@ -95,13 +97,20 @@ class Call:
 
     def _factors(self) -> None:
         outputs = self.parts.factors.of_kind("factor")
-        computed = [i for i in outputs if i not in self.plain]
-        values = dict(
-            zip(computed, self._evaluate(self.parts.factors, [outputs[i] for i in computed]), strict=True)
-        )
+        self.computed = tuple(i for i in outputs if i not in self.plain)
+        self.wanted = tuple(outputs[i] for i in self.computed)
         dtype, size = self.call.x.dtype, self.parts.size
         shape = self.steps, self.batch
         self.turned: list[Tensor] = []
+        self.harsh: Tensor | None = None
+        self.generated = {KEYS, QUERIES, VALUE, LOG_DECAY}.issuperset(self.computed) and self.generates(
+            self.parts.factors, self.wanted
+        )
+        if self.generated:
+            values = self._generate() if self.computed else {}
+        else:
+            found_values = self._evaluate(self.parts.factors, list(self.wanted))
+            values = dict(zip(self.computed, found_values, strict=True))
         if SIGN in values or TURN in values:
             self._turn(values)
         found: dict[int, Tensor] = {}
@@ -125,7 +134,7 @@ class Call:
         self.g: Tensor | None = None
         if LOG_DECAY in values:
             g = values[LOG_DECAY].expand(*shape, -1, self.heads // values[LOG_DECAY].shape[-3], -1)
-            if self.call.mask is not None:
+            if self.call.mask is not None and not self.generated:
                 g = torch.where(self.call.mask[:, :, None, None, None], g, 0.0)
             g = g.flatten(2, 3)
             self.g = g.squeeze(-1) if self.parts.decay == "head" else g
@@ -133,28 +142,80 @@ class Call:
                 self.g = torch.cat([g, g], -1)
         self.found = found
         with torch.no_grad():
-            G = (
-                None
-                if self.g is None
-                else chunks.chunk_sums(self.g.to(self.dtype), self.tiles.chunk).contiguous()
+            g = None if self.g is None else self.g.to(self.dtype)
+            q, k, v = (put_side_by_side(found[i].to(dtype)) for i in (QUERIES, KEYS, VALUE))
+            self.factors = Factors(
+                q, k, v, g, self.call.mask, self.call.sequences, self.generated, self.harsh
             )
-            q, k, v = (_side_by_side(found[i].to(dtype)) for i in (QUERIES, KEYS, VALUE))
-            self.factors = Factors(q, k, v, G, self.call.mask)
+
+    def generates(self, program: Program, wanted: tuple[int, ...]) -> bool:
+        """Return whether generated kernels compute these values; torch ops do otherwise."""
+        read = (self.call.x, self.call.params, *(() if self.call.inp is None else (self.call.inp,)))
+        return self.fast and all(map(side_by_side, read)) and elementwise.possible(program, wanted)
+
+    @cached_property
+    def place(self) -> elementwise.Place:
+        """Where generated kernels find the call's chunks."""
+        table, C = None, self.tiles.chunk
+        if self.call.sequences is not None:
+            table, _ = segments_of(self.call.sequences, self.steps, C)
+        sizes = self.steps, self.batch, self.heads, self.heads // self.groups, self.parts.size, self.units
+        return elementwise.Place(*sizes, C, self.tiles.segment, self.tiles.mild, self.call.mask, table)
+
+    def by_heads(self, width: int, dtype: torch.dtype) -> Tensor:
+        """Return an empty tensor for values of all heads, (T, B, groups, heads of a group, width)."""
+        shape = self.steps, self.batch, self.groups, self.heads // self.groups, width
+        return self.call.x.new_empty(shape, dtype=dtype)
+
+    def views(self, leaves: Iterable[Leaf], score: Tensor | None = None) -> list[Tensor]:
+        """Return what generated kernels read."""
+        leaves = list(leaves)
+        found = read(self.call, [leaf for leaf in leaves if leaf != elementwise.SCORE])
+        if score is not None:
+            found[elementwise.SCORE] = score.unflatten(2, (self.groups, -1))
+        return [found[leaf] for leaf in leaves]
+
+    def _generate(self) -> dict[int, Tensor]:
+        """Compute factors by a generated kernel: log-decays as running sums from the start of each chunk."""
+        widths = {KEYS: self.parts.size, QUERIES: self.parts.size, VALUE: self.units}
+        widths[LOG_DECAY] = self.parts.size if self.parts.decay == "state" else 1
+        axes = {
+            KEYS: INDEX,
+            QUERIES: INDEX,
+            VALUE: UNIT,
+            LOG_DECAY: INDEX if self.parts.decay == "state" else None,
+        }
+        modes = tuple(elementwise.SUMS if i == LOG_DECAY else elementwise.PUT for i in self.computed)
+        kernel = elementwise.forward(
+            self.parts.factors, self.wanted, modes, tuple(axes[i] for i in self.computed)
+        )
+        values = {i: self.by_heads(widths[i], self.call.x.dtype) for i in self.computed if i != LOG_DECAY}
+        if LOG_DECAY in self.computed:
+            sums = new_sums(self.call.x, self.steps, self.batch, self.heads, widths[LOG_DECAY])
+            values[LOG_DECAY] = sums.unflatten(2, (self.groups, -1))
+            if self.parts.decay == "state":
+                segments = count_segments(self.steps, self.call.sequences, self.tiles.segment)
+                self.harsh = sums.new_zeros((segments, self.batch, self.heads), dtype=torch.int32)
+        written = [values[i] for i in self.computed]
+        elementwise.launch(
+            kernel, self.views(kernel.reads), written, [False] * len(written), self.place, self.harsh
+        )
+        return values
 
     # ---- states that turn, or change their sign ----------------------------------------------------------------
 
     def _turn(self, values: dict[int, Tensor]) -> None:
         """Turn keys and queries back by all that the states have turned since the first step."""
-        mask = self.call.mask
+        mask, packed = self.call.mask, self.call.sequences
         count = torch.ones(self.steps, 1, device=self.call.x.device) if mask is None else mask
-        count = count.to(torch.float64).cumsum(0)[:, :, None, None, None]
+        count = since_start(count.to(torch.float64).cumsum(0)[:, :, None, None, None], packed)
         cos: Tensor | float = 1.0
         sin: Tensor | None = None
         if TURN in values:
             angle = values[TURN].to(torch.float64)
             if angle.dim() == 5:
                 angle = angle if mask is None else torch.where(mask[:, :, None, None, None], angle, 0.0)
-                angle = angle.cumsum(0)
+                angle = since_start(angle.cumsum(0), packed)
             else:
                 angle = angle * count
             cos, sin = angle.cos().to(self.dtype), angle.sin().to(self.dtype)
@@ -171,10 +232,12 @@ class Call:
             else:
                 b = values[first + 1] = torch.zeros_like(a) if b is None else b
                 values[first], values[first + 1] = a * cos + b * sin, b * cos - a * sin
-        self.turned = [t[-1].detach() for t in (cos, sin) if t is not None] if self.steps else []
+        for t, unturned in ((cos, 1.0), (sin, 0.0)):
+            if t is not None:
+                self.turned.append(last_steps(t.detach(), packed, unturned))
 
     def turn_states(self, rows: Tensor, back: bool = False) -> Tensor:
-        """Return the states (N, B, H·U) after the last step turned as they are, from those that only decay; `back` is
+        """Return the states (N, n, H·U) after the last step turned as they are, from those that only decay; `back` is
         the gradient's way."""
         if not self.turned:
             return rows
@@ -195,8 +258,9 @@ class Call:
 
     # ---- passes ------------------------------------------------------------------------------------------------
 
-    def run(self, first: Tensor | None, o: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        """Write the scores times a number into o; return the final state, not turned, and those before each chunk."""
+    def run(self, first: Tensor | None, o: Tensor, scale: float) -> tuple[Tensor, Tensor | None]:
+        """Write the scores times a number into o; return the final state, not turned, and those before each segment,
+        None if these are one segment's zeros."""
         if not self.fast:
             return chunks.forward(self.factors, first, o, self.tiles.chunk, scale)
         from rrnn.backends.matrix import launch
@@ -206,148 +270,39 @@ class Call:
     def outputs(self, score: Tensor, known: Tensor | None = None) -> Tensor:
         """Return the outputs (T, B, N·D) from the scores (T, B, H, U)."""
         readout = self.parts.readout
-        groups = self.call.program.wide.groups if self.call.program.wide else 1
-        z = score.unflatten(2, (groups, -1))
+        z = score.unflatten(2, (self.groups, -1))
         states = {n: z for n, i in enumerate(readout.instructions) if i.op is Op.STATE}
         wanted = list(readout.of_kind("output").values())
         shape = *z.shape[:-1], self.units
         return torch.cat([t.expand(shape).flatten(2) for t in self._evaluate(readout, wanted, states)], -1)
 
 
-def _side_by_side(t: Tensor) -> Tensor:
-    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
+def since_start(sums: Tensor, sequences: Tensor | None) -> Tensor:
+    """Return running sums (T, …) from the start of each packed sequence, given those from the first step."""
+    if sequences is None:
+        return sums
+    begin = sequences[:, 1].sort().values
+    step = torch.arange(sums.shape[0], device=sums.device)
+    begin = begin[torch.searchsorted(begin, step, right=True) - 1]
+    before = torch.where((begin > 0).view(-1, *[1] * (sums.dim() - 1)), sums[(begin - 1).clamp(0)], 0.0)
+    return sums - before
 
 
-def forward(
-    call: CellCall, state: Tensor | None, out: Tensor, tiles: Tiles, fast: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Run a call forward, as `Backend.forward` describes it."""
-    own = Call(call, tiles, fast)
-    scale = own.parts.scale
-    direct = scale is not None and out.stride(-1) == 1
-    o = out if direct else call.x.new_empty((own.steps, own.batch, call.units), dtype=own.dtype)
-    end, states = own.run(state, o.unflatten(-1, (own.heads, own.units)), scale if direct and scale else 1.0)
-    if not direct:
-        scores = o.unflatten(-1, (own.heads, own.units))
-        result = own.outputs(scores)
-        if call.mask is not None:
-            result = torch.where(call.mask[:, :, None], result, 0.0)
-        out.copy_(result)
-    saved = None
-    if call.every:
-        saved = states
-        if (
-            call.every != tiles.chunk
-        ):  # as many as there is room for: the first one is enough to compute the others
-            saved = states.new_zeros((-(-own.steps // call.every), *states.shape[1:]))
-            kept = min(len(saved), len(states))
-            saved[:kept] = states[:kept]
-    return own.turn_states(end), saved
+def last_steps(t: Tensor, sequences: Tensor | None, empty: float) -> Tensor:
+    """Return the last step (B, …) of t (T, B, …), or that of each packed sequence, (n, …); `empty` for those without
+    steps."""
+    if sequences is None:
+        return t[-1]
+    begin, end = sequences[sequences[:, 0].argsort(), 1:].unbind(1)
+    own = t[(end - 1).clamp(0)].squeeze(1)
+    return torch.where((end > begin).view(-1, *[1] * (own.dim() - 1)), own, empty)
 
 
-def backward(
-    call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles, fast: bool
-) -> tuple[Tensor, Tensor | None]:
-    """Run the gradient of a call, as `Backend.backward` describes it; return gradients of parameters (1, P)."""
-    own = Call(call, tiles, fast, grad=True)
-    f, go, scale = own.factors, grads.out, own.parts.scale
-    if call.mask is not None:
-        go = torch.where(call.mask[:, :, None], go, 0.0)
-    back = _LeafGradients(own, grads)
-    if call.every > tiles.chunk or scale is None:
-        scores = call.x.new_empty((own.steps, own.batch, own.heads, own.units), dtype=own.dtype)
-        _, saved = own.run(saved[0] if saved.shape[0] else None, scores, 1.0)
-        if scale is None:
-            with torch.enable_grad():
-                result = own.outputs(scores.requires_grad_())
-            go = back.through([result], [go.to(own.dtype)], scores)
-    go = _side_by_side(go if scale is None else go.unflatten(-1, (own.heads, own.units)))
-    target = FactorGradients(
-        back.target(QUERIES),
-        back.target(KEYS),
-        back.target(VALUE),
-        None if f.G is None else torch.empty_like(f.G),
-    )
-    count = -(-own.steps // tiles.chunk)
-    grad_end = None if grads.state is None else own.turn_states(grads.state, back=True).contiguous()
-    if fast:
-        from rrnn.backends.matrix import launch
-
-        first = launch.backward(f, saved[:count], go, grad_end, tiles, target, scale or 1.0)
-    else:
-        first = chunks.backward(f, saved[:count], go, grad_end, target, tiles.chunk, scale or 1.0)
-    back.factors(target)
-    return back.finish(), first if grads.wants_first else None
+def side_by_side(t: Tensor) -> bool:
+    """Return whether a tensor's last axis can be read in place."""
+    return t.stride(-1) == 1 or t.shape[-1] == 1
 
 
-class _LeafGradients:
-    """The gradients of what a call reads: projections, the layer's input, parameters."""
-
-    def __init__(self, own: Call, grads: Gradients) -> None:
-        self.own, self.grads = own, grads
-        self.found: dict[Leaf, Tensor] = {}
-        self.params = torch.zeros_like(own.call.params, dtype=own.dtype)
-        self.in_place: dict[int, Tensor] = {}  # gradients of plain factors that are written where they belong
-
-    def place(self, leaf: Leaf) -> Tensor:
-        """Return where the gradient of a leaf belongs."""
-        call = self.own.call._replace(x=self.grads.x, inp=self.grads.inp, params=self.params)
-        return read(call, [leaf])[leaf]
-
-    def target(self, factor: int) -> Tensor:
-        """Return where the gradient of a factor, per head, is to be written."""
-        own, width = (
-            self.own,
-            self.own.factors.v.shape[-1] if factor == VALUE else self.own.factors.k.shape[-1],
-        )
-        shape = own.steps, own.batch, own.heads, width
-        if factor in own.plain:
-            place = self.place(own.plain[factor])
-            if place.stride(-1) == 1 and place.shape[2] * place.shape[3] == own.heads:
-                self.in_place[factor] = place.view(shape)
-                return self.in_place[factor]
-        return own.call.x.new_empty(shape, dtype=own.dtype)
-
-    def factors(self, target: FactorGradients) -> None:
-        """Take the gradients of all factors back to the leaves."""
-        own, outputs, given = self.own, [], []
-        for factor, grad in ((QUERIES, target.q), (KEYS, target.k), (VALUE, target.v)):
-            value = own.found[factor]
-            if factor in self.in_place:
-                continue
-            if grad.shape != value.shape:  # heads share it
-                grad = grad.unflatten(2, (value.shape[2], -1)).sum(3)
-            if factor in own.plain:
-                place = self.place(own.plain[factor])
-                place.copy_(grad.view(place.shape))
-            elif value.requires_grad:
-                outputs.append(value)
-                given.append(grad)
-        if target.G is not None and own.g is not None and own.g.requires_grad:
-            outputs.append(own.g)
-            given.append(chunks.chunk_sums(target.G, own.tiles.chunk, reverse=True))
-        if outputs:
-            self.through(outputs, given)
-
-    def through(self, outputs: list[Tensor], given: list[Tensor], *more: Tensor) -> Tensor:
-        """Add to the leaves' gradients what comes through values computed from them; return the gradient of `more`."""
-        leaves = self.own.leaves
-        found = torch.autograd.grad(outputs, [*leaves.values(), *more], given, allow_unused=True)
-        for leaf, g in zip(leaves, found, strict=False):
-            if g is not None:
-                self.found[leaf] = self.found[leaf] + g if leaf in self.found else g
-        return found[-1]
-
-    def finish(self) -> Tensor:
-        """Write the gradients of all that is not in place yet; return those of parameters, (1, P)."""
-        wide, done = self.own.call.program.wide, set(self.own.plain.values())
-        assert wide is not None
-        every: list[Leaf] = [(Op.PREACT, i) for i in range(len(wide.projections))]
-        every += [(Op.PARAM, i) for i in range(len(wide.parameters))]
-        every += [(Op.INPUT, 0)] if self.grads.inp is not None else []
-        for leaf in every:
-            if leaf in self.found:
-                self.place(leaf).copy_(self.found[leaf])
-            elif leaf not in done:
-                self.place(leaf).zero_()
-        return self.params
+def put_side_by_side(t: Tensor) -> Tensor:
+    """Return a tensor whose last axis can be read in place."""
+    return t if side_by_side(t) else t.contiguous()

@@ -96,11 +96,15 @@ class Kernels:
 
 @lru_cache(maxsize=512)
 def kernels_of(program: Program, unroll: int, every: int, stages: int, packed: bool = False) -> Kernels:
-    """Return the kernels of a program, imported from a content-hashed file, since Triton reads their source."""
-    source = render(program, unroll, every, stages, packed)
+    """Return the kernels of a program."""
+    return Kernels(imported(render(program, unroll, every, stages, packed)))
+
+
+def imported(source: str) -> ModuleType:
+    """Return a generated module, imported from a content-hashed file, since Triton reads its kernels' source."""
     path = cached(source, ".py", source.encode)
     spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return Kernels(module)
+    return module

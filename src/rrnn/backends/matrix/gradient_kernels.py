@@ -1,0 +1,231 @@
+"""Triton kernels of the matrix schedule's gradients; `kernels` explains the schedule and its words."""
+
+# Type checkers do not know Triton's language.
+# pyright: reportPossiblyUnboundVariable=false, reportArgumentType=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false, reportCallIssue=false
+
+import triton
+import triton.language as tl
+
+from rrnn.backends.matrix.kernels import (
+    _halves,
+    _level,
+    _middle,
+    _own,
+    _pairs,
+    _place,
+    _put,
+    _rows,
+    _segment,
+    _sums,
+    _tile,
+)
+
+
+@triton.jit
+def query_gradients(
+    q, k, v, G, S, go, dq, w, Z, mask, table, harsh,
+    qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dqt, dqb, dqh, wn, wt, wb, wh, mt, mb,
+    T, B, H, N, U, shared, scale, L,
+    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr,
+    P: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of BN states' queries. Where they decay, write for `key_gradients` the queries times their
+    gradients into w (summed over these states, if the decay is a head's), and the states before each chunk into Z."""
+    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    first, stop, ahead = _segment(table, slot, T, L)
+    n, u = tl.program_id(2) * BN + tl.arange(0, BN), tl.arange(0, BU)
+    qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
+    vp, op, dp, Gp = v + b * vb + h * vh, go + b * ob + h * oh, dq + b * dqb + h * dqh, G
+    if DECAY > 0:
+        Gp, wp = G + b * gb + h * gh, w + b * wb + h * wh
+    at, inside = _place(slot, b, B, h, H, n, N, u, U)
+    if S is None:  # noqa: SIM108
+        z = tl.zeros([BN, BU], tl.float32)
+    else:
+        z = tl.load(S + at, mask=inside, other=0.0)
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    chunks, _ = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    for step in tl.range(0, chunks, num_stages=STAGES):
+        start = first + step * C
+        t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
+        ks, vs, os = _tile(kp, t, ok, kt, n, N), _tile(vp, t, ok, vt, u, U), _tile(op, t, ok, ot, u, U)
+        vs, os = vs.to(DOT), os.to(DOT)
+        da = tl.dot(os, tl.trans(vs), input_precision=P) * scale
+        last = tl.minimum(start + C, stop) - 1
+        if DECAY > 0:
+            qs = _tile(qp, t, ok, qt, n, N).to(tl.float32)
+            chunk = ((start // C + ahead) * B + b) * H + h
+            place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
+            tl.store(place, z.to(Z.dtype.element_ty), mask=inside)
+        if DECAY >= 2:
+            ks = ks.to(tl.float32)
+            Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
+            if DECAY == 2:
+                up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
+                y = (ks * down).to(DOT)
+                z = z * into[:, None]
+                r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
+                r = tl.dot(tl.where(i >= j, da, 0.0).to(DOT), y, r, input_precision=P)
+                own = (qs * up).to(DOT).to(
+                    tl.float32
+                ) * r  # as rounded as `key_gradients`' own: t = s cancels
+                r = r * up
+                z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
+            else:
+                y = (ks * tl.exp(end[None, :] - Gs)).to(DOT)
+                r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale * tl.exp(Gs)
+                for level in tl.range(0, C.bit_length() - 1, num_stages=1):
+                    e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
+                    m = tl.where(_level(level, C), da, 0.0).to(DOT)
+                    r += tl.dot(m, (ks * e).to(DOT), input_precision=P) * e
+                own = qs * r
+                r += (
+                    tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * ks
+                )  # what a step reads of itself does not decay
+                z = tl.dot(tl.trans(y), vs, z * tl.exp(end)[:, None], input_precision=P)
+            _put(wp, t, t < stop, wt, n, N, own)
+        else:
+            y, x = ks.to(DOT), vs
+            r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
+            if DECAY == 1:
+                here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+                da = da * tl.exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
+                r = r * tl.exp(here)[:, None]
+                x = (vs.to(tl.float32) * tl.exp(end - here)[:, None]).to(DOT)
+                z = z * tl.exp(end)
+            else:
+                da = tl.where(i >= j, da, 0.0)
+            r = tl.dot(da.to(DOT), y, r, input_precision=P)
+            if DECAY == 1:
+                tl.store(wp + tl.program_id(2) * wn + t * wt, tl.sum(qs * r, 1), mask=t < stop)
+            z = tl.dot(tl.trans(y), x, z, input_precision=P)
+        _put(dp, t, t < stop, dqt, n, N, r)
+
+
+@triton.jit
+def key_gradients(
+    q, k, v, G, gS, go, dk, dv, w, Z, gfirst, mask, table, harsh,
+    qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dkt, dkb, dkh, dvt, dvb, dvh, wn, wt, wb, wh, mt, mb,
+    T, B, H, N, U, shared, scale, L,
+    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, KEYS: tl.constexpr, VALUES: tl.constexpr,
+    DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    """Write the gradients of keys and decays (KEYS; BU covers all units) and of values (VALUES; BN covers all states),
+    from the gradient of the state after each segment. In w, each chunk's gradients of log-decays replace what
+    `query_gradients` wrote. Write the gradient of the state before the segment unless `gfirst` is None."""
+    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    first, stop, ahead = _segment(table, slot, T, L)
+    n, u = tl.arange(0, BN), tl.arange(0, BU)
+    if not VALUES:
+        n += tl.program_id(2) * BN
+    if not KEYS:
+        u += tl.program_id(2) * BU
+    qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
+    vp, op, Gp = v + b * vb + h * vh, go + b * ob + h * oh, G
+    dkp, dvp = dk + b * dkb + h * dkh, dv + b * dvb + h * dvh
+    if DECAY > 0:
+        Gp, wp = G + b * gb + h * gh, w + b * wb + h * wh
+    at, inside = _place(slot, b, B, h, H, n, N, u, U)
+    if gS is None:  # noqa: SIM108
+        z = tl.zeros([BN, BU], tl.float32)
+    else:
+        z = tl.load(gS + at, mask=inside, other=0.0)
+    i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+    chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    for step in tl.range(0, chunks, num_stages=STAGES):
+        start = first + (chunks - 1 - step) * C
+        t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
+        qs, ks, os = (
+            _tile(qp, t, ok, qt, n, N),
+            _tile(kp, t, ok, kt, n, N),
+            _tile(op, t, ok, ot, u, U).to(DOT),
+        )
+        last = tl.minimum(start + C, stop) - 1
+        if KEYS:
+            vs = _tile(vp, t, ok, vt, u, U).to(DOT)
+            da = tl.dot(vs, tl.trans(os), input_precision=P) * scale  # transposed: rows are s
+        kept = tl.zeros([BN], tl.float32)
+        if KEYS and DECAY > 0:
+            chunk = ((start // C + ahead) * B + b) * H + h
+            place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
+            kept = tl.sum(tl.load(place, mask=inside, other=0.0).to(tl.float32) * z, 1)
+        if DECAY >= 2:
+            Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
+            qs, ks = qs.to(tl.float32), ks.to(tl.float32)
+            kept = kept * tl.exp(end)
+            if DECAY == 2:
+                up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
+                x, y = (qs * up).to(DOT), (ks * down).to(DOT)
+                z = z * out[:, None]
+                after, z = z.to(DOT), z * into[:, None]
+                if VALUES:
+                    a = tl.dot(y, tl.trans(x), input_precision=P)  # transposed
+                if KEYS:
+                    r = tl.dot(vs, tl.trans(after), input_precision=P)
+                    kept += tl.sum(y.to(tl.float32) * r, 0)
+                    r = tl.dot(tl.where(i <= j, da, 0.0).to(DOT), x, r, input_precision=P)
+                    own = y.to(tl.float32) * r
+                    r = r * down
+            else:
+                x, y = (qs * tl.exp(Gs)).to(DOT), (ks * tl.exp(end[None, :] - Gs)).to(DOT)
+                after, z = z.to(DOT), z * tl.exp(end)[:, None]
+                if VALUES:
+                    a = tl.trans(_pairs(qs, ks, Gs, Gp, t, start, stop, gt, n, N, C, DOT, P))
+                if KEYS:
+                    r = tl.dot(vs, tl.trans(after), input_precision=P) * tl.exp(end[None, :] - Gs)
+                    kept += tl.sum(ks * r, 0)
+                    for level in tl.range(0, C.bit_length() - 1, num_stages=1):
+                        e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
+                        m = tl.where(tl.trans(_level(level, C)), da, 0.0).to(DOT)
+                        r += tl.dot(m, (qs * e).to(DOT), input_precision=P) * e
+                    own = ks * r
+                    r += tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * qs
+            if KEYS:
+                dg = _tile(wp, t, t < stop, wt, n, N) - own + tl.where(t[:, None] == last, kept[None, :], 0.0)
+                _put(wp, t, t < stop, wt, n, N, tl.cumsum(dg, 0, reverse=True))
+                _put(dkp, t, t < stop, dkt, n, N, r)
+            if VALUES:
+                r = tl.dot(y, after, input_precision=P)
+                r = tl.dot((tl.where(i <= j, a, 0.0) * scale).to(DOT), os, r, input_precision=P)
+                _put(dvp, t, t < stop, dvt, u, U, r)
+            new = tl.dot(tl.trans(x), os, input_precision=P) * scale
+            if DECAY == 2:
+                new = new * into[:, None]
+            z += new
+        else:
+            x, y, after = qs.to(DOT), ks.to(DOT), z.to(DOT)
+            if DECAY == 1:
+                here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+                pair = tl.exp(tl.where(i <= j, here[None, :] - here[:, None], float("-inf")))
+                to_end = tl.exp(end - here)[:, None]
+            if KEYS:
+                r = tl.dot(vs, tl.trans(after), input_precision=P)
+                if DECAY == 1:
+                    r, da = r * to_end, da * pair
+                    kept = tl.sum(kept) * tl.exp(end) + tl.sum(ks.to(tl.float32) * r)
+                else:
+                    da = tl.where(i <= j, da, 0.0)
+                r = tl.dot(da.to(DOT), x, r, input_precision=P)
+                if DECAY == 1:
+                    w_at = wp + tl.program_id(2) * wn + t * wt
+                    dg = tl.load(w_at, mask=t < stop, other=0.0) - tl.sum(ks.to(tl.float32) * r, 1)
+                    dg = tl.cumsum(dg + tl.where(t == last, kept, 0.0), 0, reverse=True)
+                    tl.store(w_at, dg, mask=t < stop)
+                _put(dkp, t, t < stop, dkt, n, N, r)
+            if VALUES:
+                a = tl.dot(y, tl.trans(x), input_precision=P) * scale
+                r = tl.dot(y, after, input_precision=P)
+                if DECAY == 1:
+                    r, a = r * to_end, a * pair
+                else:
+                    a = tl.where(i <= j, a, 0.0)
+                r = tl.dot(a.to(DOT), os, r, input_precision=P)
+                _put(dvp, t, t < stop, dvt, u, U, r)
+            g = os
+            if DECAY == 1:
+                g, z = (os.to(tl.float32) * tl.exp(here)[:, None]).to(DOT), z * tl.exp(end)
+            z += tl.dot(tl.trans(x), g, input_precision=P) * scale
+    if gfirst is not None:  # noqa: SIM102  (known when it is compiled)
+        if mine:
+            tl.store(gfirst + at, z, mask=inside)

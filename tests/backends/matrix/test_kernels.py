@@ -1,0 +1,176 @@
+"""The kernels of the matrix schedule against torch's products in float64: tiles, segments, packed sequences, decays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+import torch
+from kernel_cases import needs_interpreter
+from torch import Tensor
+
+from rrnn.backends.interface import sequence_table
+from rrnn.backends.matrix import chunks
+from rrnn.backends.matrix.factors import FactorGradients, Factors, Tiles, Walk, padded, segments_of
+from rrnn.backends.matrix.plan import on_cpu
+
+
+class Case(NamedTuple):
+    """Sizes of a call, its decay (0: none, 1: a head's, 2: a state's), and the sizes of its kernels."""
+
+    N: int = 20
+    U: int = 24
+    decay: int = 0
+    strength: float = 0.1
+    segment: int = 32
+    offsets: tuple[int, ...] | None = None
+    masked: bool = False
+    blocks: tuple[int, int] | None = None  # states of a tile of keys, units of one of values; None: all
+    steps: int = 75
+    batch: int = 2
+    heads: int = 4
+    groups: int = 4
+    chunk: int = 16
+    warps: int = 4
+    stages: int = 2
+
+    def tiles(self) -> Tiles:
+        N, U = padded(self.N), padded(self.U)
+        n, u = self.blocks or (N, U)
+        more = self.warps, self.stages
+        part = Walk(N, u, *more)
+        keys = Walk(n, U, *more)
+        values = None if self.blocks is None else part
+        return Tiles(self.chunk, self.segment, Walk(n, u, *more), part, keys, keys, values)
+
+
+CASES = [
+    Case(),
+    Case(decay=1, segment=80),
+    Case(decay=2, segment=48, masked=True),
+    Case(decay=2, strength=30.0, N=33),
+    Case(decay=2, strength=30.0, segment=96, masked=True, blocks=(16, 16), N=40, U=20),
+    Case(decay=1, blocks=(16, 16), N=48, U=40, strength=5.0),
+    Case(offsets=(0, 7, 7, 40, 75), batch=1, groups=2, segment=16),
+    Case(offsets=(0, 40, 75, 75), decay=1, batch=1),
+    Case(offsets=(0, 0, 1, 50, 75), decay=2, batch=1, heads=2, groups=1),
+    Case(offsets=(0, 33, 75), decay=2, strength=30.0, batch=1, blocks=(16, 16), heads=2, groups=2),
+]
+
+
+class Data(NamedTuple):
+    """What a call reads, and gradients to start from."""
+
+    factors: Factors
+    first: Tensor
+    go: Tensor
+    gend: Tensor
+
+    def to(self, dtype: torch.dtype, device: str = "cpu") -> Data:
+        """Return it in a dtype; log-decays and states stay float32, or float64."""
+        wide = torch.float64 if dtype == torch.float64 else torch.float32
+        q, k, v, g, mask, table, *_ = self.factors
+        q, k, v = (t.to(device, dtype) for t in (q, k, v))
+        g, mask, table = (None if t is None else t.to(device) for t in (g, mask, table))
+        factors = Factors(q, k, v, None if g is None else g.to(wide), mask, table)
+        first, gend = (t.to(device, wide) for t in (self.first, self.gend))
+        return Data(factors, first, self.go.to(device, dtype), gend)
+
+
+def draw(case: Case, dtype: torch.dtype = torch.float32) -> Data:
+    """Draw the data of a case such that they are exact in a dtype."""
+    torch.manual_seed(0)
+    T, B, H = case.steps, case.batch, case.heads
+
+    def some(*shape: int) -> Tensor:
+        return torch.randn(shape).to(dtype).double()
+
+    g = mask = table = None
+    if case.decay:
+        shape = (T, B, H, case.N) if case.decay == 2 else (T, B, H)
+        g = -case.strength * torch.rand(shape).pow(4).double()  # from almost nothing to almost all
+    if case.masked:
+        mask = torch.arange(T)[:, None] < torch.tensor([T] + [T // 2] * (B - 1))
+        g = None if g is None else g * mask.view(T, B, *[1] * (g.dim() - 2))
+    if case.offsets is not None:
+        table = sequence_table(torch.tensor(case.offsets), T)
+    n = B if table is None else table.shape[0]
+    q, k = some(T, B, case.groups, case.N), some(T, B, case.groups, case.N)
+    go = some(T, B, H, case.U)
+    if mask is not None:
+        go = go * mask[:, :, None, None]
+    first, gend = some(case.N, n, H * case.U), some(case.N, n, H * case.U)
+    return Data(Factors(q, k, some(T, B, H, case.U), g, mask, table), first, go, gend)
+
+
+def gradients_like(f: Factors) -> FactorGradients:
+    shape = (*f.v.shape[:3], f.k.shape[3])
+    return FactorGradients(f.v.new_empty(shape), f.v.new_empty(shape), torch.empty_like(f.v))
+
+
+def exact(data: Data) -> dict[str, Tensor]:
+    """Return outputs, states and gradients by torch's products."""
+    f, o = data.factors, torch.empty_like(data.factors.v)
+    end, states = chunks.forward(f, data.first, o, 16, 0.5)
+    into = gradients_like(f)
+    first, dg = chunks.backward(f, states, data.go, data.gend, into, 16, 0.5)
+    found = {"o": o, "end": end, **into._asdict(), "first": first}
+    return found if dg is None else found | {"g": dg}
+
+
+def by_kernels(tiles: Tiles, data: Data) -> dict[str, Tensor]:
+    """Return the same by kernels: with states as they were saved, and with states computed again."""
+    from rrnn.backends.matrix import launch
+
+    f, o = data.factors, torch.empty_like(data.factors.v)
+    end, states = launch.forward(f, data.first, o, tiles, 0.5)
+    results = []
+    for saved, first in ((states, None), (None, data.first)):
+        into = gradients_like(f)
+        gfirst, dg = launch.backward(f, saved, first, data.go, data.gend, tiles, into, 0.5)
+        results.append([*into, gfirst, *([] if dg is None else [dg])])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
+    return dict(zip(["o", "end", "q", "k", "v", "first", "g"], [o, end, *results[0]], strict=False))
+
+
+def ratio(a: Tensor, b: Tensor) -> float:
+    return float((a.double().cpu() - b).norm() / b.norm())
+
+
+@needs_interpreter
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_equal_to_torch(case: Case) -> None:
+    data = draw(case)
+    wanted, ours = exact(data), by_kernels(case.tiles(), data.to(torch.float32))
+    for name, value in wanted.items():
+        assert ratio(ours[name], value) < 1e-5, name
+
+
+def test_torch_products_equal_a_loop() -> None:
+    case = CASES[8]
+    data = draw(case)
+    f = data.factors
+    assert f.g is not None and f.sequences is not None and case.offsets is not None
+    o, end = torch.empty_like(f.v), torch.empty_like(data.first)
+    q, k = (t.repeat_interleave(2, 2)[:, 0] for t in (f.q, f.k))
+    for i, (a, b) in enumerate(zip(case.offsets, case.offsets[1:], strict=False)):
+        z = data.first[:, i].unflatten(-1, (2, -1)).transpose(0, 1)  # (H, N, U)
+        for t in range(a, b):
+            z = z * f.g[t, 0].exp()[..., None] + k[t][..., None] * f.v[t, 0][:, None]
+            o[t, 0] = 0.5 * (q[t][..., None] * z).sum(1)
+        end[:, i] = z.transpose(0, 1).flatten(1)
+    found = exact(data)
+    assert ratio(found["o"], o) < 1e-12 and ratio(found["end"], end) < 1e-12
+
+
+def test_segments_of_packed_sequences() -> None:
+    table, places = segments_of(sequence_table(torch.tensor([0, 5, 5, 18]), 18), 18, 4)
+    assert places.tolist() == [[0, 2], [2, 2], [3, 7]]
+    firsts, stops, numbers, begins = table.T.tolist()
+    assert firsts == [0, 4, 5, 5, 9, 13, 17] and stops == [4, 5, 5, 9, 13, 17, 18]
+    assert numbers == [0, 0, 1, 2, 2, 2, 2] and begins == [0, 0, 5, 5, 5, 5, 5]
+
+
+def test_sizes_of_torch_products_have_no_kernels() -> None:
+    assert not on_cpu().kernels and CASES[0].tiles().kernels
