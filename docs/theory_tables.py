@@ -60,3 +60,18 @@ def languages() -> str:
             body.append((name, f"`{model}`", known, *map(share, columns)))
     head = "task | model | one unit, with a margin, all lengths | 1–40: | "
     return table(head + " | ".join(f"{n}:" for n in SHOWN), body)
+
+
+@named
+def associative_recall() -> str:
+    """Show how much layers of several sizes of state remember."""
+    found: dict[tuple[str, int], list[Row]] = {}
+    for row in rows("recall-h200", stage="final"):
+        found.setdefault((row["model"], row["state"]), []).append(row)
+    body = []
+    for (model, state), own in found.items():
+        right = [100 * row["accuracy"] for row in own]
+        figures = (f"{value:.1f}" for value in (mean(right), min(right), max(right)))
+        body.append((f"`{model}`", own[0]["width"], state, f"{own[0]['parameters']:,}", own[0]["lr"], *figures))
+    head = "model | width: | numbers in a state: | parameters: | learning rate: | right answers, %: | worst seed: | best:"
+    return table(head, body)

@@ -148,7 +148,7 @@ def figure(
     """Return an SVG file of panels in a grid, each `width` by `height`, below one `legend` for all of them."""
     title_height, heading_height = 30.0, 22.0
     longest = max((len(s.name) for p in panels if p.legend for s in p.series), default=-5)
-    right = 34 + _LETTER * longest if longest > 0 else 0.0
+    right = 56 + _LETTER * longest if longest > 0 else 0.0
     total_width = columns * (width + right)
     body = [f'<text class="heading" x="12" y="22">{escape(title)}</text>']
     x, y = 12.0, title_height + 12

@@ -12,7 +12,7 @@ LEAST_STATES = 16
 """Fewer states do not fill a tile of the tensor cores, and on a CPU compiled loops are as fast as torch's products."""
 SEEN_ON_GPU = (torch.bfloat16,)
 SEEN_STATES = 64
-"""What was compared with other implementations on a GPU: these dtypes, with 64 and 128 states and units. Other calls are
+"""What was compared with other implementations on a GPU: these dtypes, 64 and 128 states and units. Other calls are
 tested in Triton's interpreter only, so they take this schedule on a GPU only if it is asked for by name."""
 NUMBERS = 8192
 """The most numbers of a tile of the state: four warps keep them in 64 registers of each thread."""
