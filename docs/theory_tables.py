@@ -72,6 +72,8 @@ def associative_recall() -> str:
     for (model, state), own in found.items():
         right = [100 * row["accuracy"] for row in own]
         figures = (f"{value:.1f}" for value in (mean(right), min(right), max(right)))
-        body.append((f"`{model}`", own[0]["width"], state, f"{own[0]['parameters']:,}", own[0]["lr"], *figures))
-    head = "model | width: | numbers in a state: | parameters: | learning rate: | right answers, %: | worst seed: | best:"
-    return table(head, body)
+        body.append(
+            (f"`{model}`", own[0]["width"], state, f"{own[0]['parameters']:,}", own[0]["lr"], *figures)
+        )
+    head = "model | width: | numbers in a state: | parameters: | learning rate:"
+    return table(f"{head} | right answers, %: | worst seed: | best:", body)
