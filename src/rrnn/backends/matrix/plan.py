@@ -29,8 +29,12 @@ CHOICES = (
 )
 """Steps of a chunk, stages of loads, and the most numbers of a tile of the state; the best first."""
 NARROW = 64
-"""The least rows and columns of tiles for decays per state. On an H200 with triton 3.6, kernels with 32 of them gave
-wrong results or an illegal memory access, though the interpreter agrees with the reference; the cause is not known."""
+"""The least rows and columns of tiles for decays per state. Operands of products that are computed lie one after the
+other at the same place of shared memory, and bfloat16 rows of 32 have 64 bytes there instead of 128. ptxas 12.8, which
+triton 3.6 takes for Hopper, then derives the second operand's descriptors from uniform registers that it never writes,
+so that products read anywhere in shared memory: results were wrong and changed, or the access was illegal, on an H200.
+The PTX is right, and ptxas 12.9 and 13.4 write the registers. `test_machine_code` looks for such reads. (Triton's issue
+11366 and flash-linear-attention's pull request 1262 report the like.)"""
 LENGTH = 64
 """Segments are a number of chunks, whichever of these is chosen."""
 

@@ -1,0 +1,103 @@
+"""The machine code of kernels for decays per state, compiled for a Hopper GPU without one.
+
+ptxas 12.8 assembled some tiles (see `NARROW`) such that products read shared memory through uniform registers that
+nothing had written. No interpreter shows that, and a GPU shows it only as wrong numbers now and then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from kernel_cases import needs_interpreter
+
+SCRIPT = """
+import json, sys
+import torch, triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+
+from rrnn.backends.matrix.gradient_kernels import key_gradients, query_gradients
+from rrnn.backends.matrix.kernels import outputs
+from rrnn.backends.matrix.plan import tiles_of
+from rrnn.backends.triton.plan import H200
+
+def built(kernel, walk, **constants):
+    tensors = dict.fromkeys(["G", "S", "gS", "end_state", "gfirst", "w"], "*fp32") | {"harsh": "*i32", "scale": "fp32"}
+    tensors |= dict.fromkeys(["q", "k", "v", "o", "go", "dq", "dk", "dv", "Z"], "*bf16")
+    constants |= {"C": tiles.chunk, "BN": walk.states, "BU": walk.units, "STAGES": walk.stages, "DECAY": 2}
+    constants |= {"DOT": tl.bfloat16, "P": "ieee", "mask": None, "table": None, "shared": 1}
+    signature, known = {}, {}
+    for i, name in enumerate(kernel.arg_names):
+        type = signature[name] = "constexpr" if name in constants else tensors.get(name, "i32")
+        if type[0] in "*i":
+            known[i,] = [["tt.divisibility", 16]]
+    constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
+    source, options = ASTSource(kernel, signature, constants, known), {"num_warps": walk.warps}
+    return compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["sass"]
+
+size = int(sys.argv[1])
+tiles = tiles_of(size, size, "state", torch.bfloat16, H200, 2048, 128)[0]
+found = {
+    "outputs": built(outputs, tiles.outputs),
+    "queries": built(query_gradients, tiles.queries),
+    "keys": built(key_gradients, tiles.keys, KEYS=True, VALUES=tiles.values is None),
+}
+if tiles.values is not None:
+    found["values"] = built(key_gradients, tiles.values, KEYS=False, VALUES=True)
+print(json.dumps(found))
+"""
+INSTRUCTION = re.compile(r"(?:@!?U?P\w+ +)?\b([A-Z][A-Z0-9_.]+) +([^;]*);")
+
+
+def unwritten(code: str) -> set[str]:
+    """Return the uniform registers that are read before, in the order of the text, an instruction writes them."""
+    written, found = set[int](), set[int]()
+    for name, operands in INSTRUCTION.findall(code):
+        target = re.match(r"UR(\d+) *(?=,)", operands)
+        sources = operands[target.end() :] if target else operands
+        for described, number in re.findall(r"(gdesc\[)?\bUR(\d+)", sources):
+            first, count = int(number), 2 if name == "UIADD3.64" else 1
+            if (
+                described
+            ):  # of two matrices in shared memory, or of the second one if the first is in registers
+                in_registers = re.match(r"R\d+, R\d+", operands) is not None
+                first, count = (first + 2, 2) if in_registers else (first, 4)
+            found.update(set(range(first, first + count)) - written)
+        if target:
+            written.update(
+                range(int(target[1]), int(target[1]) + (2 if re.search(r"[.]64|WIDE", name) else 1))
+            )
+    return {f"UR{each}" for each in found}
+
+
+def test_registers_that_nothing_wrote_are_found() -> None:
+    """The lines are those that ptxas 12.8 made of the outputs of 64 states and 32 units."""
+    code = """
+        USGXT.U32 UR48, UR48, 0xe ;
+        UIADD3 UR26, UP1, UR26, 0x40, URZ ;
+        UIADD3.X UR27, UR27, -0x7fffffe0, URZ, UP1, !UPT ;
+        HGMMA.64x32x16.F32.BF16 R56, R104, gdesc[UR24].tnspB, R56 ;
+    """
+    assert unwritten("UMOV UR48, 0x400 ;" + code) == {"UR26", "UR27"}
+    assert unwritten("UMOV UR48, 0x400 ; UMOV UR26, UR48 ; UMOV UR27, URZ ;" + code) == set()
+    assert unwritten("ULDC.64 UR4, c[0x0][0x208] ; HGMMA.64x64x16.F32.BF16 R24, gdesc[UR4], R24 ;") == {
+        "UR6",
+        "UR7",
+    }
+
+
+@needs_interpreter
+@pytest.mark.parametrize("size", [64, 128])
+def test_products_read_through_registers_that_are_written(size: int) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(size)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert all("HGMMA" in code for code in found.values())
+    assert not {name: unwritten(code) for name, code in found.items() if unwritten(code)}
