@@ -72,8 +72,8 @@ def test_a_classifier(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.slow
 def test_mistakes(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for run, output, message in (
-        (runs / "lstm", "model.onnx", "TorchRNN is not a layer that can be exported to ONNX"),
-        (runs / "lstm", "model.c", "TorchRNN is not a layer that can be exported to C"),
+        (runs / "lstm", "model.onnx", "torch's LSTM is not a layer that can be exported to ONNX"),
+        (runs / "lstm", "model.c", "torch's LSTM is not a layer that can be exported to C"),
         (runs / "B", "model.pt", "exported to .onnx or .c"),
         (runs / "B", "nowhere/model.c", "there is no folder"),
         (tmp_path, "model.c", "holds no run"),

@@ -195,5 +195,9 @@ in gradients only.)"""
 
 
 def arithmetic(g: Emitter) -> Arithmetic:
-    """Return the ops as functions on ONNX values, which add nodes to `g`."""
-    return Arithmetic(lambda op: lambda *values: ROWS[op](g, *values))
+    """Return the ops as functions on ONNX values and numbers, which add nodes to `g`."""
+
+    def value(x: ir.Value | float) -> ir.Value:
+        return x if isinstance(x, ir.Value) else g.number(x)
+
+    return Arithmetic(lambda op: lambda *values: ROWS[op](g, *map(value, values)))

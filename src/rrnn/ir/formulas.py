@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from rrnn.arithmetic import ALONG_FAMILY
-from rrnn.ir.idioms import idiom
 from rrnn.ir.notation import (
     ATOM,
     INDEX_LETTERS,
@@ -21,6 +20,7 @@ from rrnn.ir.notation import (
     Symbol,
 )
 from rrnn.ir.program import Op, Program
+from rrnn.ir.recognised_functions import idiom
 from rrnn.ir.semiring_code import plus_and_times
 
 _LONG = 3  # symbols and numbers that make a shared expression or a weight worth a name
