@@ -140,6 +140,7 @@ def test_backends_agree(semiring: str, backend: str, dtype: torch.dtype, toleran
     assert all(close(a, b, tolerance) for a, b in zip(*found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("semiring", NAMES)
 def test_arcs_from_each_state_to_each(semiring: str) -> None:
     """A whole matrix of arcs: the ⊕ runs over one of two indices."""
