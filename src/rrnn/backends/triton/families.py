@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rrnn.backends.cache import cached
 from rrnn.backends.interface import CellCall, Gradients, by_sequence, by_state, first_state
 from rrnn.backends.native.family_loops import Addresses
 from rrnn.backends.triton.family_chunks import FamilyChunks
@@ -18,6 +16,7 @@ from rrnn.backends.triton.family_kernels import MATH, FamilyKernels
 from rrnn.backends.triton.family_loop import KEPT, TURN
 from rrnn.backends.triton.family_text import padded
 from rrnn.backends.triton.kernel_text import HEAD
+from rrnn.backends.triton.module import imported
 from rrnn.backends.triton.plan import MIN_CHUNK, Gpu, Plan
 from rrnn.backends.triton.semiring_folds import fold_functions
 from rrnn.ir import Program, adjoint, has_scan_form
@@ -47,13 +46,7 @@ def render(program: Program, every: int, packed: bool = False) -> str:
 
 @lru_cache(maxsize=256)
 def _module(program: Program, every: int, packed: bool) -> ModuleType:
-    source = render(program, every, packed)
-    path = cached(source, ".py", source.encode)
-    spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return imported(render(program, every, packed))
 
 
 def interval(program: Program) -> int:

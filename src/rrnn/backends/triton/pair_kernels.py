@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping
 
 from rrnn.arithmetic import ALONG_FAMILY
 from rrnn.backends.native.family_loops import Addresses
+from rrnn.backends.triton.family_text import padded
 from rrnn.backends.triton.kernel_text import HEAD, OPS, number, shift
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
@@ -31,11 +32,6 @@ _FOLDS = {
     Op.LOGSUM: 'logsum(tl.where({ok}, {0}, float("-inf")), {axis})',
     Op.FIRST: "first(tl.where({ok}, {0} == {1}, False) & (tl.abs({1}) < float('inf')), {k}, {axis})",
 }
-
-
-def padded(size: int) -> int:
-    """Return the next power of two."""
-    return 1 << (size - 1).bit_length()
 
 
 class _Text:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from functools import lru_cache
 from types import ModuleType
@@ -11,10 +10,11 @@ import torch
 from torch import Tensor
 
 from rrnn.arithmetic import SEMIRING_FOLDS
-from rrnn.backends.cache import cached
 from rrnn.backends.interface import CellCall, Gradients, by_sequence, by_state, first_state
 from rrnn.backends.native.family_loops import Addresses
-from rrnn.backends.triton.pair_kernels import padded, render
+from rrnn.backends.triton.family_text import padded
+from rrnn.backends.triton.module import imported
+from rrnn.backends.triton.pair_kernels import render
 from rrnn.ir import Program, adjoint
 
 TILE = 1024
@@ -25,13 +25,7 @@ MOST = 16384
 
 @lru_cache(maxsize=256)
 def _module(program: Program, every: int, packed: bool) -> ModuleType:
-    source = render(program, every, packed)
-    path = cached(source, ".py", source.encode)
-    spec = importlib.util.spec_from_file_location(f"rrnn_generated_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return imported(render(program, every, packed))
 
 
 def widest(program: Program) -> int:
