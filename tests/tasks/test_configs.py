@@ -11,6 +11,8 @@ import pytest
 from rrnn.errors import RunError
 from rrnn.tasks.configs import RENAMED, with_current_names
 from rrnn.tasks.lm.config import PRESETS, LMConfig, preset, recipe_rate
+from rrnn.tasks.lm.experiment import cell_of, count_parameters, solve_hidden_size
+from rrnn.tasks.lm.model import architecture
 
 ROOT = Path(__file__).parents[2]
 
@@ -84,6 +86,15 @@ def test_presets_have_what_their_models_need() -> None:
     assert preset("paper-10m") == LMConfig(data="ptb", layers=2, params=10_000_000)
     assert preset("best-24m").lr == 1 and preset("best-24m", cell="C").lr is None
     assert preset("tiny", cell="C").rnn_gain == 1
+
+
+@pytest.mark.parametrize("cell", ["B", "B-max-plus", "B-max-plus-scaled", "C", "F", "lstm"])
+@pytest.mark.parametrize(("name", "most"), [("paper-10m", 10e6), ("paper-24m", 24e6), ("best-24m", 24e6)])
+def test_presets_have_the_size_of_their_names(name: str, most: float, cell: str) -> None:
+    config = preset(name, cell=cell)
+    model = {"layers": config.layers, **architecture(config, cell_of(config, None))}
+    size = config.hidden_size or solve_hidden_size(config.params or 0, 10_000, **model).hidden_size
+    assert 0.97 * most < count_parameters(10_000, size, **model) <= most
 
 
 def test_presets_with_changes() -> None:

@@ -55,8 +55,7 @@ class Train:
         Literal["tiny", "paper-10m", "paper-24m", "best-24m"] | None,
         option("{tiny,paper-10m,paper-24m,best-24m}"),
     ] = None
-    """Start from this preset, with what its model needs (default: tiny). The others, the paper's recipe and the best
-    setting found for F, use the Penn Treebank and need a GPU."""
+    """Start from this preset (default: tiny). The others have the paper's recipe or the best found, and need a GPU."""
     config: Annotated[Path | None, option("FILE")] = None
     """Start from a JSON file instead of a preset, such as a run's config.json."""
     resume: Annotated[bool, option("")] = False

@@ -215,7 +215,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "best-24m": {
         "data": "ptb",
         "layers": 4,
-        "hidden_size": 864,
+        "params": 24_000_000,
         "word_dropout": 0.1,
         "between_dropout": 0.12,
         "kept_units": 300,
@@ -243,8 +243,9 @@ MODEL_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 MODEL_SETTINGS["paper-24m"] = {**MODEL_SETTINGS["paper-10m"], "c": {"rnn_gain": 6.0}}
 MODEL_SETTINGS["best-24m"] = {
     **MODEL_SETTINGS["paper-24m"],
-    "f": {"lr": 1.0},
-    "c": {"rnn_gain": 6.0, "layers": 3, "hidden_size": 976},  # four layers of C do not start from there
+    "f": {"lr": 1.0, "hidden_size": 864, "params": None},  # the size that was trained
+    "c": {"rnn_gain": 6.0, "layers": 3},  # four layers of C do not start from there
+    "lstm": {"dev_streams": 16, "layers": 3},  # as in the paper
 }
 """Preset → model of the zoo → fields that differ from the preset's for this model."""
 
