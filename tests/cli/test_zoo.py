@@ -30,6 +30,7 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["SoPa4-max-times"] == ["max-times", "7", "yes", "Schwartz et al. 2018"]
     assert rows["LSTM"] == ["–", "–", "no", "Hochreiter and Schmidhuber 1997"]
     assert rows["Mamba"] == ["real", "17", "yes", "Gu and Dao 2023"]  # one, and a family of 16
+    assert rows["ISAN"] == ["real", "units+1", "yes", "Foerster et al. 2017"]
     for name, (semiring, states, rational, source) in rows.items():
         model = zoo.MODELS[name]
         assert (rational == "yes") == model.rational and source == model.paper
@@ -37,6 +38,13 @@ def test_the_list(capsys: pytest.CaptureFixture[str]) -> None:
             cell = zoo.get_cell(name)
             assert (semiring, int(states)) == (cell.semiring_name, cell.state_count)
     assert f"{len(zoo.MODELS)} models" in out and "proved not to be" in out
+
+
+def test_first_values_are_called_random_only_if_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run(capsys, "RWKV-6:states=8")[1].splitlines()
+    assert [line.split()[-3:] for line in lines if "bias.w" in line] == [
+        ["-6", "to", "-1"]
+    ]  # rises with the index
 
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +92,16 @@ def test_one(capsys: pytest.CaptureFixture[str]) -> None:
             "LSTM",
             ['rrnn.zoo.layer("LSTM", input_size, hidden_size)', "Rational: no.", "weight_hh_l0", "zeros"],
         ),
-        ("ISAN", ['rrnn.zoo.layer("ISAN", num_symbols, hidden_size)', "reads 20 symbols", "W_x cₜ₋₁ + b_x"]),
+        (
+            "ISAN",
+            [
+                'rrnn.zoo.layer("ISAN", num_symbols, hidden_size)',
+                "reads 20 symbols",
+                "W_x cₜ₋₁ + b_x",
+                "h ⇉ h : W",
+            ],
+        ),
+        ("Mamba", ["parameter.A_log 16 × 10 0 to 2.8", "bias.delta 10 random, -"]),
         ("RCNN3-state", ["may not be rational", "λₜ = σ(W_c cₜ₋₁"]),
     ],
 )

@@ -47,6 +47,8 @@ def show(options: Zoo) -> None:
         print(json.dumps({"models": models}, indent=1, ensure_ascii=False))
         return
     head = ("name", "semiring", "states", "rational", "source")
+    for row in models:  # of a model with a state for each unit, and of one without an automaton
+        row["states"] = row["states"] or ("units+1" if row["semiring"] else None)
     print(table(head, [tuple("–" if cell is None else str(cell) for cell in row.values()) for row in models]))
     print()
     print(
@@ -66,12 +68,13 @@ def _count(models: list[dict[str, Any]]) -> str:
 
 
 def _row(name: str, model: Model) -> dict[str, Any]:
-    """Return what the list says about a model. States and semiring are those of its cell, if it is one."""
-    cell = get_cell(name) if model.is_cell else None
+    """Return what the list says about a model. Semiring and states are those of its cell, if it has one, and if the
+    number of its states is not that of the layer's units."""
+    cell = get_cell(name) if model.is_cell else model.automaton(1) if model.automaton else None
     return {
         "name": name,
         "semiring": cell.semiring_name if cell else None,
-        "states": cell.state_count if cell else None,
+        "states": cell.state_count if cell and model.is_cell else None,
         "rational": "yes" if model.rational else "no" if model.proved else "open",
         "source": model.paper,
     }
@@ -94,6 +97,8 @@ def _describe(name: str) -> Iterator[str]:
         yield "Equations:\n" + _indented(equations(cell))
     elif model.recurrence:
         yield paragraph(f"Recurrence: {model.recurrence}", "  ")
+        if model.automaton is not None:
+            yield "Automaton, for 4 units:\n" + _indented(summary(model.automaton(4)))
     yield _parameters(name, cell)
     yield _to_build(name, model)
 
@@ -104,8 +109,11 @@ def _parameters(name: str, cell: Cell | None) -> str:
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        built = layer(name, INPUTS, UNITS)
-    rows = [(key, " × ".join(map(str, p.shape)), _first_value(p)) for key, p in built.named_parameters()]
+        built, again = (layer(name, INPUTS, UNITS) for _ in range(2))
+    rows = [
+        (key, " × ".join(map(str, p.shape)), _first_value(p, q))
+        for (key, p), q in zip(built.named_parameters(), again.parameters(), strict=True)
+    ]
     count = sum(p.numel() for p in built.parameters())
     inputs = f"{INPUTS} symbols" if hasattr(built, "num_symbols") else f"vectors of {INPUTS} numbers"
     title = f"Parameters of a layer of {UNITS} units that reads {inputs}: {count:,} numbers."
@@ -125,12 +133,13 @@ def _matrix(name: str, own: bool) -> str:
     )
 
 
-def _first_value(parameter: Tensor) -> str:
-    """Describe a parameter that was just initialised: the number that all of it is, or the range it was drawn from."""
-    value = parameter.flatten()[0].item()
-    if bool((parameter == value).all()):
-        return f"{value:g}"
-    return f"random, up to ±{parameter.abs().max().item():.2g}"
+def _first_value(parameter: Tensor, again: Tensor) -> str:
+    """Describe a parameter that was initialised twice: the number that all of it is, or the range that it lies in."""
+    low, high = parameter.min().item(), parameter.max().item()
+    if low == high:
+        return f"{low:g}"
+    random = "" if bool((parameter == again).all()) else "random, "
+    return f"{random}{low:.2g} to {high:.2g}" if low * high >= 0 else f"{random}up to ±{max(-low, high):.2g}"
 
 
 def _first_state(built: Any, cell: Cell | None) -> str:
