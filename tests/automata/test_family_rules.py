@@ -145,7 +145,7 @@ def test_factors_need_no_matrix() -> None:
         ),
         (lambda: parameter("a", over=(H.target, H.source)), r"as in \(h.source, h.target\)"),
         (lambda: parameter("a", over=(H.source, H.target), start=index(H)), "start depends on index"),
-        (lambda: Cell("x").mix(H, H, 1.0).mix(H, H, 1.0), "arcs 'h' → 'h' is given twice"),
+        (lambda: Cell("x").mix(H, H, 1.0).mix(H, H, 1.0), "arcs 'h' → 'h' are given twice"),
     ],
 )  # fmt: skip
 def test_mistakes(build_wrong: Any, message: str) -> None:

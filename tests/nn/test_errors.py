@@ -22,7 +22,10 @@ B = cell("B")
     ("build", "message"),
     [
         (lambda: RationalRNN("LSTM", 4, 3), "Build the layer with rrnn.zoo.layer('LSTM', …)"),
-        (lambda: RationalRNN("ISAN", 4, 3), "ISAN is not a cell: its units mix. Build the layer with"),
+        (
+            lambda: RationalRNN("ISAN", 4, 3),
+            "a state for each unit of the layer. Say how many, as in ISAN:units=4",
+        ),
         (lambda: RationalRNN("Q", 4, 3), "no cell is called 'Q': the zoo has B, "),
         (lambda: RationalRNN("fF", 4, 3), "no cell is called 'fF'"),
         (lambda: RationalRNN("F", 4), "hidden_size is missing: how many units of F"),

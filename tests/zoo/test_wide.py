@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from rrnn.automata import (
     parameter,
     scale,
     score,
+    uniform,
     union,
     unroll,
 )
@@ -208,7 +210,7 @@ def test_cells_of_families_are_not_joined(run: Any) -> None:
             "with 4 values, .* has 3 states",
         ),
         (lambda: Cell("x").arc(family("g", 3), family("h", 4), 1.0), "'g' has 3 states, 'h' 4"),
-        (lambda: Cell("x").epsilon("q0", family("h", 3), 1.0), "an ε-arc of a family"),
+        (lambda: Cell("x").epsilon("q0", family("h", 3), 1.0), "arcs of a family consume a symbol"),
         (lambda: Cell("x").loop(family("h", 3), 1.0).loop(family("h", 4), 1.0), "families of two sizes"),
         (lambda: family("h", 0), "its size is a whole number from 1 to 16384; got 0"),
         (lambda: linear("B", over="h"), "over takes a family"),  # type: ignore[arg-type]
@@ -216,6 +218,10 @@ def test_cells_of_families_are_not_joined(run: Any) -> None:
         (lambda: linear("B", start=1.0), "start is the first value of the bias; add bias=True"),
         (lambda: parameter("B", start=linear("x")), "made of numbers, index"),
         (lambda: parameter("B", start=index(family("h", 3))), "start depends on index"),
+        (lambda: parameter("B", learned="no"), "learned is True or False; got 'no'"),  # type: ignore[arg-type]
+        (lambda: Cell("x").loop("q", index("unit")), r"uses index\(unit\), which describes a first value"),
+        (lambda: Cell("x").output(uniform(0, 1)), r"parameter\(\"name\", start=uniform\(0, 1\), …\)"),
+        (lambda: zoo.get_cell("LRU:radius=2"), "LRU's radius is a pair"),
         (lambda: Cell("x", "max-times").read("q", linear("c")), "may be negative"),
         (lambda: RationalRNN(zoo.get_cell("GLA"), 6, 6, heads=4), "4 heads do not divide the 6 units of GLA"),
         (
@@ -247,11 +253,22 @@ def test_mistakes_in_text(line: str, message: str) -> None:
 
 
 def test_a_text_without_families_knows_nothing_of_them() -> None:
-    with pytest.raises(FormatError) as error:
-        Cell.from_text('rrnn-cell 1\ncell x\nsemiring real\nu = linear("u", over=h)\n')
-    assert "over" not in str(error.value).split("expected", 1)[1].split("got")[0]
-    with pytest.raises(FormatError, match="cannot read 'family h 3'"):
-        Cell.from_text("rrnn-cell 1\ncell x\nfamily h 3\n")
+    """Only who uses the words of version 2 in a text of version 1 hears of them, and what to do."""
+    for line in ('u = linear("u", wide=h)', "familie h 3"):
+        with pytest.raises(FormatError) as error:
+            Cell.from_text(f"rrnn-cell 1\ncell x\nsemiring real\n{line}\n")
+        said = str(error.value).replace(line, "")
+        assert not re.search("over|per=|head|famil|mix|read ", said.replace("cannot read", "")), said
+    for line in (
+        'u = linear("u", over=h)',
+        'p = parameter("p", learned=False)',
+        "family h 3",
+        "read q : one",
+    ):
+        with pytest.raises(FormatError, match=r"version 2 of the format.*rrnn-cell 2"):
+            Cell.from_text(f"rrnn-cell 1\ncell x\n{line}\n")
+    with pytest.raises(FormatError, match="got 'rrnn-cell 3'; this version of rrnn also reads 'rrnn-cell 2'"):
+        Cell.from_text("rrnn-cell 3\ncell x\n")
 
 
 def test_the_text_of_a_kernel_does_not_grow_with_the_family() -> None:

@@ -268,7 +268,8 @@ class Cell:
             (a.source, a.target, a.epsilon, a.full) == (source, target, epsilon, full) for a in self.arcs
         ):
             raise CellError(
-                f"{'ε-arc' if epsilon else 'arcs' if full else 'arc'} {source!r} → {target!r} is given twice. ",
+                f"{'ε-arc' if epsilon else 'arcs' if full else 'arc'} {source!r} → {target!r} "
+                f"{'are' if full else 'is'} given twice. ",
                 call='Pass merge="plus" to let both count (⊕), or write one weight.',
                 line=f"Write {'mix+' if full else 'arc+ (loop+, epsilon+)'} to let both count (⊕), or write one "
                 "weight.",

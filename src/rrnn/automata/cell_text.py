@@ -122,8 +122,10 @@ def read_cell(text: str, cell: Cell, source: str) -> Cell:
     lines = [(i, line) for i, line in lines if line]
     first, got = lines[0] if lines else (1, "")
     if got.split() not in (HEADER.split(), WIDE_HEADER.split()):
+        newer = re.fullmatch(r"rrnn-cell\s+[0-9]{1,9}", got)
+        fix = f"; this version of rrnn also reads {WIDE_HEADER!r}, and no other" if newer else ""
         raise FormatError(
-            f"a cell's text starts with the line {HEADER!r}; got {got[:60]!r}", source=source, line=first
+            f"a cell's text starts with the line {HEADER!r}; got {got[:60]!r}{fix}", source=source, line=first
         )
     reader = _Reader(cell, wide=got.split() == WIDE_HEADER.split())
     for number, line in lines[1:]:
@@ -179,6 +181,11 @@ class _Reader:
             if m[1] in self.families:
                 raise FormatError(f"a family is defined once; {m[1]!r} is defined twice. Use two names.")
             self.families[m[1]] = ex.family(m[1], int(m[2]))
+        elif not self.wide and any(pattern.fullmatch(line) for pattern in (_READ, _MIX, _FAMILY)):
+            raise FormatError(
+                f"{line[:80]!r} belongs to version 2 of the format; this text begins with {HEADER!r}. Begin it with "
+                f"{WIDE_HEADER!r}."
+            )
         else:
             more = ", family H N, mix H -> H : W, read Q [: W]" if self.wide else ""
             raise FormatError(

@@ -190,11 +190,17 @@ class _Parser:
 
     def options(self, *allowed: str, wide: tuple[str, ...]) -> dict[str, Any]:
         """Read the options of linear(…) or parameter(…); `wide` are those of texts of version 2."""
-        allowed = allowed if self.families is None else (*allowed, *wide)
+        narrow = self.families is None
+        allowed = allowed if narrow else (*allowed, *wide)
         found: dict[str, Any] = {}
         while self.token == "," and self.kind == "sign":
             self.advance()
             option = self.token
+            if self.kind == "name" and narrow and option in wide:
+                raise FormatError(
+                    f"{option}= belongs to version 2 of the format, and this text is of version 1. Begin it with "
+                    "the line rrnn-cell 2."
+                )
             if self.kind != "name" or option not in allowed or option in found:
                 forms = [_OPTIONS[each][0] for each in allowed]
                 raise self.error(f"{' or '.join(forms)}, each once" if forms else "')'")

@@ -7,6 +7,7 @@ from typing import Any
 from rrnn.arithmetic.ranges import excludes_zero
 from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import range_of, weight_range
+from rrnn.automata.expression_text import expr_text
 from rrnn.errors import CellError
 from rrnn.semirings import SEMIRINGS, Semiring
 
@@ -14,6 +15,7 @@ from rrnn.semirings import SEMIRINGS, Semiring
 def check_weight(expr: ex.Expr, place: str, semiring: Semiring, *, constant: bool) -> ex.Expr:
     """Return the expression if it may be a weight at this place, else raise a `CellError`. `constant` marks initial, ε
     and final weights."""
+    _no_first_values(expr, place)
     _elements_stand_alone(expr, place, whole=True)
     _fits(expr, place, semiring)
     _is_an_element(expr, place, semiring)
@@ -33,6 +35,7 @@ def check_weight(expr: ex.Expr, place: str, semiring: Semiring, *, constant: boo
 
 def check_output(expr: ex.Expr, semiring: Semiring) -> ex.Expr:
     """Return the expression if a layer may output it, else raise a `CellError`."""
+    _no_first_values(expr, "the output expression")
     _elements_stand_alone(expr, "the output expression", whole=False)
     _fits(expr, "the output expression", semiring)
     _reads_components(expr, semiring)
@@ -69,6 +72,16 @@ def is_constant(expr: ex.Expr, semiring: Semiring, element: Any) -> bool:
     """Return whether this weight is always the given element."""
     parts = zip(semiring.numbers_of(weight_range(expr, semiring)), semiring.numbers_of(element), strict=True)
     return all(r.low == r.high == x for r, x in parts)
+
+
+def _no_first_values(expr: ex.Expr, place: str) -> None:
+    """Raise a `CellError` where what describes the first value of a parameter is used as a value itself."""
+    for node in ex.walk(expr):
+        if isinstance(node, (ex.Index, ex.Uniform)):
+            raise CellError(
+                f"{place} uses {expr_text(node)}, which describes a first value and stands in start=… alone. Write a "
+                f'parameter that starts there: parameter("name", start={expr_text(node)}, …).'
+            )
 
 
 def _elements_stand_alone(expr: ex.Expr, place: str, *, whole: bool) -> None:

@@ -79,7 +79,9 @@ def parameter(
     head, or of a group of heads, share it. Its first value is `start`: an expression of numbers, `index(h)` and
     `uniform(low, high)`."""
     name = leaf_name(name, "a parameter's name")
-    return Parameter(name, *_extent("parameter", name, over, per, start), bool(learned))
+    if not isinstance(learned, bool):
+        raise CellError(f"parameter({name!r}): learned is True or False; got {short(learned)}")
+    return Parameter(name, *_extent("parameter", name, over, per, start), learned)
 
 
 def index(of: Family | End | str) -> Expr:
@@ -109,9 +111,10 @@ def _extent(
     """Return what `over=`, `per=` and `start=` say, or raise a `CellError`."""
     ends = tuple(getattr(end, "end", None) for end in over) if isinstance(over, tuple) else ENDS
     if over is not None and (ends != ENDS or not isinstance(over, (Family, tuple))):
+        got = f"({', '.join(map(str, over))})" if isinstance(over, tuple) else short(over)
         raise CellError(
-            f'{function}({name!r}): over takes a family, as in h = family("h", 16), or the source and the target of '
-            f"arcs from each state to each, as in (h.source, h.target); got {short(over)}"
+            f'{function}({name!r}): over takes a family, as in h = family("h", 16), or the source and then the target '
+            f"of arcs from each state to each, as in (h.source, h.target); got {got}"
         )
     if per not in LEVELS:
         raise CellError(f'{function}({name!r}): per is "unit", "head" or "group"; got {short(per)}')
@@ -121,12 +124,13 @@ def _extent(
     for node in () if first is None else walk(first):
         if isinstance(node, (Linear, Parameter, Input, Score, One, Zero, Construct, At)):
             raise CellError(
-                f"{function}({name!r}): start is a first value, made of numbers, index(…) and uniform(…) alone"
+                f"{function}({name!r}): start is a first value, made of numbers, index(…) and uniform(…) alone; it "
+                f"contains {type(node).__name__.lower()}. Leave that out, or multiply by it where the weight is used."
             )
         if isinstance(node, Index) and node.of not in known:
             raise CellError(
-                f"{function}({name!r}): start depends on index({node.of!r}), but there is one value for each of "
-                f"{' and '.join(sorted(known))}"
+                f"{function}({name!r}): start depends on index({node.of!r}), but there is one value for each "
+                f"{' and '.join(sorted(known))}. Add over=… or per=…, or use the index of one of these."
             )
     return over, str(per), first  # pyright: ignore[reportReturnType]
 

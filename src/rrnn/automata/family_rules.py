@@ -26,12 +26,12 @@ def check_ends(
     """Raise a `CellError` for arcs that families cannot have; `full` marks those from each state to each."""
     if epsilon and (source or target):
         raise CellError(
-            f"{place} is an ε-arc of a family. Arcs of a family consume a symbol. Put the weight on the arcs that "
+            f"{place}: arcs of a family consume a symbol, and this one is an ε-arc. Put its weight on the arcs that "
             "enter or leave the family."
         )
     if full and not (source and target):
         raise CellError(
-            f"{place}: arcs lead from each state of a family to each state of a family, and here is a single state.",
+            f"{place}: both ends of such arcs are families, and one end here is a single state.",
             call=" Use .arc(…) from or to a single state.",
             line=" Write arc for arcs from or to a single state.",
         )
@@ -87,8 +87,9 @@ def _check_family(
     where = f"the family {' or '.join(map(repr, here))}" if here else "single states, which have no index"
     raise CellError(
         f"{place} uses {expr_text(node)}, one value for each state of the family {family.name!r}, but it "
-        f"belongs to {where}. Use it on an arc or loop of {family.name!r}, or in "
-        f".read({family.name}, …), which sums over its states."
+        f"belongs to {where}. Use it on an arc or loop of {family.name!r}, or in ",
+        call=f".read({family.name}, …), which sums over its states.",
+        line=f"a line read {family.name} : …, which sums over its states.",
     )
 
 

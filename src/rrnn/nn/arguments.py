@@ -86,7 +86,10 @@ def check_heads(cells: Sequence[tuple[Cell, int]], heads: Any, groups: Any) -> N
                 f"{cell.name}. Use a multiple of {heads} units, or another number of heads."
             )
     if heads % groups:
-        raise ShapeError(f"groups are equal parts of the heads: {groups} groups do not divide {heads} heads.")
+        raise ShapeError(
+            f"groups are equal parts of the heads: {groups} groups do not divide {heads} heads. Use a multiple of "
+            f"{groups} heads, or another number of groups."
+        )
 
 
 def check_low_rank(cells: Sequence[tuple[Cell, int]], low_rank: Any) -> None:

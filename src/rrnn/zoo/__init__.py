@@ -40,15 +40,14 @@ def get_cell(name: str | Path, **options: Any) -> Cell:
     key, model, given = found
     if model.automaton is not None and "units" in given | options:
         model = replace(model, make=model.automaton)
-    if not model.is_cell:
-        why = (
-            " ".join(filter(None, (f"it is {model.proved}." if model.proved else "", model.open)))
-            or "its units mix."
-        )
-        cell = f" Its automaton for 4 units is the cell {key}:units=4." if model.automaton else ""
+    if model.automaton is not None and not model.is_cell:
         raise CellError(
-            f"{name} is not a cell: {why} Build the layer with rrnn.zoo.layer({name!r}, …).{cell}"
+            f"the automaton of {name} has a state for each unit of the layer. Say how many, as in {key}:units=4, or "
+            f"build the layer with rrnn.zoo.layer({name!r}, …)."
         )
+    if not model.is_cell:
+        why = " ".join(filter(None, (f"it is {model.proved}." if model.proved else "", model.open)))
+        raise CellError(f"{name} is not a cell: {why} Build the layer with rrnn.zoo.layer({name!r}, …).")
     return _made(key, model, given | options)
 
 

@@ -296,9 +296,11 @@ def lru(radius: tuple[float, float] = (0.9, 0.999), angle: float = 2 * math.pi) 
     λ starts uniformly on a ring, γ as √(1 − |λ|²). A unit returns Re z and Im z; the matrices C and D follow in the
     block.
     """
-    low, high = radius
+    low, high = radius if isinstance(radius, (tuple, list)) and len(radius) == 2 else (1, 1)
     if not 0 <= low < high < 1:
-        raise CellError(f"LRU's radius is a pair 0 ≤ smallest < largest < 1; got {radius!r}")
+        raise CellError(
+            f"LRU's radius is a pair, (smallest, largest), with 0 ≤ smallest < largest < 1; got {radius!r}"
+        )
     inside = low * low + uniform(0, 1, draw=1) * (high * high - low * low)  # |λ|²
     nu = parameter("nu", start=log(-0.5 * log(inside)))
     theta = parameter("theta", start=log(uniform(1e-4, angle)))
