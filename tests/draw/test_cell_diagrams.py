@@ -24,6 +24,25 @@ def legend(diagram: Diagram) -> list[str]:
     return [plain(line) for line in diagram.legend]
 
 
+def test_families_have_indices() -> None:
+    mamba = diagram_of(get_cell("Mamba"))
+    assert arcs(mamba) == {"q0 q0": ["∀α/1"], "q0 h": ["α/w₁,ᵢ(α)"], "h h": ["α/w₂,ᵢ(α)"]}
+    assert circles(mamba)[1] == ["h ×16", "ρ=α/Cᵢ(α)"]
+    assert "Aᵢ = −exp(A_log,i)" in legend(mamba) and "w₂,ᵢ(α) = exp(δ(α) · Aᵢ)" in legend(mamba)
+    delta = diagram_of(get_cell("DeltaNet"))  # it keeps each state, and has arcs from each state j to each i
+    assert arcs(delta)["h h"] == ["∀α/1", "α/w₂,ᵢⱼ(α)"]
+    assert "w₂,ᵢⱼ(α) = (−β(α)) · kⱼ(α) · kᵢ(α)" in legend(delta)
+    isan = diagram_of(get_cell("ISAN:units=4"))
+    assert arcs(isan)["h h"] == ["α/Wᵢⱼ(α)"] and "Wᵢⱼ(α) = W_W,ij v_α" in legend(isan)
+
+
+def test_the_symbol_has_a_letter_of_its_own() -> None:
+    gla = diagram_of(get_cell("GLA"))
+    assert arcs(gla)["q0 q0"] == ["∀a/1"] and arcs(gla)["h h"] == ["a/αᵢ(a)"]
+    cell = Cell("x").initial("q0").arc("q0", "q1", linear("alpha").named("alpha") * linear("a").named("a"))
+    assert arcs(diagram_of(cell.final("q1")))["q0 q1"] == ["χ/(α(χ) · a(χ))"]
+
+
 def test_f() -> None:
     diagram = diagram_of(get_cell("F"))
     assert arcs(diagram) == {

@@ -15,14 +15,14 @@ from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import EXPRESSIONS
 from rrnn.draw.diagram import Diagram, Edge, Node
 from rrnn.draw.richtext import (
-    ALPHA,
     EPSILON,
-    FOR_ALL,
     Span,
     Text,
     argument,
     constant_text,
+    for_all,
     formula,
+    indexed,
     join,
     name_text,
     number_text,
@@ -30,6 +30,7 @@ from rrnn.draw.richtext import (
     printable,
     roman,
     shorten,
+    symbol_letter,
 )
 from rrnn.errors import AutomatonError
 from rrnn.semirings import Semiring
@@ -108,6 +109,7 @@ class _Weights:
         self.names = {weight: rename(name) for weight, name in definitions(cell).items()}
         taken = {re.sub(r"_?\d+$", "", name) for name in self.names.values()}
         self.letter = next(c for c in ("w", "omega", "weight", "w_long", "w_unnamed") if c not in taken)
+        self.symbol = symbol_letter(self.names.values())
         self.invented = 0
 
     def weight(self, weight: ex.Expr) -> Text:
@@ -123,7 +125,8 @@ class _Weights:
 
     def arc(self, weight: ex.Expr, epsilon: bool) -> Text:
         """Write the label of an arc: what it consumes, and its weight."""
-        consumed = EPSILON if epsilon else ALPHA if ex.depends_on_input(weight) else FOR_ALL
+        symbol = self.symbol if ex.depends_on_input(weight) else for_all(self.symbol)
+        consumed = EPSILON if epsilon else symbol
         return (*consumed, Span("/"), *self.weight(weight))
 
     def end(self, weight: ex.Expr | None, read: bool = False) -> Text | None:
@@ -192,8 +195,8 @@ def _defined(weights: _Weights) -> Iterator[Text]:
             match = _INDEXED.fullmatch(other)
             return f"{match[1]}_j" if match and match[2] == index else other
 
-        left = name_text(rename(name))
-        left = argument(left) if ex.depends_on_input(expr) else left
+        left = indexed(name_text(rename(name)), expr)
+        left = argument(left, weights.symbol) if ex.depends_on_input(expr) else left
         right = formula(expr, weights.names, weights.one, weights.zero, rename, top=True)
         return (*left, Span(" = "), *right)
 
@@ -285,7 +288,7 @@ def _entries(weights: dict[Hashable, Any], alphabet: tuple[Hashable, ...]) -> li
     entries: list[Text] = []
     common: set[Any] = {weights.get(symbol) for symbol in alphabet}
     if len(alphabet) > 1 and len(common) == 1 and None not in common:
-        entries.append((*FOR_ALL, Span("/"), *weight_text(common.pop())))
+        entries.append((*for_all(), Span("/"), *weight_text(common.pop())))
         weights = {s: w for s, w in weights.items() if s is EPSILON_SYMBOL}
     return entries + [(*symbol_text(s), Span("/"), *weight_text(w)) for s, w in weights.items()]
 

@@ -11,7 +11,7 @@ from functools import partial
 
 from rrnn.draw.automaton_diagrams import cell_diagram
 from rrnn.draw.diagram import Diagram, Edge, Node
-from rrnn.draw.richtext import ALPHA, FOR_ALL, Span, argument, name_text, roman
+from rrnn.draw.richtext import ALPHA, Span, argument, for_all, name_text, roman
 from rrnn.zoo import get_cell
 
 GREEK_NAMES = {"u": "mu", "f": "phi", "r": "gamma", "p": "rho"}
@@ -40,7 +40,7 @@ def cell_figure(name: str) -> Diagram:
 def d1() -> Diagram:
     """Return the figure of the first dimension of a two-dimensional ISAN. (In D₂ the final state is q₃ instead.)"""
     nodes = tuple(Node(f"q{i}", name_text(f"q{i}"), initial=i in (1, 4), final=i == 2) for i in (1, 2, 3, 4))
-    one = (*FOR_ALL, Span("/"), *roman("1"))
+    one = (*for_all(), Span("/"), *roman("1"))
     edges = tuple(
         Edge(*ends, (one if name is None else (*ALPHA, Span("/"), *argument(name_text(name))),))
         for ends, name in D1_WEIGHTS.items()

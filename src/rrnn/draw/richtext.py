@@ -170,7 +170,11 @@ _LEVELS = {"+": 1, "-": 1, "*": 2, "/": 2}
 
 ALPHA = italic("α")
 EPSILON = italic("ε")
-FOR_ALL = (Span("∀"), *ALPHA)
+
+
+def for_all(symbol: Text = ALPHA) -> Text:
+    """Write ∀α."""
+    return (Span("∀"), *symbol)
 
 
 def number_text(value: float, digits: int = 3) -> Text:
@@ -188,9 +192,25 @@ def constant_text(which: str, semiring_value: Any) -> Text:
     return (Span(which, bar=semiring_value != float(which)),)
 
 
-def argument(text: Text) -> Text:
+def symbol_letter(names: Iterable[str]) -> Text:
+    """Return the letter of an input symbol: α, or another one where a weight has that name."""
+    taken = {re.sub(r"_?\d+$", "", name) for name in names}
+    return next((italic(GREEK.get(c, c)) for c in ("alpha", "a", "chi") if c not in taken), ALPHA)
+
+
+def argument(text: Text, symbol: Text = ALPHA) -> Text:
     """Write a function of the symbol: μ(α)."""
-    return (*text, Span("("), *ALPHA, Span(")"))
+    return (*text, Span("("), *symbol, Span(")"))
+
+
+def indexed(text: Text, expr: ex.Expr, end: str = "i") -> Text:
+    """Write the index of a family behind a name, as in Bᵢ, where the expression depends on it. Arcs from each state to
+    each lead from j to i, as the equations have it; `end` is the letter at one of their ends."""
+    if not ex.families_of(expr):
+        return text
+    pairs = any(isinstance(n, ex.At) or isinstance(getattr(n, "over", None), tuple) for n in ex.walk(expr))
+    comma = (Span(",", sub=True),) if text[-1].sub else ()
+    return (*text, *comma, Span("ij" if pairs else end, italic=True, sub=True))
 
 
 def below(name: str) -> Text:
@@ -214,11 +234,12 @@ def formula(
 
     taken = set(names.values())
     letter = "x" if any(re.fullmatch(r"v_?\d*", name) for name in taken) else "v"  # as the equations have it
+    symbol = symbol_letter(taken)
 
-    def show(e: ex.Expr, parent: int = 0, top: bool = False) -> Text:
+    def show(e: ex.Expr, parent: int = 0, top: bool = False, i: str = "i") -> Text:
         if e in names and not top:
-            text = name_text(rename(names[e]))
-            return argument(text) if ex.depends_on_input(e) else text
+            text = indexed(name_text(rename(names[e])), e, i)
+            return argument(text, symbol) if ex.depends_on_input(e) else text
         match e:
             case ex.Number(value=value):
                 text = number_text(value, 4)
@@ -230,38 +251,38 @@ def formula(
             case ex.Score():
                 return roman("score")
             case ex.Input():
-                return _inputs(1, letter)
+                return _inputs(1, letter, symbol)
             case ex.Linear(name=name, bias=bias, window=window):
-                name = rename(name)
-                text = (Span("W", italic=True), *below(name), Span(" "), *_inputs(window, letter))
+                row = indexed(below(rename(name)), e, i)
+                text = (Span("W", italic=True), *row, Span(" "), *_inputs(window, letter, symbol))
                 if not bias:
                     return text
-                text = (*text, Span(" + "), Span("b", italic=True), *below(name))
+                text = (*text, Span(" + "), Span("b", italic=True), *row)
                 return _brackets(text) if parent else text
             case ex.Parameter(name=name):
                 # The paper writes r = σ(b_r), where the name stands for more than the parameter.
-                return (
-                    (Span("b", italic=True), *below(rename(name)))
-                    if name in taken
-                    else name_text(rename(name))
-                )
+                own = (Span("b", italic=True), *below(rename(name)))
+                return indexed(own if name in taken else name_text(rename(name)), e, i)
             case ex.Component(of=of, name=name):
-                return (*show(of, 3), *roman(f".{name}"))
+                return (*show(of, 3, i=i), *roman(f".{name}"))
             case ex.At(of=of, end=end):
-                return (*show(of, 3), *below(end))
+                return show(of, 3, i="j" if end == "source" else "i")
             case ex.Construct(function=function, arguments=arguments):
-                inside = join([show(a) for a in arguments], roman(", "))
+                inside = join([show(a, i=i) for a in arguments], roman(", "))
                 return (Span(printable(function)), *_brackets(inside))
             case ex.Call(function="neg", argument=inner):
-                text = (Span("−"), *show(inner, 3))
+                text = (Span("−"), *show(inner, 3, i=i))
                 return _brackets(text) if parent else text
             case ex.Call(function=function):
                 shown = BY_NAME[function].value.plain if function in BY_NAME else printable(function)
-                return (Span(shown), *_brackets(join([show(inner) for inner in e.children], roman(", "))))
+                return (
+                    Span(shown),
+                    *_brackets(join([show(inner, i=i) for inner in e.children], roman(", "))),
+                )
             case ex.Binary(operator=operator, left=left, right=right):
                 level = _LEVELS[operator]
                 right_level = level + (operator in "-/")
-                text = (*show(left, level), Span(_OPERATORS[operator]), *show(right, right_level))
+                text = (*show(left, level, i=i), Span(_OPERATORS[operator]), *show(right, right_level, i=i))
                 return _brackets(text) if parent > level else text
         raise AssertionError(e)
 
@@ -272,10 +293,10 @@ def _brackets(text: Text) -> Text:
     return (Span("("), *text, Span(")"))
 
 
-def _inputs(window: int, letter: str) -> Text:
+def _inputs(window: int, letter: str, symbol: Text) -> Text:
     """Write the input, v_α, or the K latest inputs of a windowed projection."""
     if window == 1:
-        return (Span(letter, italic=True), Span("α", italic=True, sub=True))
+        return (Span(letter, italic=True), *(span._replace(sub=True) for span in symbol))
     first = Span(f"t−{window - 1}", sub=True)
     return (
         Span("["),
