@@ -15,6 +15,7 @@ import re
 import sys
 from pathlib import Path
 
+import construct_tables as construct_tables
 import finding_tables as finding_tables
 import goals as goals
 import quality_tables as quality_tables
@@ -31,6 +32,7 @@ PAGES = [
     DOCS / "reproduce.md",
     DOCS / "recipe.md",
     DOCS / "theory.md",
+    DOCS / "compiler.md",
     DOCS / "export.md",
     DOCS / "classification.md",
 ]

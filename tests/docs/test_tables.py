@@ -30,7 +30,7 @@ def test_every_table_is_on_a_page() -> None:
         RESULTS,
         *(
             RESULTS.with_name(f"{name}.md")
-            for name in ["reproduce", "recipe", "theory", "export", "classification"]
+            for name in ["reproduce", "recipe", "theory", "compiler", "export", "classification"]
         ),
         ROOT / "README.md",
     )
@@ -40,6 +40,14 @@ def test_every_table_is_on_a_page() -> None:
     assert names
     for name in names:
         assert f"<!-- table: {name.replace('_', '-')} -->" in pages
+
+
+def test_every_word_for_families_is_used_by_two_models() -> None:
+    page = (ROOT / "docs" / "compiler.md").read_text(encoding="utf-8")
+    lines = page.split("<!-- table: constructs -->\n")[1].split("<!-- end -->")[0].splitlines()[2:]
+    users = {word: names.split(", ") for _, word, names, _ in (re.split(r"\s*\|\s*", line) for line in lines)}
+    assert len(users) == 12 and all(len(names) >= 2 for names in users.values())
+    assert {name for names in users.values() for name in names}.isdisjoint({"B", "C", "F", "SRU", "QRNN2"})
 
 
 def test_every_chart_is_on_a_page() -> None:
