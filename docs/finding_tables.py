@@ -26,10 +26,13 @@ TOLD = {"literal": "the paper's recipe", "averaged": "our recipe"}
 @named
 def finding() -> str:
     """Say whether the paper's claim holds, that F is the best of its models."""
-    claim = """
+    every = _comparisons()
+    first = [c for c in every if c.first]
+    most = "all" if len(first) == len(every) else f"{len(first)} of {len(every)}"
+    claim = f"""
         The claim of the paper is that F, the automaton that its authors add to those of known layers, is the best of
-        its models. We find this for language models; for text classifiers we find it with plain word vectors, and not
-        with better ones.
+        its models. We find this in {most} comparisons of language models; for text classifiers we find it with plain
+        word vectors, and not with better ones.
     """
     return "\n".join((paragraph(claim), paragraph(_languages()) + paragraph(_texts())))
 
@@ -49,6 +52,11 @@ class _Comparison(NamedTuple):
         means = {model: mean(r["test_ppl"] for r in runs) for model, runs in self.runs.items()}
         return sorted(means.items(), key=lambda pair: pair[1])
 
+    @property
+    def first(self) -> bool:
+        """Whether F is the best."""
+        return self.ranked()[0][0] == F
+
 
 def _comparisons() -> list[_Comparison]:
     found, every = [], rows("lm-ptb/table")
@@ -67,7 +75,7 @@ def _comparisons() -> list[_Comparison]:
 
 def _languages() -> str:
     every = _comparisons()
-    first = [c for c in every if c.ranked()[0][0] == F]
+    first = [c for c in every if c.first]
     leads = []
     for comparison in every:
         ranked = comparison.ranked()
