@@ -1,11 +1,11 @@
-"""Tables of the goals and what was measured. Goals were set from first sketches, before any of this code existed."""
+"""Tables of the goals and what was measured. Each was set before the code that it is about was written."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from figures import BOTH, dtype, named, plain, results, row, rows, size, table
+from figures import BOTH, Row, dtype, named, plain, results, row, rows, size, table
 
 
 class Goal(NamedTuple):
@@ -60,6 +60,17 @@ PTB = {
     ("B-max-plus", 2): 71.7,
     ("B-max-plus", 3): 66.9,
 }
+# cells with families of states: times as fast as eager torch on the CPU; on the H200 ms, or per cent of copy bandwidth
+EAGER = {"Mamba": 5, "GLA": 5}
+MAMBA = 1.0
+LRU = {"float32": 60, "bfloat16": 50}
+PEERS = {
+    "GLA": 2.0,
+    "retention": 1.0,
+    "linear attention": 1.0,
+    "Mamba-2": 1.0,
+}  # times as fast as hand-written kernels
+
 ACCURACY = {"sst": 84.0, "subj": 93.0, "cr": 82.0}  # of F
 
 
@@ -83,7 +94,8 @@ def count() -> tuple[int, int]:
 
 
 def _all() -> list[Goal]:
-    return [*_cpu(), *_gpu_kernels(), *_gpu_layers(), *_lm_speed(), *_search_speed(), *_ptb(), *_accuracy()]
+    kernels = (*_cpu(), *_gpu_kernels(), *_families(), *_matrix_states())
+    return [*kernels, *_gpu_layers(), *_lm_speed(), *_search_speed(), *_ptb(), *_accuracy()]
 
 
 def _cpu() -> Iterator[Goal]:
@@ -127,6 +139,32 @@ def _gpu_kernels() -> Iterator[Goal]:
                 yield Goal(
                     f"GPU kernels: F with gates, {half}, {size([*shape])}, {dtype(kind)}", goal, share, " %"
                 )
+
+
+def _families() -> Iterator[Goal]:
+    for name, goal in EAGER.items():
+        found = row("wide-cpu", name=name, **{"pass": BOTH})
+        yield Goal(f"CPU kernels: {name}, {_states(found)}, against eager torch", goal, found["ratio"], "×")
+    found = row("wide-h200", name="Mamba", dtype="bfloat16", **{"pass": BOTH})
+    yield Goal(
+        f"GPU kernels: Mamba, {_states(found)}, bf16", MAMBA, found["ms"], " ms", at_most=True, digits=2
+    )
+    for kind, goal in LRU.items():
+        found = row("wide-h200", name="LRU", dtype=kind, **{"pass": BOTH})
+        share = found["percent_of_copy"]
+        yield Goal(f"GPU kernels: LRU, {size(found['shape'][:3])}, {dtype(kind)}", goal, share, " %")
+
+
+def _states(found: Row) -> str:
+    return f"{size(found['shape'][:3])}, {found['shape'][3]} states"
+
+
+def _matrix_states() -> Iterator[Goal]:
+    for found in rows("matrix-h200", model=tuple(PEERS)):
+        if not found.get("doubtful"):
+            way = "forward" if found["pass"] == "forward" else "both passes"
+            what = f"GPU kernels: {found['model']} against {found['peer']}, {size(found['shape'])}, {way}"
+            yield Goal(what, PEERS[found["model"]], found["ratio"], "×", digits=2)
 
 
 def _gpu_layers() -> Iterator[Goal]:

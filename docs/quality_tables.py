@@ -110,7 +110,7 @@ def reproduction() -> str:
         {gap("sst", "averaged-reviews")} and {gap("cr", "averaged-reviews")}.
     """
     missed, every = count()
-    goals = f"- **Goals: {missed} of the {every} that were set before anything was measured were missed.**"
+    goals = f"- **Goals: {missed} of the {every} that were set beforehand were missed.**"
     return paragraph(language) + paragraph(classes) + paragraph(goals)
 
 

@@ -28,10 +28,10 @@ def speed_summary() -> str:
     long = [cpu_ratio(n, EQUAL, (512, 16, 512)) for n in SHOWN]
     models = [r["ratio"] for r in rows("lm-h200", cell="F")]
     return paragraph(f"""
-        At equal hidden size our layers are {span(gpu, 0)} times as fast as cuDNN's LSTM on an H200, and {span(hidden)}
-        times as fast as `nn.LSTM` on two CPU cores. At equal parameters, language models with F train {span(models)}
-        times as fast as with cuDNN's LSTM on the H200. On the CPU the two are then about level: our layers have
-        {span(equal, 2)} of the speed of `nn.LSTM` at 35 time steps and {span(long, 2)} at 512.
+        At equal hidden size layers of B and F are {span(gpu, 0)} times as fast as cuDNN's LSTM on an H200, and
+        {span(hidden)} times as fast as `nn.LSTM` on two CPU cores. At equal parameters, language models with F train
+        {span(models)} times as fast as with cuDNN's LSTM on the H200. On the CPU the two are then about level: layers
+        of B and F have {span(equal, 2)} of the speed of `nn.LSTM` at 35 time steps and {span(long, 2)} at 512.
     """)
 
 
