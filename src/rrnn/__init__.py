@@ -34,10 +34,12 @@ _EXPORTS: dict[str, str] = {
     "exp": "automata",
     "export": "exporters",
     "ExportError": "errors",
+    "family": "automata",
     "FormatError": "errors",
     "from_regex": "wfsa",
     "get_cell": "zoo",
     "GrowthWarning": "errors",
+    "index": "automata",
     "initial_states": "exporters",
     "input": "automata",
     "instantiate": "wfsa",
@@ -80,7 +82,9 @@ _EXPORTS: dict[str, str] = {
     "to_dot": "draw",
     "to_svg": "draw",
     "to_wfsa": "theory",
+    "uniform": "automata",
     "union": "automata",
+    "unroll": "automata",
     "use_backend": "backends",
     "valued": "automata",
     "WFSA": "wfsa",
@@ -101,6 +105,8 @@ if TYPE_CHECKING:
     from rrnn.automata import construct as construct
     from rrnn.automata import cos as cos
     from rrnn.automata import exp as exp
+    from rrnn.automata import family as family
+    from rrnn.automata import index as index
     from rrnn.automata import input as input
     from rrnn.automata import interpolate as interpolate
     from rrnn.automata import linear as linear
@@ -122,7 +128,9 @@ if TYPE_CHECKING:
     from rrnn.automata import sqrt as sqrt
     from rrnn.automata import step as step
     from rrnn.automata import tanh as tanh
+    from rrnn.automata import uniform as uniform
     from rrnn.automata import union as union
+    from rrnn.automata import unroll as unroll
     from rrnn.automata import valued as valued
     from rrnn.automata import zero as zero
     from rrnn.backends import use_backend as use_backend

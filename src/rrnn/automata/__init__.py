@@ -55,8 +55,10 @@ else:
         """Return the constructor of a semiring by its name, as `complex` and `polar`."""
         if name not in constructors():
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = partial(construct, name)  # so that the next access does not come here
-        return globals()[name]
+        made = partial(construct, name)
+        made.__doc__ = f"Return a weight made by the constructor {name}({', '.join(constructors()[name])})."
+        globals()[name] = made  # so that the next access does not come here
+        return made
 
 
 __all__ = [
