@@ -269,6 +269,8 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert row["statements"][0]["finite_weights"] == {"answer": "no", "reason": "Proposition 2"}
     assert main(["power", "LSTM"]) == 2
     assert "LSTM is not a cell: it is not rational" in capsys.readouterr().err
+    assert main(["power"]) == 2
+    assert "there is no cell to examine" in capsys.readouterr().err
 
 
 def test_the_states_of_a_family_share_a_line() -> None:

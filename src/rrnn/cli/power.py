@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from rrnn.cli.shared import option, table
+from rrnn.errors import CellError
 
 if TYPE_CHECKING:
     from rrnn.theory import Power as Known
@@ -22,7 +23,7 @@ class Power:
     provably solves the task. What neither settles is unknown.
     """
 
-    cells: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="NAME|FILE …")]
+    cells: Annotated[tuple[str, ...], tyro.conf.Positional, option("NAME|FILE …")]
     """Cells of the zoo or .cell files."""
     json: Annotated[bool, option()] = False
     """Print one JSON object, {"rows": [...]}, instead of text."""
@@ -32,6 +33,8 @@ def power(options: Power) -> None:
     from rrnn.theory import power as read_off
     from rrnn.zoo import cell_to_show
 
+    if not options.cells:
+        raise CellError("there is no cell to examine: name some, as in rrnn power B Mamba")
     found = [read_off(cell_to_show(name)) for name in options.cells]
     if options.json:
         print(json.dumps({"rows": [p.as_dict() for p in found]}, indent=1, ensure_ascii=False))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from rrnn.cli.shared import option
 from rrnn.errors import RunError
 
 
@@ -19,7 +20,7 @@ class Report:
     Runs of one task on the same data are compared side by side. The file needs no network.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, option("RUN …")]
     """Run folders of `rrnn lm train` and `rrnn classify train`, or folders that contain some."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="FILE.html")] = Path("report.html")
     """The file to write. An existing file is replaced."""

@@ -29,7 +29,7 @@ class Verify:
     tolerance: float = 1e-10
     """The largest error that counts as rounding, relative to the score with absolute weights."""
     backend: str = "auto"
-    """The backend that runs the layers: auto, reference, native or triton."""
+    """The backend that runs the layers: auto, reference, native, triton, matrix or affine."""
     json: Annotated[bool, option()] = False
     """Print one JSON object, {"rows": [...]}, instead of a table."""
 
