@@ -229,7 +229,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
-_MAX_PLUS = {"lr": 0.5}  # at the recipe's rate of 1 it never settles
+_MAX_PLUS = {"lr": 0.5}  # at the recipe's rate of 1 it never settles with the gate of the paper's text
 _OPEN_GATES = {**_MAX_PLUS, "output_bias": 4.0}  # its first outputs are the logarithms of its output gates
 MODEL_SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "paper-10m": {
