@@ -33,6 +33,7 @@ class Case(NamedTuple):
     chunk: int = 16
     warps: int = 4
     stages: int = 2
+    weighted: bool = False  # whether values have weights and skips
 
     def tiles(self) -> Tiles:
         N, U = padded(self.N), padded(self.U)
@@ -52,9 +53,11 @@ CASES = [
     Case(decay=2, strength=30.0, segment=96, masked=True, blocks=(16, 16), N=40, U=20),
     Case(decay=1, blocks=(16, 16), N=48, U=40, strength=5.0),
     Case(offsets=(0, 7, 7, 40, 75), batch=1, groups=2, segment=16),
-    Case(offsets=(0, 40, 75, 75), decay=1, batch=1),
+    Case(offsets=(0, 40, 75, 75), decay=1, batch=1, weighted=True),
     Case(offsets=(0, 0, 1, 50, 75), decay=2, batch=1, heads=2, groups=1),
     Case(offsets=(0, 33, 75), decay=2, strength=30.0, batch=1, blocks=(16, 16), heads=2, groups=2),
+    Case(decay=1, segment=80, weighted=True, groups=2),
+    Case(decay=1, blocks=(16, 16), N=48, U=40, weighted=True, masked=True),
 ]
 
 
@@ -69,10 +72,11 @@ class Data(NamedTuple):
     def to(self, dtype: torch.dtype, device: str = "cpu") -> Data:
         """Return it in a dtype; log-decays and states stay float32, or float64."""
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        q, k, v, g, mask, table, *_ = self.factors
+        q, k, v, g, mask, table, *_, weights, skips = self.factors
         q, k, v = (t.to(device, dtype) for t in (q, k, v))
-        g, mask, table = (None if t is None else t.to(device) for t in (g, mask, table))
-        factors = Factors(q, k, v, None if g is None else g.to(wide), mask, table)
+        mask, table = (None if t is None else t.to(device) for t in (mask, table))
+        g, weights, skips = (None if t is None else t.to(device, wide) for t in (g, weights, skips))
+        factors = Factors(q, k, v, g, mask, table, weights=weights, skips=skips)
         first, gend = (t.to(device, wide) for t in (self.first, self.gend))
         return Data(factors, first, self.go.to(device, dtype), gend)
 
@@ -100,7 +104,9 @@ def draw(case: Case, dtype: torch.dtype = torch.float32) -> Data:
     if mask is not None:
         go = go * mask[:, :, None, None]
     first, gend = some(case.N, n, H * case.U), some(case.N, n, H * case.U)
-    return Data(Factors(q, k, some(T, B, H, case.U), g, mask, table), first, go, gend)
+    weights, skips = (some(B, H, T).permute(2, 0, 1) if case.weighted else None for _ in range(2))
+    v = some(T, B, H, case.U)
+    return Data(Factors(q, k, v, g, mask, table, weights=weights, skips=skips), first, go, gend)
 
 
 def gradients_like(f: Factors) -> FactorGradients:
@@ -110,12 +116,20 @@ def gradients_like(f: Factors) -> FactorGradients:
 
 def exact(data: Data) -> dict[str, Tensor]:
     """Return outputs, states and gradients by torch's products."""
-    f, o = data.factors, torch.empty_like(data.factors.v)
+    f, v, o = data.factors, data.factors.v, torch.empty_like(data.factors.v)
+    if f.weights is not None:
+        f = f._replace(v=v * f.weights[..., None])
     end, states = chunks.forward(f, data.first, o, 16, 0.5)
     into = gradients_like(f)
     first, dg = chunks.backward(f, states, data.go, data.gend, into, 16, 0.5)
     found = {"o": o, "end": end, **into._asdict(), "first": first}
-    return found if dg is None else found | {"g": dg}
+    found |= {} if dg is None else {"g": dg}
+    if f.weights is not None and f.skips is not None:
+        there = 1.0 if f.mask is None else f.mask[:, :, None, None]
+        o += f.skips[..., None] * v * there
+        found["v"] = into.v * f.weights[..., None] + f.skips[..., None] * data.go
+        found |= {"weights": (into.v * v * there).sum(-1), "skips": (data.go * v).sum(-1)}
+    return found
 
 
 def by_kernels(tiles: Tiles, data: Data) -> dict[str, Tensor]:
@@ -127,10 +141,12 @@ def by_kernels(tiles: Tiles, data: Data) -> dict[str, Tensor]:
     results = []
     for saved, first in ((states, None), (None, data.first)):
         into = gradients_like(f)
-        gfirst, dg = launch.backward(f, saved, first, data.go, data.gend, tiles, into, 0.5)
-        results.append([*into, gfirst, *([] if dg is None else [dg])])
+        gfirst, (dg, *more) = launch.backward(f, saved, first, data.go, data.gend, tiles, into, 0.5)
+        results.append([*into, gfirst, *(t for t in (dg, *more) if t is not None)])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
-    return dict(zip(["o", "end", "q", "k", "v", "first", "g"], [o, end, *results[0]], strict=False))
+    names = ["o", "end", "q", "k", "v", "first", "g", "weights", "skips"]
+    found = dict(zip(names, [o, end, *results[0]], strict=False))
+    return found | {name: t.sum(0) for name, t in found.items() if name in names[-2:]}
 
 
 def ratio(a: Tensor, b: Tensor) -> float:

@@ -19,26 +19,50 @@ from rrnn.backends.matrix.kernels import (
     _segment,
     _sums,
     _tile,
+    _weighted,
 )
 
 
 @triton.jit
+def _diagonal(x, N: tl.constexpr):
+    """Return the diagonal of a square. (Triton loads ahead what products read, so a product of two tiles is faster here
+    than sums of what they are element by element.)"""
+    i = tl.arange(0, N)
+    return tl.sum(tl.where(i[:, None] == i[None, :], x, 0.0), 1)
+
+
+@triton.jit
+def decay_gradients(
+    w, dg, table, wn, wt, wb, wh, dt, db, dh, T, B, H, N, PARTS: tl.constexpr, C: tl.constexpr, BN: tl.constexpr
+):  # fmt: skip
+    """Write the gradients of log-decays from all parts of w: sums from each step to the end of its chunk."""
+    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    first, stop, _ = _segment(table, slot, T, C)
+    t, n = first + tl.arange(0, C), tl.program_id(2) * BN + tl.arange(0, BN)
+    sums = tl.zeros([C, BN], tl.float32)
+    for part in range(PARTS):
+        sums += _tile(w + part * wn + b * wb + h * wh, t, t < stop, wt, n, N)
+    _put(dg + b * db + h * dh, t, t < stop, dt, n, N, tl.cumsum(sums, 0, reverse=True))
+
+
+@triton.jit
 def query_gradients(
-    q, k, v, G, S, go, dq, w, Z, mask, table, harsh,
+    q, k, v, G, weights, S, go, dq, w, Z, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dqt, dqb, dqh, wn, wt, wb, wh, mt, mb,
     T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr,
     P: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of BN states' queries. Where they decay, write for `key_gradients` the queries times their
-    gradients into w (summed over these states, if the decay is a head's), and the states before each chunk into Z."""
+    """Write the gradients of BN states' queries. Where they decay, write the queries times their gradients into w
+    (summed over these states, if the decay is a head's), and into Z the states before each chunk, for keys."""
     slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
     first, stop, ahead = _segment(table, slot, T, L)
     n, u = tl.program_id(2) * BN + tl.arange(0, BN), tl.arange(0, BU)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, dp, Gp = v + b * vb + h * vh, go + b * ob + h * oh, dq + b * dqb + h * dqh, G
+    row = b * gb + h * gh
     if DECAY > 0:
-        Gp, wp = G + b * gb + h * gh, w + b * wb + h * wh
+        Gp, wp = G + row, w + b * wb + h * wh
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if S is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
@@ -91,8 +115,11 @@ def query_gradients(
             if DECAY == 1:
                 here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
                 da = da * tl.exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
+                da = _weighted(da, weights, row + near[None, :] * gt)
                 r = r * tl.exp(here)[:, None]
-                x = (vs.to(tl.float32) * tl.exp(end - here)[:, None]).to(DOT)
+                x = (vs.to(tl.float32) * _weighted(tl.exp(end - here), weights, row + near * gt)[:, None]).to(
+                    DOT
+                )
                 z = z * tl.exp(end)
             else:
                 da = tl.where(i >= j, da, 0.0)
@@ -105,15 +132,16 @@ def query_gradients(
 
 @triton.jit
 def key_gradients(
-    q, k, v, G, gS, go, dk, dv, w, Z, gfirst, mask, table, harsh,
+    q, k, v, G, weights, skips, gS, go, dk, dv, w, dweights, dskips, Z, gfirst, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dkt, dkb, dkh, dvt, dvb, dvh, wn, wt, wb, wh, mt, mb,
     T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, KEYS: tl.constexpr, VALUES: tl.constexpr,
     DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of keys and decays (KEYS; BU covers all units) and of values (VALUES; BN covers all states),
-    from the gradient of the state after each segment. In w, each chunk's gradients of log-decays replace what
-    `query_gradients` wrote. Write the gradient of the state before the segment unless `gfirst` is None."""
+    from the gradient of the state after each segment; into w, keys times their gradients, negative, and at each chunk's
+    last step what the state after it contributes. Write the gradients of weights and skips for these units, where there
+    are any. Write the gradient of the state before the segment unless `gfirst` is None."""
     slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
     first, stop, ahead = _segment(table, slot, T, L)
     n, u = tl.arange(0, BN), tl.arange(0, BU)
@@ -124,8 +152,9 @@ def key_gradients(
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, Gp = v + b * vb + h * vh, go + b * ob + h * oh, G
     dkp, dvp = dk + b * dkb + h * dkh, dv + b * dvb + h * dvh
+    row, grow = b * gb + h * gh, tl.program_id(2) * wn + b * wb + h * wh  # of what is one number per step
     if DECAY > 0:
-        Gp, wp = G + b * gb + h * gh, w + b * wb + h * wh
+        Gp, wp = G + row, w + b * wb + h * wh
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if gS is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
@@ -136,44 +165,46 @@ def key_gradients(
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + (chunks - 1 - step) * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
-        qs, ks, os = (
-            _tile(qp, t, ok, qt, n, N),
-            _tile(kp, t, ok, kt, n, N),
-            _tile(op, t, ok, ot, u, U).to(DOT),
-        )
+        qs, ks = _tile(qp, t, ok, qt, n, N), _tile(kp, t, ok, kt, n, N)
+        os = _tile(op, t, ok, ot, u, U).to(DOT)
         last = tl.minimum(start + C, stop) - 1
-        if KEYS:
+        if KEYS or dweights is not None or dskips is not None:
             vs = _tile(vp, t, ok, vt, u, U).to(DOT)
-            da = tl.dot(vs, tl.trans(os), input_precision=P) * scale  # transposed: rows are s
-        kept = tl.zeros([BN], tl.float32)
-        if KEYS and DECAY > 0:
-            chunk = ((start // C + ahead) * B + b) * H + h
-            place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
-            kept = tl.sum(tl.load(place, mask=inside, other=0.0).to(tl.float32) * z, 1)
+            if KEYS and DECAY > 0:
+                chunk = ((start // C + ahead) * B + b) * H + h
+                place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
+                before = tl.load(place, mask=inside, other=0.0).to(DOT)
         if DECAY >= 2:
             Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
             qs, ks = qs.to(tl.float32), ks.to(tl.float32)
-            kept = kept * tl.exp(end)
             if DECAY == 2:
                 up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
                 x, y = (qs * up).to(DOT), (ks * down).to(DOT)
                 z = z * out[:, None]
                 after, z = z.to(DOT), z * into[:, None]
                 if VALUES:
-                    a = tl.dot(y, tl.trans(x), input_precision=P)  # transposed
-                if KEYS:
-                    r = tl.dot(vs, tl.trans(after), input_precision=P)
-                    kept += tl.sum(y.to(tl.float32) * r, 0)
-                    r = tl.dot(tl.where(i <= j, da, 0.0).to(DOT), x, r, input_precision=P)
-                    own = y.to(tl.float32) * r
-                    r = r * down
+                    a = tl.dot(y, tl.trans(x), input_precision=P)  # transposed: rows are s
             else:
                 x, y = (qs * tl.exp(Gs)).to(DOT), (ks * tl.exp(end[None, :] - Gs)).to(DOT)
-                after, z = z.to(DOT), z * tl.exp(end)[:, None]
+                into = tl.exp(end)
+                after, z = z.to(DOT), z * into[:, None]
                 if VALUES:
                     a = tl.trans(_pairs(qs, ks, Gs, Gp, t, start, stop, gt, n, N, C, DOT, P))
-                if KEYS:
-                    r = tl.dot(vs, tl.trans(after), input_precision=P) * tl.exp(end[None, :] - Gs)
+            if VALUES:
+                r = tl.dot(y, after, input_precision=P)
+                r = tl.dot((tl.where(i <= j, a, 0.0) * scale).to(DOT), os, r, input_precision=P)
+                _put(dvp, t, t < stop, dvt, u, U, r)
+            if KEYS:
+                da = tl.where(i <= j, tl.dot(vs, tl.trans(os), input_precision=P) * scale, 0.0)
+                kept = into * _diagonal(tl.dot(before, tl.trans(after), input_precision=P), BN)
+                r = tl.dot(vs, tl.trans(after), input_precision=P)
+                if DECAY == 2:
+                    kept += tl.sum(y.to(tl.float32) * r, 0)
+                    r = tl.dot(da.to(DOT), x, r, input_precision=P)
+                    own = y.to(tl.float32) * r
+                    r = r * down
+                else:
+                    r = r * tl.exp(end[None, :] - Gs)
                     kept += tl.sum(ks * r, 0)
                     for level in tl.range(0, C.bit_length() - 1, num_stages=1):
                         e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
@@ -181,14 +212,8 @@ def key_gradients(
                         r += tl.dot(m, (qs * e).to(DOT), input_precision=P) * e
                     own = ks * r
                     r += tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * qs
-            if KEYS:
-                dg = _tile(wp, t, t < stop, wt, n, N) - own + tl.where(t[:, None] == last, kept[None, :], 0.0)
-                _put(wp, t, t < stop, wt, n, N, tl.cumsum(dg, 0, reverse=True))
                 _put(dkp, t, t < stop, dkt, n, N, r)
-            if VALUES:
-                r = tl.dot(y, after, input_precision=P)
-                r = tl.dot((tl.where(i <= j, a, 0.0) * scale).to(DOT), os, r, input_precision=P)
-                _put(dvp, t, t < stop, dvt, u, U, r)
+                _put(wp, t, t < stop, wt, n, N, tl.where(t[:, None] == last, kept[None, :], 0.0) - own)
             new = tl.dot(tl.trans(x), os, input_precision=P) * scale
             if DECAY == 2:
                 new = new * into[:, None]
@@ -199,29 +224,39 @@ def key_gradients(
                 here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
                 pair = tl.exp(tl.where(i <= j, here[None, :] - here[:, None], float("-inf")))
                 to_end = tl.exp(end - here)[:, None]
-            if KEYS:
-                r = tl.dot(vs, tl.trans(after), input_precision=P)
-                if DECAY == 1:
-                    r, da = r * to_end, da * pair
-                    kept = tl.sum(kept) * tl.exp(end) + tl.sum(ks.to(tl.float32) * r)
-                else:
-                    da = tl.where(i <= j, da, 0.0)
-                r = tl.dot(da.to(DOT), x, r, input_precision=P)
-                if DECAY == 1:
-                    w_at = wp + tl.program_id(2) * wn + t * wt
-                    dg = tl.load(w_at, mask=t < stop, other=0.0) - tl.sum(ks.to(tl.float32) * r, 1)
-                    dg = tl.cumsum(dg + tl.where(t == last, kept, 0.0), 0, reverse=True)
-                    tl.store(w_at, dg, mask=t < stop)
-                _put(dkp, t, t < stop, dkt, n, N, r)
             if VALUES:
-                a = tl.dot(y, tl.trans(x), input_precision=P) * scale
+                a = tl.dot(y, tl.trans(x), input_precision=P) * scale  # transposed: rows are s
                 r = tl.dot(y, after, input_precision=P)
                 if DECAY == 1:
                     r, a = r * to_end, a * pair
                 else:
                     a = tl.where(i <= j, a, 0.0)
                 r = tl.dot(a.to(DOT), os, r, input_precision=P)
+                if weights is not None:
+                    tl.store(dweights + grow + t * wt, tl.sum(r * vs.to(tl.float32), 1), mask=t < stop)
+                    r = _weighted(r, weights, row + near[:, None] * gt)
+                if skips is not None:
+                    direct = os.to(tl.float32)
+                    tl.store(dskips + grow + t * wt, tl.sum(direct * vs.to(tl.float32), 1), mask=t < stop)
+                    r += _weighted(direct, skips, row + near[:, None] * gt)
                 _put(dvp, t, t < stop, dvt, u, U, r)
+            if KEYS:
+                da = tl.dot(vs, tl.trans(os), input_precision=P) * scale
+                r = tl.dot(vs, tl.trans(after), input_precision=P)
+                if DECAY == 1:
+                    r, da = r * _weighted(to_end, weights, row + near[:, None] * gt), da * pair
+                    da = _weighted(da, weights, row + near[:, None] * gt)
+                    kept = tl.sum(_diagonal(tl.dot(before, tl.trans(after), input_precision=P), BN)) * tl.exp(
+                        end
+                    )
+                    kept += tl.sum(y.to(tl.float32) * r)
+                else:
+                    da = tl.where(i <= j, da, 0.0)
+                r = tl.dot(da.to(DOT), x, r, input_precision=P)
+                if DECAY == 1:
+                    own = tl.where(t == last, kept, 0.0) - tl.sum(y.to(tl.float32) * r, 1)
+                    tl.store(w + grow + t * wt, own, mask=t < stop)
+                _put(dkp, t, t < stop, dkt, n, N, r)
             g = os
             if DECAY == 1:
                 g, z = (os.to(tl.float32) * tl.exp(here)[:, None]).to(DOT), z * tl.exp(end)

@@ -16,6 +16,9 @@ launch of their own), and a binary tree takes their place: at exactly one level,
 block of 2^(level + 1) steps. With the boundary between the halves as reference, G_t − G_ref and G_ref − G_s are both at
 most 0, and a level is one product. (With a branch inside the loop over chunks, Triton loads nothing ahead.)
 
+With a decay per head, values may be weighted: `weights` has each step's number c by which v enters, `skips` each step's
+number d, so that o gains d v. Both lie like G. They spare the passes over memory that c v and o + d v would need.
+
 Packed sequences have a `table` with the first step of each segment, the one behind its last, and its sequence's number.
 Rows of G beyond a segment's end repeat its last one. No order depends on timing: two runs give the same bits.
 """
@@ -69,6 +72,12 @@ def _put(base, t, ok, stride, columns, count, value):
 def _sums(Gp, t, stride, n, N):
     """Load the running sums of these steps; zeros for columns that are not there."""
     return tl.load(Gp + t[:, None] * stride + n[None, :], mask=(n < N)[None, :], other=0.0)
+
+
+@triton.jit
+def _weighted(x, weights, at):
+    """Return numbers of steps times the weights at their places, if there are any."""
+    return x if weights is None else x * tl.load(weights + at)
 
 
 @triton.jit
@@ -136,7 +145,7 @@ def running_sums(
 
 @triton.jit
 def segment_states(
-    k, v, G, S, E, mask, table, kt, kb, kh, vt, vb, vh, gt, gb, gh, mt, mb, T, B, H, N, U, shared, scale, L,
+    k, v, G, weights, S, E, mask, table, kt, kb, kh, vt, vb, vh, gt, gb, gh, mt, mb, T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, REVERSE: tl.constexpr,
     STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
@@ -148,8 +157,9 @@ def segment_states(
     n = tl.program_id(2) // blocks * BN + tl.arange(0, BN)
     u = tl.program_id(2) % blocks * BU + tl.arange(0, BU)
     kp, vp, Gp = k + b * kb + h // shared * kh, v + b * vb + h * vh, G
+    own = b * gb + h * gh
     if DECAY > 0:
-        Gp = G + b * gb + h * gh
+        Gp = G + own
     z, total = tl.zeros([BN, BU], tl.float32), tl.zeros([BN], tl.float32)
     chunks = tl.cdiv(stop - first, C)
     for step in tl.range(0, chunks, num_stages=STAGES):
@@ -165,7 +175,8 @@ def segment_states(
             total += end
         if DECAY == 1:
             here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
-            y = y.to(tl.float32) * tl.exp(here if REVERSE else end - here)[:, None]
+            carried = _weighted(tl.exp(here if REVERSE else end - here), weights, own + near * gt)
+            y = y.to(tl.float32) * carried[:, None]
             z = z * tl.exp(end)
             total += end
         z = tl.dot(tl.trans(x.to(DOT)), y.to(DOT), z, input_precision=P)
@@ -238,8 +249,8 @@ def _place(slot, b, B, h, H, n, N, u, U):
 
 @triton.jit
 def outputs(
-    q, k, v, G, S, end_state, o, mask, table, harsh, qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb,
-    T, B, H, N, U, shared, scale, L,
+    q, k, v, G, weights, skips, S, end_state, o, mask, table, harsh,
+    qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb, T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr,
     P: tl.constexpr,
 ):  # fmt: skip
@@ -249,9 +260,9 @@ def outputs(
     first, stop, _ = _segment(table, slot, T, L)
     n, u = tl.arange(0, BN), tl.program_id(2) * BU + tl.arange(0, BU)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
-    vp, op, Gp = v + b * vb + h * vh, o + b * ob + h * oh, G
+    vp, op, Gp, own = v + b * vb + h * vh, o + b * ob + h * oh, G, b * gb + h * gh
     if DECAY > 0:
-        Gp = G + b * gb + h * gh
+        Gp = G + own
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if S is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
@@ -288,14 +299,19 @@ def outputs(
             if DECAY == 1:
                 here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
                 a = a * tl.exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
+                a = _weighted(a, weights, own + near[None, :] * gt)
                 r = r * tl.exp(here)[:, None]
-                w = (vs.to(tl.float32) * tl.exp(end - here)[:, None]).to(DOT)
+                w = (vs.to(tl.float32) * _weighted(tl.exp(end - here), weights, own + near * gt)[:, None]).to(
+                    DOT
+                )
                 z = z * tl.exp(end)
             else:
                 a = tl.where(i >= j, a, 0.0)
             z = tl.dot(tl.trans(y), w, z, input_precision=P)
-        r = tl.dot(a.to(DOT), vs, r, input_precision=P)
-        _put(op, t, t < stop, ot, u, U, r * scale)
+        r = tl.dot(a.to(DOT), vs, r, input_precision=P) * scale
+        if skips is not None:
+            r += tl.load(skips + own + near * gt)[:, None] * vs.to(tl.float32)
+        _put(op, t, t < stop, ot, u, U, r)
     if end_state is not None:  # noqa: SIM102  (known when it is compiled)
         if mine:
             tl.store(end_state + at, z, mask=inside)

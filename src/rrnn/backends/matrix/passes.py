@@ -7,11 +7,11 @@ from torch import Tensor
 
 from rrnn.backends.interface import CellCall, Gradients
 from rrnn.backends.matrix import chunks, elementwise
-from rrnn.backends.matrix.factors import FactorGradients, Tiles, segments_of
+from rrnn.backends.matrix.factors import FactorGradients, StepGradients, Tiles, segments_of
 from rrnn.backends.matrix.leaves import Leaf, read
 from rrnn.backends.matrix.schedule import Call, put_side_by_side
 from rrnn.ir import Op
-from rrnn.ir.separable import KEYS, LOG_DECAY, QUERIES, VALUE
+from rrnn.ir.separable import KEYS, LOG_DECAY, QUERIES, SKIP, VALUE, WEIGHT
 
 
 def readout(own: Call) -> tuple[int, ...]:
@@ -96,11 +96,12 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles) -> t
     if own.fast:
         from rrnn.backends.matrix import launch
 
-        grad_first, dg = launch.backward(f, states, first, go, grad_end, tiles, target, scale or 1.0)
+        grad_first, steps = launch.backward(f, states, first, go, grad_end, tiles, target, scale or 1.0)
     else:
         assert states is not None
         grad_first, dg = chunks.backward(f, states, go, grad_end, target, tiles.chunk, scale or 1.0)
-    back.factors(target, dg)
+        steps = StepGradients(dg)
+    back.factors(target, steps)
     return back.finish(), grad_first if grads.wants_first else None
 
 
@@ -133,7 +134,7 @@ class _LeafGradients:
                 return self.in_place[factor]
         return own.call.x.new_empty(shape, dtype=own.call.x.dtype if own.generated else own.dtype)
 
-    def factors(self, target: FactorGradients, dg: Tensor | None) -> None:
+    def factors(self, target: FactorGradients, steps: StepGradients) -> None:
         """Take the gradients of all factors back to the leaves."""
         own, outputs, given = self.own, [], []
         for factor, grad in ((QUERIES, target.q), (KEYS, target.k), (VALUE, target.v)):
@@ -150,19 +151,23 @@ class _LeafGradients:
                 given.append(grad)
         if own.generated:
             if own.computed:
-                given_by = {QUERIES: target.q, KEYS: target.k, VALUE: target.v, LOG_DECAY: dg}
-                seeds = [self.split(given_by[i]) for i in own.computed]
-                self.generate(elementwise.backward(own.parts.factors, own.wanted), seeds)
-        elif dg is not None and own.g is not None and own.g.requires_grad:
+                names = QUERIES, KEYS, VALUE, LOG_DECAY, WEIGHT, SKIP
+                given_by: dict[int, Tensor | None] = dict(zip(names, (*target, *steps), strict=True))
+                seeds = [self.split(given_by[i], i in (LOG_DECAY, WEIGHT, SKIP)) for i in own.computed]
+                summed = own.computed.index(LOG_DECAY) if LOG_DECAY in own.computed else None
+                self.generate(elementwise.backward(own.parts.factors, own.wanted, summed), seeds)
+        elif steps.decay is not None and own.g is not None and own.g.requires_grad:
             outputs.append(own.g)
-            given.append(dg)
+            given.append(steps.decay)
         if outputs:
             self.through(outputs, given)
 
-    def split(self, grad: Tensor | None) -> Tensor:
-        """Return the gradient of a factor (T, B, H, X) or (T, B, H) by groups and heads."""
+    def split(self, grad: Tensor | None, parts: bool) -> Tensor:
+        """Return the gradient of a factor (T, B, H, X) or (T, B, H), or its `parts` on one more axis before these, by
+        groups and heads."""
         assert grad is not None
-        return (grad.unsqueeze(-1) if grad.dim() == 3 else grad).unflatten(2, (self.own.groups, -1))
+        lacks = 4 + parts - grad.dim()
+        return (grad.unsqueeze(-1) if lacks else grad).unflatten(2 + parts, (self.own.groups, -1))
 
     def generate(
         self, kernel: elementwise.Generated, seeds: list[Tensor], score: Tensor | None = None
