@@ -145,7 +145,7 @@ class Case:
         self.x = torch.randn(steps, batch, program.columns(self.units), device=device).to(dtype)
         count = sum(wide.numbers(e, self.units) for e in wide.parameters)
         self.params = (torch.randn(1, max(count, 1), device=device) * 0.1)[:, :count].to(torch.float32)
-        self.inp = None
+        self.inp, self.learned = None, count > 0
         if program.uses_input:
             self.inp = torch.randn(steps, batch, self.units, device=device).to(dtype)
         self.named: Named = {}
@@ -161,6 +161,7 @@ class Case:
             if name == "log_gamma":
                 gamma = 1 - 2.0 ** (-5 - torch.arange(heads, dtype=torch.float64, device=device))
                 self.params[0, at : at + n] = gamma.log().float()
+                self.learned = False
             self.named[name] = (
                 self.params[0, at : at + n].unflatten(0, (wide.sharers(extent, heads), -1)).clone()
             )
@@ -169,7 +170,7 @@ class Case:
             self.named["input"] = self.inp.transpose(0, 1).unflatten(-1, (heads, -1)).contiguous()
         self.out_grad = torch.randn(steps, batch, self.units, device=device).to(dtype)
         self.peer_grad = self.out_grad.transpose(0, 1).unflatten(-1, (heads, -1)).contiguous()
-        for t in (self.x, self.inp, self.params, *self.named.values()):
+        for t in (self.x, self.inp, *self.named.values(), *([self.params] if self.learned else [])):
             if t is not None:
                 t.requires_grad_()
 
@@ -181,7 +182,7 @@ class Case:
 
     def our_gradients(self) -> list[Tensor]:
         wanted = [self.x, *([] if self.inp is None else [self.inp])]
-        wanted += [self.params] if self.params.numel() else []
+        wanted += [self.params] if self.learned else []
         return list(torch.autograd.grad(self.ours(), wanted, self.out_grad))
 
     def their_gradients(self) -> dict[str, Tensor]:

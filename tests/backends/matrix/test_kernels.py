@@ -163,6 +163,23 @@ def test_equal_to_torch(case: Case) -> None:
         assert ratio(ours[name], value) < 1e-5, name
 
 
+@needs_interpreter
+@pytest.mark.parametrize("decay", [1, 2])
+def test_decays_that_are_not_learned(decay: int) -> None:
+    from rrnn.backends.matrix import launch
+
+    case = Case(decay=decay, N=16, U=16, steps=40, batch=1, heads=2, groups=2)
+    data = draw(case).to(torch.float32)
+    f, found = data.factors, []
+    _, states = launch.forward(f, data.first, torch.empty_like(f.v), case.tiles(), 0.5)
+    for learns in (True, False):
+        into = gradients_like(f)
+        more = launch.backward(f, states, None, data.go, data.gend, case.tiles(), into, 0.5, learns)
+        found.append([*into, more[0]])
+        assert (more[1].decay is not None) == learns
+    assert all(map(torch.equal, *found))
+
+
 def test_torch_products_equal_a_loop() -> None:
     case = CASES[8]
     data = draw(case)

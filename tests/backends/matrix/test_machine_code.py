@@ -30,7 +30,8 @@ def built(kernel, walk, **constants):
     tensors = dict.fromkeys(["G", "S", "gS", "end_state", "gfirst", "w"], "*fp32") | {"harsh": "*i32", "scale": "fp32"}
     tensors |= dict.fromkeys(["q", "k", "v", "o", "go", "dq", "dk", "dv", "Z"], "*bf16")
     constants |= {"C": tiles.chunk, "BN": walk.states, "BU": walk.units, "STAGES": walk.stages, "DECAY": 2}
-    constants |= {"DOT": tl.bfloat16, "P": "ieee", "mask": None, "table": None, "shared": 1}
+    constants |= {"DOT": tl.bfloat16, "P": "ieee", "shared": 1}
+    constants |= dict.fromkeys(["mask", "table", "weights", "skips", "dweights", "dskips"])
     signature, known = {}, {}
     for i, name in enumerate(kernel.arg_names):
         type = signature[name] = "constexpr" if name in constants else tensors.get(name, "i32")

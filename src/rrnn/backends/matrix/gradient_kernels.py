@@ -62,7 +62,9 @@ def query_gradients(
     vp, op, dp, Gp = v + b * vb + h * vh, go + b * ob + h * oh, dq + b * dqb + h * dqh, G
     row = b * gb + h * gh
     if DECAY > 0:
-        Gp, wp = G + row, w + b * wb + h * wh
+        Gp = G + row
+    if w is not None:
+        wp = w + b * wb + h * wh
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if S is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
@@ -77,7 +79,7 @@ def query_gradients(
         vs, os = vs.to(DOT), os.to(DOT)
         da = tl.dot(os, tl.trans(vs), input_precision=P) * scale
         last = tl.minimum(start + C, stop) - 1
-        if DECAY > 0:
+        if w is not None:
             qs = _tile(qp, t, ok, qt, n, N).to(tl.float32)
             chunk = ((start // C + ahead) * B + b) * H + h
             place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
@@ -91,9 +93,8 @@ def query_gradients(
                 z = z * into[:, None]
                 r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
                 r = tl.dot(tl.where(i >= j, da, 0.0).to(DOT), y, r, input_precision=P)
-                own = (qs * up).to(DOT).to(
-                    tl.float32
-                ) * r  # as rounded as `key_gradients`' own: t = s cancels
+                if w is not None:  # as rounded as `key_gradients`' own: t = s cancels
+                    own = (qs * up).to(DOT).to(tl.float32) * r
                 r = r * up
                 z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
             else:
@@ -103,12 +104,14 @@ def query_gradients(
                     e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
                     m = tl.where(_level(level, C), da, 0.0).to(DOT)
                     r += tl.dot(m, (ks * e).to(DOT), input_precision=P) * e
-                own = qs * r
+                if w is not None:
+                    own = qs * r
                 r += (
                     tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * ks
                 )  # what a step reads of itself does not decay
                 z = tl.dot(tl.trans(y), vs, z * tl.exp(end)[:, None], input_precision=P)
-            _put(wp, t, t < stop, wt, n, N, own)
+            if w is not None:
+                _put(wp, t, t < stop, wt, n, N, own)
         else:
             y, x = ks.to(DOT), vs
             r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
@@ -124,7 +127,7 @@ def query_gradients(
             else:
                 da = tl.where(i >= j, da, 0.0)
             r = tl.dot(da.to(DOT), y, r, input_precision=P)
-            if DECAY == 1:
+            if w is not None:
                 tl.store(wp + tl.program_id(2) * wn + t * wt, tl.sum(qs * r, 1), mask=t < stop)
             z = tl.dot(tl.trans(y), x, z, input_precision=P)
         _put(dp, t, t < stop, dqt, n, N, r)
@@ -154,7 +157,9 @@ def key_gradients(
     dkp, dvp = dk + b * dkb + h * dkh, dv + b * dvb + h * dvh
     row, grow = b * gb + h * gh, tl.program_id(2) * wn + b * wb + h * wh  # of what is one number per step
     if DECAY > 0:
-        Gp, wp = G + row, w + b * wb + h * wh
+        Gp = G + row
+    if w is not None:
+        wp = w + b * wb + h * wh
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if gS is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
@@ -170,7 +175,7 @@ def key_gradients(
         last = tl.minimum(start + C, stop) - 1
         if KEYS or dweights is not None or dskips is not None:
             vs = _tile(vp, t, ok, vt, u, U).to(DOT)
-            if KEYS and DECAY > 0:
+            if KEYS and w is not None:
                 chunk = ((start // C + ahead) * B + b) * H + h
                 place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
                 before = tl.load(place, mask=inside, other=0.0).to(DOT)
@@ -196,24 +201,30 @@ def key_gradients(
                 _put(dvp, t, t < stop, dvt, u, U, r)
             if KEYS:
                 da = tl.where(i <= j, tl.dot(vs, tl.trans(os), input_precision=P) * scale, 0.0)
-                kept = into * _diagonal(tl.dot(before, tl.trans(after), input_precision=P), BN)
                 r = tl.dot(vs, tl.trans(after), input_precision=P)
+                if w is not None:
+                    kept = into * _diagonal(tl.dot(before, tl.trans(after), input_precision=P), BN)
                 if DECAY == 2:
-                    kept += tl.sum(y.to(tl.float32) * r, 0)
+                    if w is not None:
+                        kept += tl.sum(y.to(tl.float32) * r, 0)
                     r = tl.dot(da.to(DOT), x, r, input_precision=P)
-                    own = y.to(tl.float32) * r
+                    if w is not None:
+                        own = y.to(tl.float32) * r
                     r = r * down
                 else:
                     r = r * tl.exp(end[None, :] - Gs)
-                    kept += tl.sum(ks * r, 0)
+                    if w is not None:
+                        kept += tl.sum(ks * r, 0)
                     for level in tl.range(0, C.bit_length() - 1, num_stages=1):
                         e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
                         m = tl.where(tl.trans(_level(level, C)), da, 0.0).to(DOT)
                         r += tl.dot(m, (qs * e).to(DOT), input_precision=P) * e
-                    own = ks * r
+                    if w is not None:
+                        own = ks * r
                     r += tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * qs
                 _put(dkp, t, t < stop, dkt, n, N, r)
-                _put(wp, t, t < stop, wt, n, N, tl.where(t[:, None] == last, kept[None, :], 0.0) - own)
+                if w is not None:
+                    _put(wp, t, t < stop, wt, n, N, tl.where(t[:, None] == last, kept[None, :], 0.0) - own)
             new = tl.dot(tl.trans(x), os, input_precision=P) * scale
             if DECAY == 2:
                 new = new * into[:, None]
@@ -246,14 +257,13 @@ def key_gradients(
                 if DECAY == 1:
                     r, da = r * _weighted(to_end, weights, row + near[:, None] * gt), da * pair
                     da = _weighted(da, weights, row + near[:, None] * gt)
-                    kept = tl.sum(_diagonal(tl.dot(before, tl.trans(after), input_precision=P), BN)) * tl.exp(
-                        end
-                    )
-                    kept += tl.sum(y.to(tl.float32) * r)
+                    if w is not None:
+                        kept = tl.sum(_diagonal(tl.dot(before, tl.trans(after), input_precision=P), BN))
+                        kept = kept * tl.exp(end) + tl.sum(y.to(tl.float32) * r)
                 else:
                     da = tl.where(i <= j, da, 0.0)
                 r = tl.dot(da.to(DOT), x, r, input_precision=P)
-                if DECAY == 1:
+                if w is not None:
                     own = tl.where(t == last, kept, 0.0) - tl.sum(y.to(tl.float32) * r, 1)
                     tl.store(w + grow + t * wt, own, mask=t < stop)
                 _put(dkp, t, t < stop, dkt, n, N, r)

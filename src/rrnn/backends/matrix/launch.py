@@ -211,9 +211,11 @@ def backward(
     tiles: Tiles,
     into: FactorGradients,
     scale: float = 1.0,
+    learns: bool = True,
 ) -> tuple[Tensor, StepGradients]:
     """Write the gradients of queries, keys and values into `into`; return those of the first state and of what each
-    step has. S: the states before each segment; if None, they are computed again from `first`."""
+    step has. S: the states before each segment; if None, they are computed again from `first`. Unless it
+    `learns` them, there are no gradients of log-decays."""
     own = Launch(f, tiles)
     T, B, H, N, U, shared = own.sizes
     if S is None:
@@ -225,7 +227,7 @@ def backward(
         gS, gfirst = own.join(f.q, go, gend, True, scale)
     blocks = -(-N // tiles.queries.states)
     w = Z = None
-    if f.g is not None:
+    if f.g is not None and learns:
         wide = f.decay == VECTOR
         parts = (
             2 if wide else blocks + -(-N // tiles.keys.states)

@@ -96,7 +96,10 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles) -> t
     if own.fast:
         from rrnn.backends.matrix import launch
 
-        grad_first, steps = launch.backward(f, states, first, go, grad_end, tiles, target, scale or 1.0)
+        learns = grads.wants_params or own.decay_of_steps
+        grad_first, steps = launch.backward(
+            f, states, first, go, grad_end, tiles, target, scale or 1.0, learns
+        )
     else:
         assert states is not None
         grad_first, dg = chunks.backward(f, states, go, grad_end, target, tiles.chunk, scale or 1.0)
@@ -150,12 +153,18 @@ class _LeafGradients:
                 outputs.append(value)
                 given.append(grad)
         if own.generated:
-            if own.computed:
+            known = [
+                (i, n)
+                for i, n in zip(own.computed, own.wanted, strict=True)
+                if i != LOG_DECAY or steps.decay is not None
+            ]
+            if known:
                 names = QUERIES, KEYS, VALUE, LOG_DECAY, WEIGHT, SKIP
                 given_by: dict[int, Tensor | None] = dict(zip(names, (*target, *steps), strict=True))
-                seeds = [self.split(given_by[i], i in (LOG_DECAY, WEIGHT, SKIP)) for i in own.computed]
-                summed = own.computed.index(LOG_DECAY) if LOG_DECAY in own.computed else None
-                self.generate(elementwise.backward(own.parts.factors, own.wanted, summed), seeds)
+                seeds = [self.split(given_by[i], i in (LOG_DECAY, WEIGHT, SKIP)) for i, _ in known]
+                summed = next((j for j, (i, _) in enumerate(known) if i == LOG_DECAY), None)
+                wanted = tuple(n for _, n in known)
+                self.generate(elementwise.backward(own.parts.factors, wanted, summed), seeds)
         elif steps.decay is not None and own.g is not None and own.g.requires_grad:
             outputs.append(own.g)
             given.append(steps.decay)

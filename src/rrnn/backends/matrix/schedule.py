@@ -156,6 +156,12 @@ class Call:
             more = self.generated, self.harsh, weights, skips
             self.factors = Factors(q, k, v, g, self.call.mask, self.call.sequences, *more)
 
+    @property
+    def decay_of_steps(self) -> bool:
+        """Whether decays depend on more than parameters."""
+        n = self.parts.factors.of_kind("factor").get(LOG_DECAY)
+        return n is not None and any(op is not Op.PARAM for op, _ in leaves_of(self.parts.factors, [n]))
+
     def generates(self, program: Program, wanted: tuple[int, ...]) -> bool:
         """Return whether generated kernels compute these values; torch ops do otherwise."""
         read = (self.call.x, self.call.params, *(() if self.call.inp is None else (self.call.inp,)))
