@@ -18,7 +18,7 @@ from rrnn.backends.triton.plan import H200, Gpu
 pytestmark = pytest.mark.gpu
 
 LAYERS = {torch.bfloat16: 0.02, torch.float16: 0.02, torch.float32: 1e-5}
-GRADIENTS = {"q": 0.008, "k": 0.008, "v": 0.008, "g": 0.02}
+GRADIENTS = {"q": 0.008, "k": 0.008, "v": 0.008, "g": 0.02, "weights": 0.008}
 DECAYS = ("none", "head", "state")
 
 
@@ -68,7 +68,7 @@ def check(case: Case, tiles: Tiles, dtype: torch.dtype, tolerance: float | None 
 
 @pytest.mark.parametrize("size, decay, dtype, packed", MATRIX)
 def test_sizes(size: tuple[int, int], decay: int, dtype: torch.dtype, packed: bool) -> None:
-    case = Case(*size, decay, 0.3, steps=400, heads=2, groups=1, masked=not packed)
+    case = Case(*size, decay, 0.3, steps=400, heads=2, groups=1, masked=not packed, weighted=decay == 1)
     if packed:
         case = case._replace(offsets=PACKED, batch=1)
     tiles = planned(case, dtype)

@@ -144,14 +144,17 @@ class _LeafGradients:
             value = own.found[factor]
             if factor in self.in_place or (own.generated and factor in own.computed):
                 continue
-            if grad.shape != value.shape:  # heads share it
-                grad = grad.unflatten(2, (value.shape[2], -1)).sum(3)
+            shared = grad.shape != value.shape  # by heads
+            split = grad.unflatten(2, (value.shape[2], -1)) if shared else grad
             if factor in own.plain:
                 place = self.place(own.plain[factor])
-                place.copy_(grad.view(place.shape))
+                if shared and place.dtype == grad.dtype:
+                    torch.sum(split, 3, out=place.squeeze(3))
+                else:
+                    place.copy_((split.sum(3) if shared else grad).view(place.shape))
             elif value.requires_grad:
                 outputs.append(value)
-                given.append(grad)
+                given.append(split.sum(3) if shared else grad)
         if own.generated:
             known = [
                 (i, n)
