@@ -266,5 +266,5 @@ def launch(
         C=at.chunk,
         **blocks,
         MILD=at.mild,
-        num_warps=4,
+        num_warps=4 if any(t.shape[-1] > 1 for t in (*reads, *writes)) else 1,
     )

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from rrnn.backends.matrix.kernels import (
+    _coming,
     _halves,
     _level,
     _middle,
@@ -72,6 +73,8 @@ def query_gradients(
         z = tl.load(S + at, mask=inside, other=0.0)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     chunks, _ = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    if DECAY == 1:
+        coming = _coming(Gp, first + C - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + step * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
@@ -116,7 +119,8 @@ def query_gradients(
             y, x = ks.to(DOT), vs
             r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
             if DECAY == 1:
-                here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+                here, end = tl.load(Gp + near * gt), coming
+                coming = _coming(Gp, start + 2 * C - 1, stop, gt, True)
                 da = da * tl.exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
                 da = _weighted(da, weights, row + near[None, :] * gt)
                 r = r * tl.exp(here)[:, None]
@@ -167,6 +171,8 @@ def key_gradients(
         z = tl.load(gS + at, mask=inside, other=0.0)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    if DECAY == 1:
+        coming = _coming(Gp, first + chunks * C - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + (chunks - 1 - step) * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
@@ -178,7 +184,7 @@ def key_gradients(
             if KEYS and w is not None:
                 chunk = ((start // C + ahead) * B + b) * H + h
                 place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
-                before = tl.load(place, mask=inside, other=0.0).to(DOT)
+                before = tl.load(place, mask=inside, other=0.0)
         if DECAY >= 2:
             Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
             qs, ks = qs.to(tl.float32), ks.to(tl.float32)
@@ -203,7 +209,7 @@ def key_gradients(
                 da = tl.where(i <= j, tl.dot(vs, tl.trans(os), input_precision=P) * scale, 0.0)
                 r = tl.dot(vs, tl.trans(after), input_precision=P)
                 if w is not None:
-                    kept = into * _diagonal(tl.dot(before, tl.trans(after), input_precision=P), BN)
+                    kept = into * _diagonal(tl.dot(before.to(DOT), tl.trans(after), input_precision=P), BN)
                 if DECAY == 2:
                     if w is not None:
                         kept += tl.sum(y.to(tl.float32) * r, 0)
@@ -232,7 +238,8 @@ def key_gradients(
         else:
             x, y, after = qs.to(DOT), ks.to(DOT), z.to(DOT)
             if DECAY == 1:
-                here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+                here, end = tl.load(Gp + near * gt), coming
+                coming = _coming(Gp, start - 1, stop, gt, True)
                 pair = tl.exp(tl.where(i <= j, here[None, :] - here[:, None], float("-inf")))
                 to_end = tl.exp(end - here)[:, None]
             if VALUES:
@@ -258,8 +265,7 @@ def key_gradients(
                     r, da = r * _weighted(to_end, weights, row + near[:, None] * gt), da * pair
                     da = _weighted(da, weights, row + near[:, None] * gt)
                     if w is not None:
-                        kept = tl.sum(_diagonal(tl.dot(before, tl.trans(after), input_precision=P), BN))
-                        kept = kept * tl.exp(end) + tl.sum(y.to(tl.float32) * r)
+                        kept = tl.sum(before.to(tl.float32) * z) * tl.exp(end) + tl.sum(y.to(tl.float32) * r)
                 else:
                     da = tl.where(i <= j, da, 0.0)
                 r = tl.dot(da.to(DOT), x, r, input_precision=P)

@@ -81,6 +81,12 @@ def _weighted(x, weights, at):
 
 
 @triton.jit
+def _coming(Gp, at, stop, gt, there):
+    """Load a head's sum at a chunk's end, a chunk ahead. (Triton loads tiles ahead by itself, but no numbers.)"""
+    return tl.load(Gp + tl.maximum(tl.minimum(at, stop - 1), 0) * gt, mask=there, other=0.0)
+
+
+@triton.jit
 def _halves(G, Gp, t, start, stop, gt, n, N, level, C: tl.constexpr):
     """Return each step's decay from the boundary between the halves of its block of 2^(level + 1) steps, or to it."""
     i = tl.arange(0, C)
@@ -162,6 +168,8 @@ def segment_states(
         Gp = G + own
     z, total = tl.zeros([BN, BU], tl.float32), tl.zeros([BN], tl.float32)
     chunks = tl.cdiv(stop - first, C)
+    if DECAY == 1:
+        coming = _coming(Gp, first + (chunks * C if REVERSE else C) - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
         at = chunks - 1 - step if REVERSE else step
         start = first + at * C
@@ -174,7 +182,8 @@ def segment_states(
             z = z * tl.exp(end)[:, None]
             total += end
         if DECAY == 1:
-            here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+            here, end = tl.load(Gp + near * gt), coming
+            coming = _coming(Gp, start + (0 if REVERSE else 2 * C) - 1, stop, gt, True)
             carried = _weighted(tl.exp(here if REVERSE else end - here), weights, own + near * gt)
             y = y.to(tl.float32) * carried[:, None]
             z = z * tl.exp(end)
@@ -270,6 +279,8 @@ def outputs(
         z = tl.load(S + at, mask=inside, other=0.0)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    if DECAY == 1:
+        coming = _coming(Gp, first + C - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + step * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
@@ -297,7 +308,8 @@ def outputs(
             a = tl.dot(x, tl.trans(y), input_precision=P)
             r = tl.dot(x, z.to(DOT), input_precision=P)
             if DECAY == 1:
-                here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+                here, end = tl.load(Gp + near * gt), coming
+                coming = _coming(Gp, start + 2 * C - 1, stop, gt, True)
                 a = a * tl.exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
                 a = _weighted(a, weights, own + near[None, :] * gt)
                 r = r * tl.exp(here)[:, None]
