@@ -30,6 +30,8 @@ INDEX, UNIT = 0, 1
 SCORE: Leaf = (Op.STATE, 0)
 PUT, SUMS, PARTIAL = "put", "sums", "partial"
 """What is written: values, running sums of values from the start of each chunk, sums over all steps of a chunk."""
+QUICK = True
+"""Whether sums over steps may be products, where inputs have half precision."""
 
 
 class Generated(NamedTuple):
@@ -152,10 +154,10 @@ def _text(
     names = [f"r{i}" for i in range(len(reads))] + [f"w{i}" for i in range(len(writes))]
     strides = [f"{name}{axis}" for name in names for axis in "ntbgh"]
     constants = [f"PARTS{i}" for i in range(len(reads))] + [f"ADD{i}" for i in range(len(writes))]
-    constants += ["C", "B0", "B1", "MILD"]
+    constants += ["C", "B0", "B1", "MILD", "QUICK"]
     lines = [
         HEAD,
-        "from rrnn.backends.matrix.kernels import _rows, _segment, note_harsh\n\n",
+        "from rrnn.backends.matrix.kernels import _rows, _segment, chunk_sums, note_harsh\n\n",
         "@triton.jit",
         f"def evaluate({', '.join([*names, 'mask', 'table', 'harsh', *strides, 'mt', 'mb'])},",
         f"    T, B, H, HG, X0, X1, S, {', '.join(f'{c}: tl.constexpr' for c in constants)}):",
@@ -183,7 +185,7 @@ def _text(
             f"        v{n} += tl.load({place} + part * r{i}n, mask={there}, other=0.0).to(tl.float32)",
         ]
         if n == summed:
-            lines.append(f"    v{n} = tl.cumsum(v{n}, 0, reverse=True)")
+            lines.append(f"    v{n} = chunk_sums(v{n}, True, QUICK)")
     for n in sorted(needed(b.instructions, writes, set(reads)) - set(reads)):
         op, args, attr = b.instructions[n]
         if op is Op.CONST:
@@ -196,7 +198,7 @@ def _text(
     for i, (n, mode, axis) in enumerate(zip(writes, modes, axes, strict=True)):
         lines.append(f"    y, there = tl.where(ok & ({x[axis][1]}), v{n}, 0.0), (t < stop) & ({x[axis][1]})")
         if mode == SUMS:
-            lines.append("    y = tl.cumsum(y, 0)")
+            lines.append("    y = chunk_sums(y, False, QUICK)")
             if axis is not None:
                 lines.append("    note_harsh(y, harsh, table, slot, S, B, b, H, head, MILD, C)")
         if mode == PARTIAL:
@@ -266,5 +268,6 @@ def launch(
         C=at.chunk,
         **blocks,
         MILD=at.mild,
+        QUICK=QUICK and any(t.element_size() == 2 for t in reads),
         num_warps=4 if any(t.shape[-1] > 1 for t in (*reads, *writes)) else 1,
     )

@@ -42,8 +42,8 @@ def decay_gradients(
     t, n = first + tl.arange(0, C), tl.program_id(2) * BN + tl.arange(0, BN)
     sums = tl.zeros([C, BN], tl.float32)
     for part in range(PARTS):
-        sums += _tile(w + part * wn + b * wb + h * wh, t, t < stop, wt, n, N)
-    _put(dg + b * db + h * dh, t, t < stop, dt, n, N, tl.cumsum(sums, 0, reverse=True))
+        sums += _tile(w + part * wn + b * wb + h * wh, first, t < stop, wt, n, N)
+    _put(dg + b * db + h * dh, first, t < stop, dt, n, N, tl.cumsum(sums, 0, reverse=True))
 
 
 @triton.jit
@@ -78,12 +78,16 @@ def query_gradients(
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + step * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
-        ks, vs, os = _tile(kp, t, ok, kt, n, N), _tile(vp, t, ok, vt, u, U), _tile(op, t, ok, ot, u, U)
+        ks, vs, os = (
+            _tile(kp, start, ok, kt, n, N),
+            _tile(vp, start, ok, vt, u, U),
+            _tile(op, start, ok, ot, u, U),
+        )
         vs, os = vs.to(DOT), os.to(DOT)
         da = tl.dot(os, tl.trans(vs), input_precision=P) * scale
         last = tl.minimum(start + C, stop) - 1
         if w is not None:
-            qs = _tile(qp, t, ok, qt, n, N).to(tl.float32)
+            qs = _tile(qp, start, ok, qt, n, N).to(tl.float32)
             chunk = ((start // C + ahead) * B + b) * H + h
             place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
             tl.store(place, z.to(Z.dtype.element_ty), mask=inside)
@@ -114,7 +118,7 @@ def query_gradients(
                 )  # what a step reads of itself does not decay
                 z = tl.dot(tl.trans(y), vs, z * tl.exp(end)[:, None], input_precision=P)
             if w is not None:
-                _put(wp, t, t < stop, wt, n, N, own)
+                _put(wp, start, t < stop, wt, n, N, own)
         else:
             y, x = ks.to(DOT), vs
             r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
@@ -134,7 +138,7 @@ def query_gradients(
             if w is not None:
                 tl.store(wp + tl.program_id(2) * wn + t * wt, tl.sum(qs * r, 1), mask=t < stop)
             z = tl.dot(tl.trans(y), x, z, input_precision=P)
-        _put(dp, t, t < stop, dqt, n, N, r)
+        _put(dp, start, t < stop, dqt, n, N, r)
 
 
 @triton.jit
@@ -147,8 +151,8 @@ def key_gradients(
 ):  # fmt: skip
     """Write the gradients of keys and decays (KEYS; BU covers all units) and of values (VALUES; BN covers all states),
     from the gradient of the state after each segment; into w, keys times their gradients, negative, and at each chunk's
-    last step what the state after it contributes. Write the gradients of weights and skips for these units, where there
-    are any. Write the gradient of the state before the segment unless `gfirst` is None."""
+    last step what the state after it contributes. With KEYS, write the gradients of weights, for these states, and of
+    skips, where there are any. Write the gradient of the state before the segment unless `gfirst` is None."""
     slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
     first, stop, ahead = _segment(table, slot, T, L)
     n, u = tl.arange(0, BN), tl.arange(0, BU)
@@ -159,11 +163,14 @@ def key_gradients(
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, Gp = v + b * vb + h * vh, go + b * ob + h * oh, G
     dkp, dvp = dk + b * dkb + h * dkh, dv + b * dvb + h * dvh
-    row, grow = b * gb + h * gh, tl.program_id(2) * wn + b * wb + h * wh  # of what is one number per step
+    row, own = (
+        b * gb + h * gh,
+        b * wb + h * wh,
+    )  # where what has one number per step, and its gradients, begin
     if DECAY > 0:
         Gp = G + row
     if w is not None:
-        wp = w + b * wb + h * wh
+        wp = w + own
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if gS is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
@@ -176,12 +183,12 @@ def key_gradients(
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + (chunks - 1 - step) * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
-        qs, ks = _tile(qp, t, ok, qt, n, N), _tile(kp, t, ok, kt, n, N)
-        os = _tile(op, t, ok, ot, u, U).to(DOT)
+        qs, ks = _tile(qp, start, ok, qt, n, N), _tile(kp, start, ok, kt, n, N)
+        os = _tile(op, start, ok, ot, u, U).to(DOT)
         last = tl.minimum(start + C, stop) - 1
-        if KEYS or dweights is not None or dskips is not None:
-            vs = _tile(vp, t, ok, vt, u, U).to(DOT)
-            if KEYS and w is not None:
+        if KEYS:
+            vs = _tile(vp, start, ok, vt, u, U).to(DOT)
+            if w is not None:
                 chunk = ((start // C + ahead) * B + b) * H + h
                 place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
                 before = tl.load(place, mask=inside, other=0.0)
@@ -204,7 +211,7 @@ def key_gradients(
             if VALUES:
                 r = tl.dot(y, after, input_precision=P)
                 r = tl.dot((tl.where(i <= j, a, 0.0) * scale).to(DOT), os, r, input_precision=P)
-                _put(dvp, t, t < stop, dvt, u, U, r)
+                _put(dvp, start, t < stop, dvt, u, U, r)
             if KEYS:
                 da = tl.where(i <= j, tl.dot(vs, tl.trans(os), input_precision=P) * scale, 0.0)
                 r = tl.dot(vs, tl.trans(after), input_precision=P)
@@ -215,7 +222,7 @@ def key_gradients(
                         kept += tl.sum(y.to(tl.float32) * r, 0)
                     r = tl.dot(da.to(DOT), x, r, input_precision=P)
                     if w is not None:
-                        own = y.to(tl.float32) * r
+                        taken = y.to(tl.float32) * r
                     r = r * down
                 else:
                     r = r * tl.exp(end[None, :] - Gs)
@@ -226,11 +233,19 @@ def key_gradients(
                         m = tl.where(tl.trans(_level(level, C)), da, 0.0).to(DOT)
                         r += tl.dot(m, (qs * e).to(DOT), input_precision=P) * e
                     if w is not None:
-                        own = ks * r
+                        taken = ks * r
                     r += tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * qs
-                _put(dkp, t, t < stop, dkt, n, N, r)
+                _put(dkp, start, t < stop, dkt, n, N, r)
                 if w is not None:
-                    _put(wp, t, t < stop, wt, n, N, tl.where(t[:, None] == last, kept[None, :], 0.0) - own)
+                    _put(
+                        wp,
+                        start,
+                        t < stop,
+                        wt,
+                        n,
+                        N,
+                        tl.where(t[:, None] == last, kept[None, :], 0.0) - taken,
+                    )
             new = tl.dot(tl.trans(x), os, input_precision=P) * scale
             if DECAY == 2:
                 new = new * into[:, None]
@@ -244,35 +259,38 @@ def key_gradients(
                 to_end = tl.exp(end - here)[:, None]
             if VALUES:
                 a = tl.dot(y, tl.trans(x), input_precision=P) * scale  # transposed: rows are s
+                a = a * pair if DECAY == 1 else tl.where(i <= j, a, 0.0)
+            if KEYS:
+                da = tl.dot(vs, tl.trans(os), input_precision=P)
+                if dskips is not None:
+                    tl.store(dskips + own + t * wt, tl.sum(tl.where(i == j, da, 0.0), 1), mask=t < stop)
+                da = da * scale
+                da = da * pair if DECAY == 1 else tl.where(i <= j, da, 0.0)
+            if VALUES:
                 r = tl.dot(y, after, input_precision=P)
                 if DECAY == 1:
-                    r, a = r * to_end, a * pair
-                else:
-                    a = tl.where(i <= j, a, 0.0)
-                r = tl.dot(a.to(DOT), os, r, input_precision=P)
-                if weights is not None:
-                    tl.store(dweights + grow + t * wt, tl.sum(r * vs.to(tl.float32), 1), mask=t < stop)
-                    r = _weighted(r, weights, row + near[:, None] * gt)
+                    r = r * to_end
+                r = _weighted(tl.dot(a.to(DOT), os, r, input_precision=P), weights, row + near[:, None] * gt)
                 if skips is not None:
-                    direct = os.to(tl.float32)
-                    tl.store(dskips + grow + t * wt, tl.sum(direct * vs.to(tl.float32), 1), mask=t < stop)
-                    r += _weighted(direct, skips, row + near[:, None] * gt)
-                _put(dvp, t, t < stop, dvt, u, U, r)
+                    r += _weighted(os.to(tl.float32), skips, row + near[:, None] * gt)
+                _put(dvp, start, t < stop, dvt, u, U, r)
             if KEYS:
-                da = tl.dot(vs, tl.trans(os), input_precision=P) * scale
                 r = tl.dot(vs, tl.trans(after), input_precision=P)
                 if DECAY == 1:
-                    r, da = r * _weighted(to_end, weights, row + near[:, None] * gt), da * pair
-                    da = _weighted(da, weights, row + near[:, None] * gt)
+                    r = r * to_end
                     if w is not None:
-                        kept = tl.sum(before.to(tl.float32) * z) * tl.exp(end) + tl.sum(y.to(tl.float32) * r)
-                else:
-                    da = tl.where(i <= j, da, 0.0)
+                        carried = _weighted(tl.sum(y.to(tl.float32) * r, 1), weights, row + near * gt)
+                        kept = tl.sum(before.to(tl.float32) * z) * tl.exp(end) + tl.sum(carried)
                 r = tl.dot(da.to(DOT), x, r, input_precision=P)
-                if w is not None:
-                    own = tl.where(t == last, kept, 0.0) - tl.sum(y.to(tl.float32) * r, 1)
-                    tl.store(w + grow + t * wt, own, mask=t < stop)
-                _put(dkp, t, t < stop, dkt, n, N, r)
+                if w is not None or dweights is not None:  # weights scale keys as they scale values
+                    along, block = tl.sum(y.to(tl.float32) * r, 1), own + tl.program_id(2) * wn + t * wt
+                    if dweights is not None:
+                        tl.store(dweights + block, along, mask=t < stop)
+                    if w is not None:
+                        along = tl.where(t == last, kept, 0.0) - _weighted(along, weights, row + near * gt)
+                        tl.store(w + block, along, mask=t < stop)
+                r = _weighted(r, weights, row + near[:, None] * gt)
+                _put(dkp, start, t < stop, dkt, n, N, r)
             g = os
             if DECAY == 1:
                 g, z = (os.to(tl.float32) * tl.exp(here)[:, None]).to(DOT), z * tl.exp(end)

@@ -225,31 +225,27 @@ def backward(
         gfirst = written = f.v.new_empty((N, B, H * U), dtype=torch.float32)
     else:
         gS, gfirst = own.join(f.q, go, gend, True, scale)
-    blocks = -(-N // tiles.queries.states)
+    blocks, of_keys = -(-N // tiles.queries.states), -(-N // tiles.keys.states)
+    wide, full = f.decay == VECTOR, torch.float32
     w = Z = None
-    if f.g is not None and learns:
-        wide = f.decay == VECTOR
-        parts = (
-            2 if wide else blocks + -(-N // tiles.keys.states)
-        )  # those of queries first, then those of keys
-        w = f.v.new_empty((parts, T, B, H, N) if wide else (parts, B, H, T), dtype=torch.float32)
+    if f.g is not None and learns:  # parts of queries, then those of keys
+        w = f.v.new_empty((2, T, B, H, N) if wide else (blocks + of_keys, B, H, T), dtype=full)
         w = w if wide else w.permute(0, 3, 1, 2)
-        Z = f.v.new_empty(
-            (own.chunks, B, H, N, U), dtype=f.v.dtype if f.v.dtype == torch.bfloat16 else torch.float32
-        )
+        Z = f.v.new_empty((own.chunks, B, H, N, U), dtype=f.v.dtype if f.v.dtype == torch.bfloat16 else full)
+    dweights, dskips = (
+        None if t is None else t.new_empty((parts, B, H, T)).permute(0, 3, 1, 2)
+        for t, parts in ((f.weights, of_keys), (f.skips, 1))
+    )
+    steps = _strides(w, 4) if wide else (B * H * T, 1, H * T, T)
     strides = _strides(f.q), _strides(f.k), _strides(f.v), _strides(own.G), _strides(go)
-    rest = *_strides(w, 4), *_strides(own.mask, 2), T, B, H, N, U, shared, scale, tiles.segment
+    rest = *steps, *_strides(own.mask, 2), T, B, H, N, U, shared, scale, tiles.segment
     flat = [s for each in strides for s in each]
     for decay in own.ways:
         gradient_kernels.query_gradients[own.grid(blocks)](
             f.q, f.k, f.v, own.G, own.weights, S, go, into.q, w, Z, own.mask, own.table, own.harsh, *flat,
             *_strides(into.q), *rest, **own.constants(tiles.queries, decay),
         )  # fmt: skip
-    of_keys = None if w is None else w[1 if f.decay == VECTOR else blocks :]
-    parts = -(-U // (tiles.keys if tiles.values is None else tiles.values).units)
-    dweights, dskips = (
-        None if t is None else t.new_empty((parts, B, H, T)).permute(0, 3, 1, 2) for t in (f.weights, f.skips)
-    )
+    second = None if w is None else w[1 if wide else blocks :]
     roles = [
         (tiles.keys, True, tiles.values is None),
         *([] if tiles.values is None else [(tiles.values, False, True)]),
@@ -258,8 +254,8 @@ def backward(
         for decay in own.ways:
             programs = -(-N // walk.states) * -(-U // walk.units)
             gradient_kernels.key_gradients[own.grid(programs)](
-                f.q, f.k, f.v, own.G, own.weights, own.skips, gS, go, into.k, into.v, of_keys,
-                dweights if values else None, dskips if values else None, Z, written if keys else None, own.mask,
+                f.q, f.k, f.v, own.G, own.weights, own.skips, gS, go, into.k, into.v, second,
+                dweights if keys else None, dskips if keys else None, Z, written if keys else None, own.mask,
                 own.table, own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys, VALUES=values,
                 **own.constants(walk, decay),
             )  # fmt: skip
