@@ -33,15 +33,16 @@ class Case(NamedTuple):
     chunk: int = 16
     warps: int = 4
     stages: int = 2
+    cut: tuple[int, int] | None = None  # states and units of a block, if heads are cut into blocks
 
     def tiles(self) -> Tiles:
-        N, U = padded(self.N), padded(self.U)
+        N, U = map(padded, self.cut or (self.N, self.U))
         n, u = self.blocks or (N, U)
         more = self.warps, self.stages
         part = Walk(N, u, *more)
         keys = Walk(n, U, *more)
         values = None if self.blocks is None else part
-        return Tiles(self.chunk, self.segment, Walk(n, u, *more), part, keys, keys, values)
+        return Tiles(self.chunk, self.segment, Walk(n, u, *more), part, keys, keys, values, self.cut)
 
 
 CASES = [
@@ -55,6 +56,9 @@ CASES = [
     Case(offsets=(0, 40, 75, 75), decay=1, batch=1),
     Case(offsets=(0, 0, 1, 50, 75), decay=2, batch=1, heads=2, groups=1),
     Case(offsets=(0, 33, 75), decay=2, strength=30.0, batch=1, blocks=(16, 16), heads=2, groups=2),
+    Case(decay=2, N=40, U=20, cut=(16, 16), heads=2, groups=1, masked=True),
+    Case(decay=2, N=33, U=24, cut=(16, 24), strength=30.0, heads=2, groups=2, segment=80),
+    Case(offsets=(0, 33, 33, 75), decay=1, N=20, U=40, cut=(16, 16), batch=1, heads=2, groups=2),
 ]
 
 
@@ -120,14 +124,14 @@ def exact(data: Data) -> dict[str, Tensor]:
 
 def by_kernels(tiles: Tiles, data: Data) -> dict[str, Tensor]:
     """Return the same by kernels: with states as they were saved, and with states computed again."""
-    from rrnn.backends.matrix import launch
+    from rrnn.backends.matrix import blocks
 
     f, o = data.factors, torch.empty_like(data.factors.v)
-    end, states = launch.forward(f, data.first, o, tiles, 0.5)
+    end, states = blocks.forward(f, data.first, o, tiles, 0.5)
     results = []
     for saved, first in ((states, None), (None, data.first)):
         into = gradients_like(f)
-        gfirst, dg = launch.backward(f, saved, first, data.go, data.gend, tiles, into, 0.5)
+        gfirst, dg = blocks.backward(f, saved, first, data.go, data.gend, tiles, into, 0.5)
         results.append([*into, gfirst, *([] if dg is None else [dg])])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
     return dict(zip(["o", "end", "q", "k", "v", "first", "g"], [o, end, *results[0]], strict=False))

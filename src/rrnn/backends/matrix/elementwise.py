@@ -248,5 +248,5 @@ def launch(
         C=at.chunk,
         **blocks,
         MILD=at.mild,
-        num_warps=4,
+        num_warps=8 if max(blocks.values()) > 128 else 4,
     )

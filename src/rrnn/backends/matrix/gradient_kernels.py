@@ -23,6 +23,18 @@ from rrnn.backends.matrix.kernels import (
 
 
 @triton.jit
+def rounded(x, DOT: tl.constexpr, P: tl.constexpr):
+    """Return x as products read it. The gradient of a log-decay is a difference: queries times their gradients less
+    keys times theirs, summed from its step on. Pairs of steps behind it must cancel, so both sides round alike. (TF32
+    products drop the last 13 bits.)"""
+    if P == "tf32":
+        y = ((x.to(tl.float32).to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)
+    else:
+        y = x.to(DOT)
+    return y
+
+
+@triton.jit
 def query_gradients(
     q, k, v, G, S, go, dq, w, Z, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dqt, dqb, dqh, wn, wt, wb, wh, mt, mb,
@@ -63,30 +75,30 @@ def query_gradients(
             Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
             if DECAY == 2:
                 up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
-                y = (ks * down).to(DOT)
+                y = rounded(ks * down, DOT, P)
                 z = z * into[:, None]
                 r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
                 r = tl.dot(tl.where(i >= j, da, 0.0).to(DOT), y, r, input_precision=P)
-                own = (qs * up).to(DOT).to(
-                    tl.float32
-                ) * r  # as rounded as `key_gradients`' own: t = s cancels
+                own = rounded(qs * up, DOT, P).to(tl.float32) * r
                 r = r * up
                 z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
             else:
                 y = (ks * tl.exp(end[None, :] - Gs)).to(DOT)
                 r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale * tl.exp(Gs)
+                own = qs * r
                 for level in tl.range(0, C.bit_length() - 1, num_stages=1):
                     e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
                     m = tl.where(_level(level, C), da, 0.0).to(DOT)
-                    r += tl.dot(m, (ks * e).to(DOT), input_precision=P) * e
-                own = qs * r
+                    part = tl.dot(m, rounded(ks * e, DOT, P), input_precision=P)
+                    r += part * e
+                    own += rounded(qs * e, DOT, P).to(tl.float32) * part
                 r += (
                     tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * ks
                 )  # what a step reads of itself does not decay
                 z = tl.dot(tl.trans(y), vs, z * tl.exp(end)[:, None], input_precision=P)
             _put(wp, t, t < stop, wt, n, N, own)
         else:
-            y, x = ks.to(DOT), vs
+            y, x = rounded(ks, DOT, P), vs
             r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
             if DECAY == 1:
                 here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
@@ -98,7 +110,11 @@ def query_gradients(
                 da = tl.where(i >= j, da, 0.0)
             r = tl.dot(da.to(DOT), y, r, input_precision=P)
             if DECAY == 1:
-                tl.store(wp + tl.program_id(2) * wn + t * wt, tl.sum(qs * r, 1), mask=t < stop)
+                tl.store(
+                    wp + tl.program_id(2) * wn + t * wt,
+                    tl.sum(rounded(qs, DOT, P).to(tl.float32) * r, 1),
+                    mask=t < stop,
+                )
             z = tl.dot(tl.trans(y), x, z, input_precision=P)
         _put(dp, t, t < stop, dqt, n, N, r)
 
@@ -156,7 +172,7 @@ def key_gradients(
             kept = kept * tl.exp(end)
             if DECAY == 2:
                 up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
-                x, y = (qs * up).to(DOT), (ks * down).to(DOT)
+                x, y = rounded(qs * up, DOT, P), rounded(ks * down, DOT, P)
                 z = z * out[:, None]
                 after, z = z.to(DOT), z * into[:, None]
                 if VALUES:
@@ -174,12 +190,14 @@ def key_gradients(
                     a = tl.trans(_pairs(qs, ks, Gs, Gp, t, start, stop, gt, n, N, C, DOT, P))
                 if KEYS:
                     r = tl.dot(vs, tl.trans(after), input_precision=P) * tl.exp(end[None, :] - Gs)
-                    kept += tl.sum(ks * r, 0)
+                    own = ks * r
+                    kept += tl.sum(own, 0)
                     for level in tl.range(0, C.bit_length() - 1, num_stages=1):
                         e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
                         m = tl.where(tl.trans(_level(level, C)), da, 0.0).to(DOT)
-                        r += tl.dot(m, (qs * e).to(DOT), input_precision=P) * e
-                    own = ks * r
+                        part = tl.dot(m, rounded(qs * e, DOT, P), input_precision=P)
+                        r += part * e
+                        own += rounded(ks * e, DOT, P).to(tl.float32) * part
                     r += tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * qs
             if KEYS:
                 dg = _tile(wp, t, t < stop, wt, n, N) - own + tl.where(t[:, None] == last, kept[None, :], 0.0)
@@ -194,7 +212,7 @@ def key_gradients(
                 new = new * into[:, None]
             z += new
         else:
-            x, y, after = qs.to(DOT), ks.to(DOT), z.to(DOT)
+            x, y, after = rounded(qs, DOT, P), rounded(ks, DOT, P), z.to(DOT)
             if DECAY == 1:
                 here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
                 pair = tl.exp(tl.where(i <= j, here[None, :] - here[:, None], float("-inf")))
@@ -203,13 +221,13 @@ def key_gradients(
                 r = tl.dot(vs, tl.trans(after), input_precision=P)
                 if DECAY == 1:
                     r, da = r * to_end, da * pair
-                    kept = tl.sum(kept) * tl.exp(end) + tl.sum(ks.to(tl.float32) * r)
+                    kept = tl.sum(kept) * tl.exp(end) + tl.sum(y.to(tl.float32) * r)
                 else:
                     da = tl.where(i <= j, da, 0.0)
                 r = tl.dot(da.to(DOT), x, r, input_precision=P)
                 if DECAY == 1:
                     w_at = wp + tl.program_id(2) * wn + t * wt
-                    dg = tl.load(w_at, mask=t < stop, other=0.0) - tl.sum(ks.to(tl.float32) * r, 1)
+                    dg = tl.load(w_at, mask=t < stop, other=0.0) - tl.sum(y.to(tl.float32) * r, 1)
                     dg = tl.cumsum(dg + tl.where(t == last, kept, 0.0), 0, reverse=True)
                     tl.store(w_at, dg, mask=t < stop)
                 _put(dkp, t, t < stop, dkt, n, N, r)
