@@ -10,7 +10,7 @@ import torch
 from backends.matrix import recurrences
 from backends.matrix.recurrences import FACTOR, GATE, MODELS, SCORE, Recurrence, differences
 from backends.matrix.test_kernels import Case, by_kernels, draw, exact, ratio
-from backends.matrix.test_matrix import make, rms
+from backends.matrix.test_matrix import make, rms, run
 
 import rrnn
 from rrnn.backends import resolve
@@ -53,7 +53,7 @@ def test_equal_to_the_reference(name: str, dtype: torch.dtype, states: int, unit
     check_recurrence(call, dtype, 1e-5 if dtype == torch.float32 else None)
 
 
-@pytest.mark.parametrize("name, dtype", zip([*MODELS, "own"], 2 * DTYPES, strict=True))
+@pytest.mark.parametrize("name, dtype", list(zip([*MODELS, "own"], 2 * DTYPES, strict=True)))
 def test_packed_sequences_equal_the_reference(name: str, dtype: torch.dtype) -> None:
     call = recurrences.draw(name, dtype, 32, 128, 400, offsets=PACKED)
     check_recurrence(call, dtype, 1e-5 if dtype == torch.float32 else None)
@@ -161,7 +161,7 @@ def test_chosen(dtype: torch.dtype, states: int) -> None:
         assert resolve("auto", torch.device("cuda"), torch.float64, [program]).name != "matrix"
 
 
-@pytest.mark.parametrize("name, dtype", zip(["GLA", "Mamba-2", "RetNet"], DTYPES, strict=True))
+@pytest.mark.parametrize("name, dtype", list(zip(["GLA", "Mamba-2", "RetNet"], DTYPES, strict=True)))
 @pytest.mark.parametrize("states", [16, 64])
 def test_packed_sequences_never_wait_for_the_device(name: str, dtype: torch.dtype, states: int) -> None:
     rnn = make(name, dtype, 256, states).cuda()
@@ -175,6 +175,19 @@ def test_packed_sequences_never_wait_for_the_device(name: str, dtype: torch.dtyp
             torch.autograd.grad(out.float().sum(), weights)
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_layers_train(name: str) -> None:
+    """A whole layer as `auto` runs it: outputs, states and the gradients of all weights."""
+    torch.manual_seed(0)
+    rnn = rrnn.RationalRNN(
+        rrnn.zoo.get_cell(name, states=32), 128, 128, num_layers=2, heads=4, dtype=torch.float64
+    )
+    x, lengths = torch.randn(150, 3, 128).double(), [150, 77, 1]
+    wanted = run(rnn, x, "reference", lengths=lengths)
+    ours = run(rnn.float().cuda(), x.cuda(), "auto", lengths=lengths)
+    assert max(map(rms, ours, wanted)) < 1e-5
 
 
 @pytest.mark.parametrize("name, states", [("GLA", 16), ("GLA", 32), ("Mamba-2", 24), ("RetNet", 16)])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from kernel_cases import needs_interpreter
@@ -149,6 +150,36 @@ def test_equal_to_torch(case: Case) -> None:
     wanted, ours = exact(data), by_kernels(case.tiles(), data.to(torch.float32))
     for name, value in wanted.items():
         assert ratio(ours[name], value) < 1e-5, name
+
+
+@needs_interpreter
+@pytest.mark.slow
+@pytest.mark.parametrize("decay, strength", [(1, 1.0), (2, 1.0), (2, 30.0)])
+def test_rounding_cancels_in_gradients_of_decays(
+    decay: int, strength: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of a log-decay is a difference. If its two sides rounded differently, its errors would have the same
+    sign over many steps, and those of a gate's bias, which is a sum over time, would be far larger."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    from rrnn.backends.matrix import launch
+
+    def cut(x: np.ndarray) -> np.ndarray:
+        return (np.ascontiguousarray(x).view(np.int32) & -8192).view(np.float32)
+
+    def dot(self: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:
+        """Multiply as tensor cores do with TF32."""
+        return interpreter.TensorHandle(cut(a.data) @ cut(b.data) + d.data, d.dtype.scalar)
+
+    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
+    monkeypatch.setattr(launch, "precision", lambda dtype: (tl.float32, "tf32"))
+    case = Case(decay=decay, strength=strength, heads=2, groups=2, segment=64, chunk=64, steps=128)
+    data = draw(case)
+    wanted, ours = exact(data), by_kernels(case.tiles(), data.to(torch.float32))
+    found = {name: ratio(ours[name], value) for name, value in wanted.items()}
+    found["bias"] = ratio(ours["g"].sum((0, 1)), wanted["g"].sum((0, 1)))
+    assert max(found.values()) < 2e-3, found
 
 
 def test_torch_products_equal_a_loop() -> None:
