@@ -181,9 +181,7 @@ def test_packed_sequences_never_wait_for_the_device(name: str, dtype: torch.dtyp
 def test_layers_train(name: str) -> None:
     """A whole layer as `auto` runs it: outputs, states and the gradients of all weights."""
     torch.manual_seed(0)
-    rnn = rrnn.RationalRNN(
-        rrnn.zoo.get_cell(name, states=32), 128, 128, num_layers=2, heads=4, dtype=torch.float64
-    )
+    rnn = rrnn.RationalRNN(rrnn.zoo.get_cell(name, states=32), 128, 128, heads=4, dtype=torch.float64)
     x, lengths = torch.randn(150, 3, 128).double(), [150, 77, 1]
     wanted = run(rnn, x, "reference", lengths=lengths)
     ours = run(rnn.float().cuda(), x.cuda(), "auto", lengths=lengths)
