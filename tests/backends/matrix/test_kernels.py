@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from kernel_cases import needs_interpreter
@@ -33,16 +34,17 @@ class Case(NamedTuple):
     chunk: int = 16
     warps: int = 4
     stages: int = 2
+    cut: tuple[int, int] | None = None  # states and units of a block, if heads are cut into blocks
     weighted: bool = False  # whether values have weights and skips
 
     def tiles(self) -> Tiles:
-        N, U = padded(self.N), padded(self.U)
+        N, U = map(padded, self.cut or (self.N, self.U))
         n, u = self.blocks or (N, U)
         more = self.warps, self.stages
         part = Walk(N, u, *more)
         keys = Walk(n, U, *more)
         values = None if self.blocks is None else part
-        return Tiles(self.chunk, self.segment, Walk(n, u, *more), part, keys, keys, values)
+        return Tiles(self.chunk, self.segment, Walk(n, u, *more), part, keys, keys, values, self.cut)
 
 
 CASES = [
@@ -56,6 +58,9 @@ CASES = [
     Case(offsets=(0, 40, 75, 75), decay=1, batch=1, weighted=True),
     Case(offsets=(0, 0, 1, 50, 75), decay=2, batch=1, heads=2, groups=1),
     Case(offsets=(0, 33, 75), decay=2, strength=30.0, batch=1, blocks=(16, 16), heads=2, groups=2),
+    Case(decay=2, N=40, U=20, cut=(16, 16), heads=2, groups=1, masked=True),
+    Case(decay=2, N=33, U=24, cut=(16, 24), strength=30.0, heads=2, groups=2, segment=80),
+    Case(offsets=(0, 33, 33, 75), decay=1, N=20, U=40, cut=(16, 16), batch=1, heads=2, groups=2),
     Case(decay=1, segment=80, weighted=True, groups=2),
     Case(decay=1, blocks=(16, 16), N=48, U=40, weighted=True, masked=True),
 ]
@@ -134,14 +139,14 @@ def exact(data: Data) -> dict[str, Tensor]:
 
 def by_kernels(tiles: Tiles, data: Data) -> dict[str, Tensor]:
     """Return the same by kernels: with states as they were saved, and with states computed again."""
-    from rrnn.backends.matrix import launch
+    from rrnn.backends.matrix import blocks
 
     f, o = data.factors, torch.empty_like(data.factors.v)
-    end, states = launch.forward(f, data.first, o, tiles, 0.5)
+    end, states = blocks.forward(f, data.first, o, tiles, 0.5)
     results = []
     for saved, first in ((states, None), (None, data.first)):
         into = gradients_like(f)
-        gfirst, (dg, *more) = launch.backward(f, saved, first, data.go, data.gend, tiles, into, 0.5)
+        gfirst, (dg, *more) = blocks.backward(f, saved, first, data.go, data.gend, tiles, into, 0.5)
         results.append([*into, gfirst, *(t for t in (dg, *more) if t is not None)])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
     names = ["o", "end", "q", "k", "v", "first", "g", "weights", "skips"]
@@ -178,6 +183,36 @@ def test_decays_that_are_not_learned(decay: int) -> None:
         found.append([*into, more[0]])
         assert (more[1].decay is not None) == learns
     assert all(map(torch.equal, *found))
+
+
+@needs_interpreter
+@pytest.mark.slow
+@pytest.mark.parametrize("decay, strength", [(1, 1.0), (2, 1.0), (2, 30.0)])
+def test_rounding_cancels_in_gradients_of_decays(
+    decay: int, strength: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of a log-decay is a difference. If its two sides rounded differently, its errors would have the same
+    sign over many steps, and those of a gate's bias, which is a sum over time, would be far larger."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    from rrnn.backends.matrix import launch
+
+    def cut(x: np.ndarray) -> np.ndarray:
+        return (np.ascontiguousarray(x).view(np.int32) & -8192).view(np.float32)
+
+    def dot(self: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:
+        """Multiply as tensor cores do with TF32."""
+        return interpreter.TensorHandle(cut(a.data) @ cut(b.data) + d.data, d.dtype.scalar)
+
+    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
+    monkeypatch.setattr(launch, "precision", lambda dtype: (tl.float32, "tf32"))
+    case = Case(decay=decay, strength=strength, heads=2, groups=2, segment=64, chunk=64, steps=128)
+    data = draw(case)
+    wanted, ours = exact(data), by_kernels(case.tiles(), data.to(torch.float32))
+    found = {name: ratio(ours[name], value) for name, value in wanted.items()}
+    found["bias"] = ratio(ours["g"].sum((0, 1)), wanted["g"].sum((0, 1)))
+    assert max(found.values()) < 2e-3, found
 
 
 def test_torch_products_equal_a_loop() -> None:

@@ -33,7 +33,6 @@ class Matrix(Backend):
     """The backend that runs separable families as matrix products: on tensor cores, or with torch's products."""
 
     name = "matrix"
-    packs = False  # It has kernels for them, which have been run in Triton's interpreter only.
 
     def __init__(self) -> None:
         self._refused: set[Tiles] = set()

@@ -257,6 +257,7 @@ def launch(
     flags: dict[str, int] = {f"ADD{i}": flag for i, flag in enumerate(add)}
     flags |= {f"PARTS{i}": t.shape[0] if t.dim() == 6 else 1 for i, t in enumerate(reads)}
     blocks = {f"B{axis}": 1 << (size - 1).bit_length() for axis, size in ((0, at.N), (1, at.U))}
+    warps = 8 if max(blocks.values()) > 128 else 4 if any(t.shape[-1] > 1 for t in (*reads, *writes)) else 1
     found.kernel[(at.chunks, at.B * at.H)](
         *reads,
         *writes,
@@ -269,5 +270,5 @@ def launch(
         **blocks,
         MILD=at.mild,
         QUICK=QUICK and any(t.element_size() == 2 for t in reads),
-        num_warps=4 if any(t.shape[-1] > 1 for t in (*reads, *writes)) else 1,
+        num_warps=warps,
     )

@@ -36,6 +36,8 @@ class Tiles(NamedTuple):
     keys: Walk
     values: Walk | None
     """None: the kernel of keys' gradients covers all states, and computes those of values, too."""
+    block: tuple[int, int] | None = None
+    """The states and units of a block, if heads are cut into blocks; None: they are not."""
     mild: float = MILD
     join: tuple[int, int, int, int] = (4, 64, 2, 4)
 

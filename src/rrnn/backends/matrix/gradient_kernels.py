@@ -25,6 +25,18 @@ from rrnn.backends.matrix.kernels import (
 
 
 @triton.jit
+def rounded(x, DOT: tl.constexpr, P: tl.constexpr):
+    """Return x as products read it. The gradient of a log-decay is a difference: queries times their gradients less
+    keys times theirs, summed from its step on. Pairs of steps behind it must cancel, so both sides round alike. (TF32
+    products drop the last 13 bits.)"""
+    if P == "tf32":
+        y = ((x.to(tl.float32).to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)
+    else:
+        y = x.to(DOT)
+    return y
+
+
+@triton.jit
 def _diagonal(x, N: tl.constexpr):
     """Return the diagonal of a square. (Triton loads ahead what products read, so a product of two tiles is faster here
     than sums of what they are element by element.)"""
@@ -96,23 +108,26 @@ def query_gradients(
             Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
             if DECAY == 2:
                 up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
-                y = (ks * down).to(DOT)
+                y = rounded(ks * down, DOT, P)
                 z = z * into[:, None]
                 r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
                 r = tl.dot(tl.where(i >= j, da, 0.0).to(DOT), y, r, input_precision=P)
-                if w is not None:  # as rounded as `key_gradients`' own: t = s cancels
-                    own = (qs * up).to(DOT).to(tl.float32) * r
+                if w is not None:
+                    own = rounded(qs * up, DOT, P).to(tl.float32) * r
                 r = r * up
                 z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
             else:
                 y = (ks * tl.exp(end[None, :] - Gs)).to(DOT)
                 r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale * tl.exp(Gs)
+                if w is not None:
+                    own = qs * r
                 for level in tl.range(0, C.bit_length() - 1, num_stages=1):
                     e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
                     m = tl.where(_level(level, C), da, 0.0).to(DOT)
-                    r += tl.dot(m, (ks * e).to(DOT), input_precision=P) * e
-                if w is not None:
-                    own = qs * r
+                    part = tl.dot(m, rounded(ks * e, DOT, P), input_precision=P)
+                    r += part * e
+                    if w is not None:
+                        own += rounded(qs * e, DOT, P).to(tl.float32) * part
                 r += (
                     tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * ks
                 )  # what a step reads of itself does not decay
@@ -120,7 +135,7 @@ def query_gradients(
             if w is not None:
                 _put(wp, start, t < stop, wt, n, N, own)
         else:
-            y, x = ks.to(DOT), vs
+            y, x = rounded(ks, DOT, P), vs
             r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
             if DECAY == 1:
                 here, end = tl.load(Gp + near * gt), coming
@@ -136,7 +151,8 @@ def query_gradients(
                 da = tl.where(i >= j, da, 0.0)
             r = tl.dot(da.to(DOT), y, r, input_precision=P)
             if w is not None:
-                tl.store(wp + tl.program_id(2) * wn + t * wt, tl.sum(qs * r, 1), mask=t < stop)
+                along = tl.sum(rounded(qs, DOT, P).to(tl.float32) * r, 1)
+                tl.store(wp + tl.program_id(2) * wn + t * wt, along, mask=t < stop)
             z = tl.dot(tl.trans(y), x, z, input_precision=P)
         _put(dp, start, t < stop, dqt, n, N, r)
 
@@ -151,8 +167,8 @@ def key_gradients(
 ):  # fmt: skip
     """Write the gradients of keys and decays (KEYS; BU covers all units) and of values (VALUES; BN covers all states),
     from the gradient of the state after each segment; into w, keys times their gradients, negative, and at each chunk's
-    last step what the state after it contributes. With KEYS, write the gradients of weights, for these states, and of
-    skips, where there are any. Write the gradient of the state before the segment unless `gfirst` is None."""
+    last step what the state after it contributes. Write the gradients of weights for these units (VALUES) and of skips
+    (KEYS), where there are any. Write the gradient of the state before the segment unless `gfirst` is None."""
     slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
     first, stop, ahead = _segment(table, slot, T, L)
     n, u = tl.arange(0, BN), tl.arange(0, BU)
@@ -186,9 +202,9 @@ def key_gradients(
         qs, ks = _tile(qp, start, ok, qt, n, N), _tile(kp, start, ok, kt, n, N)
         os = _tile(op, start, ok, ot, u, U).to(DOT)
         last = tl.minimum(start + C, stop) - 1
-        if KEYS:
+        if KEYS or dweights is not None:
             vs = _tile(vp, start, ok, vt, u, U).to(DOT)
-            if w is not None:
+            if KEYS and w is not None:
                 chunk = ((start // C + ahead) * B + b) * H + h
                 place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
                 before = tl.load(place, mask=inside, other=0.0)
@@ -197,7 +213,7 @@ def key_gradients(
             qs, ks = qs.to(tl.float32), ks.to(tl.float32)
             if DECAY == 2:
                 up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
-                x, y = (qs * up).to(DOT), (ks * down).to(DOT)
+                x, y = rounded(qs * up, DOT, P), rounded(ks * down, DOT, P)
                 z = z * out[:, None]
                 after, z = z.to(DOT), z * into[:, None]
                 if VALUES:
@@ -227,13 +243,15 @@ def key_gradients(
                 else:
                     r = r * tl.exp(end[None, :] - Gs)
                     if w is not None:
-                        kept += tl.sum(ks * r, 0)
+                        taken = ks * r
+                        kept += tl.sum(taken, 0)
                     for level in tl.range(0, C.bit_length() - 1, num_stages=1):
                         e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
                         m = tl.where(tl.trans(_level(level, C)), da, 0.0).to(DOT)
-                        r += tl.dot(m, (qs * e).to(DOT), input_precision=P) * e
-                    if w is not None:
-                        taken = ks * r
+                        part = tl.dot(m, rounded(qs * e, DOT, P), input_precision=P)
+                        r += part * e
+                        if w is not None:
+                            taken += rounded(ks * e, DOT, P).to(tl.float32) * part
                     r += tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * qs
                 _put(dkp, start, t < stop, dkt, n, N, r)
                 if w is not None:
@@ -251,7 +269,7 @@ def key_gradients(
                 new = new * into[:, None]
             z += new
         else:
-            x, y, after = qs.to(DOT), ks.to(DOT), z.to(DOT)
+            x, y, after = rounded(qs, DOT, P), rounded(ks, DOT, P), z.to(DOT)
             if DECAY == 1:
                 here, end = tl.load(Gp + near * gt), coming
                 coming = _coming(Gp, start - 1, stop, gt, True)
@@ -265,31 +283,32 @@ def key_gradients(
                 if dskips is not None:
                     tl.store(dskips + own + t * wt, tl.sum(tl.where(i == j, da, 0.0), 1), mask=t < stop)
                 da = da * scale
-                da = da * pair if DECAY == 1 else tl.where(i <= j, da, 0.0)
+                if DECAY == 1:  # weighted as `query_gradients` does, so that both sides round alike
+                    da = _weighted(da * pair, weights, row + near[:, None] * gt)
+                else:
+                    da = tl.where(i <= j, da, 0.0)
             if VALUES:
                 r = tl.dot(y, after, input_precision=P)
                 if DECAY == 1:
                     r = r * to_end
-                r = _weighted(tl.dot(a.to(DOT), os, r, input_precision=P), weights, row + near[:, None] * gt)
+                r = tl.dot(a.to(DOT), os, r, input_precision=P)
+                if dweights is not None:
+                    along = tl.sum(r * vs.to(tl.float32), 1)
+                    tl.store(dweights + own + tl.program_id(2) * wn + t * wt, along, mask=t < stop)
+                r = _weighted(r, weights, row + near[:, None] * gt)
                 if skips is not None:
                     r += _weighted(os.to(tl.float32), skips, row + near[:, None] * gt)
                 _put(dvp, start, t < stop, dvt, u, U, r)
             if KEYS:
                 r = tl.dot(vs, tl.trans(after), input_precision=P)
                 if DECAY == 1:
-                    r = r * to_end
-                    if w is not None:
-                        carried = _weighted(tl.sum(y.to(tl.float32) * r, 1), weights, row + near * gt)
-                        kept = tl.sum(before.to(tl.float32) * z) * tl.exp(end) + tl.sum(carried)
+                    r = r * _weighted(to_end, weights, row + near[:, None] * gt)
+                if w is not None:
+                    kept = tl.sum(before.to(tl.float32) * z) * tl.exp(end) + tl.sum(y.to(tl.float32) * r)
                 r = tl.dot(da.to(DOT), x, r, input_precision=P)
-                if w is not None or dweights is not None:  # weights scale keys as they scale values
-                    along, block = tl.sum(y.to(tl.float32) * r, 1), own + tl.program_id(2) * wn + t * wt
-                    if dweights is not None:
-                        tl.store(dweights + block, along, mask=t < stop)
-                    if w is not None:
-                        along = tl.where(t == last, kept, 0.0) - _weighted(along, weights, row + near * gt)
-                        tl.store(w + block, along, mask=t < stop)
-                r = _weighted(r, weights, row + near[:, None] * gt)
+                if w is not None:
+                    along = tl.where(t == last, kept, 0.0) - tl.sum(y.to(tl.float32) * r, 1)
+                    tl.store(w + own + tl.program_id(2) * wn + t * wt, along, mask=t < stop)
                 _put(dkp, start, t < stop, dkt, n, N, r)
             g = os
             if DECAY == 1:

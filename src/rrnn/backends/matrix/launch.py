@@ -234,7 +234,7 @@ def backward(
         Z = f.v.new_empty((own.chunks, B, H, N, U), dtype=f.v.dtype if f.v.dtype == torch.bfloat16 else full)
     dweights, dskips = (
         None if t is None else t.new_empty((parts, B, H, T)).permute(0, 3, 1, 2)
-        for t, parts in ((f.weights, of_keys), (f.skips, 1))
+        for t, parts in ((f.weights, -(-U // (tiles.values or tiles.keys).units)), (f.skips, 1))
     )
     steps = _strides(w, 4) if wide else (B * H * T, 1, H * T, T)
     strides = _strides(f.q), _strides(f.k), _strides(f.v), _strides(own.G), _strides(go)
@@ -255,7 +255,7 @@ def backward(
             programs = -(-N // walk.states) * -(-U // walk.units)
             gradient_kernels.key_gradients[own.grid(programs)](
                 f.q, f.k, f.v, own.G, own.weights, own.skips, gS, go, into.k, into.v, second,
-                dweights if keys else None, dskips if keys else None, Z, written if keys else None, own.mask,
+                dweights if values else None, dskips if keys else None, Z, written if keys else None, own.mask,
                 own.table, own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys, VALUES=values,
                 **own.constants(walk, decay),
             )  # fmt: skip

@@ -74,13 +74,15 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles) -> t
     if scale is None and own.generates(own.parts.readout, readout(own)):
         generated = elementwise.backward(own.parts.readout, readout(own))
     again = scale is None and (generated is None or elementwise.SCORE in generated.reads)  # scores are needed
+    turns = own.parts.turns and grads.state is not None  # by angles whose gradients need the final state
+    again = again or turns
     if states is None or again:
         own_first = saved[_first_places(call, call.every)]  # (1, N, B, H·U) or (n, N, 1, H·U)
         first = (own_first[0] if call.sequences is None else own_first[:, :, 0].transpose(0, 1)).contiguous()
-    scores = None
+    scores = end = None
     if again or (states is None and not own.fast):
         scores = call.x.new_empty((own.steps, call.x.shape[1], own.heads, own.units), dtype=own.dtype)
-        _, states = own.run(first, scores, 1.0)
+        end, states = own.run(first, scores, 1.0)
     if generated is not None:
         go = back.through_outputs(generated, put_side_by_side(go), scores)
     elif scale is None:
@@ -94,17 +96,21 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles) -> t
     target = FactorGradients(back.target(QUERIES), back.target(KEYS), back.target(VALUE))
     grad_end = None if grads.state is None else own.turn_states(grads.state, back=True).contiguous()
     if own.fast:
-        from rrnn.backends.matrix import launch
+        from rrnn.backends.matrix import blocks
 
         learns = grads.wants_params or own.decay_of_steps
-        grad_first, steps = launch.backward(
+        grad_first, steps = blocks.backward(
             f, states, first, go, grad_end, tiles, target, scale or 1.0, learns
         )
     else:
         assert states is not None
         grad_first, dg = chunks.backward(f, states, go, grad_end, target, tiles.chunk, scale or 1.0)
         steps = StepGradients(dg)
-    back.factors(target, steps)
+    ends: list[tuple[Tensor, Tensor]] = []
+    if turns and end is not None and grads.state is not None:
+        with torch.enable_grad():
+            ends = [(own.turn_states(end), grads.state)]
+    back.factors(target, steps, ends)
     return back.finish(), grad_first if grads.wants_first else None
 
 
@@ -137,9 +143,11 @@ class _LeafGradients:
                 return self.in_place[factor]
         return own.call.x.new_empty(shape, dtype=own.call.x.dtype if own.generated else own.dtype)
 
-    def factors(self, target: FactorGradients, steps: StepGradients) -> None:
-        """Take the gradients of all factors back to the leaves."""
-        own, outputs, given = self.own, [], []
+    def factors(
+        self, target: FactorGradients, steps: StepGradients, more: list[tuple[Tensor, Tensor]]
+    ) -> None:
+        """Take the gradients of all factors back to the leaves, and those of `more` values that leaves turn."""
+        own, outputs, given = self.own, [value for value, _ in more], [grad for _, grad in more]
         for factor, grad in ((QUERIES, target.q), (KEYS, target.k), (VALUE, target.v)):
             value = own.found[factor]
             if factor in self.in_place or (own.generated and factor in own.computed):

@@ -71,7 +71,8 @@ class Call:
     def __init__(self, call: CellCall, tiles: Tiles, grad: bool = False) -> None:
         self.call, self.tiles, self.fast = call, tiles, tiles.kernels
         self.parts = parts_of(call.program)
-        if (own := self.parts.in_place) is not None and self.generates(own.factors, computed(own)[1]):
+        own = self.parts.in_place
+        if own is not None and tiles.block is None and self.generates(own.factors, computed(own)[1]):
             self.parts = own
         self.plain = plain(self.parts)
         wide = call.program.wide
@@ -247,7 +248,7 @@ class Call:
                 values[first], values[first + 1] = a * cos + b * sin, b * cos - a * sin
         for t, unturned in ((cos, 1.0), (sin, 0.0)):
             if t is not None:
-                self.turned.append(last_steps(t.detach(), packed, unturned))
+                self.turned.append(last_steps(t, packed, unturned))
 
     def turn_states(self, rows: Tensor, back: bool = False) -> Tensor:
         """Return the states (N, n, H·U) after the last step turned as they are, from those that only decay; `back` is
@@ -276,9 +277,9 @@ class Call:
         None if these are one segment's zeros."""
         if not self.fast:
             return chunks.forward(self.factors, first, o, self.tiles.chunk, scale)
-        from rrnn.backends.matrix import launch
+        from rrnn.backends.matrix import blocks
 
-        return launch.forward(self.factors, first, o, self.tiles, scale)
+        return blocks.forward(self.factors, first, o, self.tiles, scale)
 
     def outputs(self, score: Tensor, known: Tensor | None = None) -> Tensor:
         """Return the outputs (T, B, N·D) from the scores (T, B, H, U)."""
