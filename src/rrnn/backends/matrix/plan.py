@@ -26,6 +26,9 @@ CHOICES = (
     *((32, 2, 4096), (32, 1, 4096), (16, 1, 4096), (16, 1, 2048)),
 )
 """Steps of a chunk, stages of loads, and the most numbers of a tile of the state; the best first."""
+PARTS = {"none": (4, 1, 64), "head": (4, 2, 64), "state": (4, 1, 64)}
+"""For tiles that are parts of a head's state, by decay: warps, programs on a multiprocessor in training, and the most
+states of tiles for what segments enter."""
 NARROW = 64
 """The least rows and columns of tiles for decays per state. Operands of products that are computed lie one after the
 other at the same place of shared memory, and bfloat16 rows of 32 have 64 bytes there instead of 128. ptxas 12.8, which
@@ -109,17 +112,20 @@ def _tiles_of(
     """Return sizes for blocks that fill tiles of so many states and units."""
     size = 2 if dtype == torch.bfloat16 else 4
     programs = columns * -(-U * N // NUMBERS)
-    alone = not training or (decay == "state" and N * U > NARROW**2)
+    warps, beside, most_enter = 4, 1 if decay == "state" and N * U > NARROW**2 else 2, 64
+    if N * U > NUMBERS:
+        warps, beside, most_enter = PARTS[decay]
+    alone = not training or beside == 1
     each = 1 if decay == "none" or (alone and 3 * programs > 2 * gpu.multiprocessors) else 2
     segment, found = segment_of(steps, programs, gpu, each), []
     for C, stages, numbers in CHOICES:
         if size == 4 and C == 64:
             continue
         whole, rows = numbers >= N * U, max(16, min(N, numbers // U))
-        outputs = Walk(N, max(16, min(U, numbers // N)), 4, stages)
-        keys = Walk(N if whole else rows, U, 4, min(stages, 2))
+        outputs = Walk(N, max(16, min(U, numbers // N)), warps, stages)
+        keys = Walk(N if whole else rows, U, warps, min(stages, 2))
         values = None if whole else outputs._replace(stages=keys.stages)
-        enter = Walk(min(N, 64), min(U, 64), 4, stages)
+        enter = Walk(min(N, most_enter), min(U, 64), 4, stages)
         most = max(needs(C, outputs, decay, size, (2, 1)), needs(C, keys, decay, size, (2, 2)))
         if decay == "state" and min(outputs.units, keys.states) < NARROW:
             continue
