@@ -135,6 +135,18 @@ def matrix_states() -> str:
 
 
 @named
+def matrix_kernels() -> str:
+    """Say where the time of the matrix schedule goes, kernel by kernel."""
+    body = []
+    for r in rows("matrix-kernels-h200"):
+        known = "bytes" in r
+        numbers = (f"{r['bytes'] / 1e6:.0f}", f"{r['of_copy']:.0%}".replace("%", " %")) if known else ("", "")
+        more = (str(r["registers"]), str(r["spills"])) if known else ("", "")
+        body.append((r["model"], size(r["shape"]), f"`{r['kernel']}`", f"{r['us']:.0f}", *numbers, *more))
+    return table("model | B×T×H×N×U | kernel | µs: | MB: | of copy: | registers: | spills:", body)
+
+
+@named
 def packed() -> str:
     """Compare packed sequences with padded ones."""
     body = []
