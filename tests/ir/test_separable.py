@@ -100,10 +100,10 @@ def test_other_models_do_not(name: str) -> None:
 
 def weighted(value: Any, output: Any, per: str = "head") -> Separable | None:
     """Return the parts with a value in place of a cell with a decay per head (or another), if it has them."""
-    forget = (
-        (lambda h, k, q, v: linear("f", over=h, per="head")) if per == "state" else linear("f", per="head")
-    )
-    loop = (lambda *x: sigmoid(forget(*x))) if callable(forget) else sigmoid(forget)  # pyright: ignore
+
+    def loop(h: Any, *_: Any) -> Any:
+        return sigmoid(linear("f", over=h, per="head") if per == "state" else linear("f", per="head"))
+
     cell = attention(lambda h, k, q, v: k * value, loop, lambda h, k, q, v: q)
     return found(cell if output is None else cell.output(output)).in_place
 
