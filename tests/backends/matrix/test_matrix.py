@@ -14,6 +14,7 @@ from zoo.test_wide import build, gradients
 
 import rrnn
 from rrnn import RationalRNN
+from rrnn.automata import Cell, exp, family, linear, one, parameter
 from rrnn.backends import get_backend, resolve
 from rrnn.backends.matrix.plan import needs, tiles_of
 from rrnn.backends.triton.plan import H200
@@ -107,6 +108,22 @@ def test_kernels_of_packed_sequences(name: str) -> None:
     # A decay's own parameter has a number per head: sums of differences of all that its steps add and take away, which
     # torch's products in float32 give within 2e-5, too.
     assert sorted(worst)[-2] < 1e-5 and max(worst) < 1e-4
+
+
+@needs_interpreter
+def test_decays_that_are_not_learned() -> None:
+    """A layer asks for no gradients of parameters that it keeps fixed, and kernels compute none of such decays."""
+    h = family("h", 16)
+    k, q = (linear(name, over=h, per="head") for name in "kq")
+    cell = Cell("Fixed").initial("s").loop("s", one).arc("s", h, k * linear("v"))
+    cell = cell.loop(h, exp(parameter("g", per="head", start=-0.1, learned=False))).read(h, q)
+    torch.manual_seed(0)
+    exact = RationalRNN(cell, 32, 32, heads=2, dtype=torch.float64)
+    rnn = RationalRNN(cell, 32, 32, heads=2, dtype=torch.float32)
+    rnn.load_state_dict(exact.state_dict())
+    exact.load_state_dict(rnn.state_dict())
+    x = torch.randn(40, 2, 32)
+    assert max(map(rms, run(rnn, x, "matrix"), run(exact, x, "reference"))) < 1e-5
 
 
 @pytest.mark.parametrize("strong", [False, True])
