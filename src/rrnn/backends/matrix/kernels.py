@@ -194,7 +194,7 @@ def segment_states(
     for step in tl.range(0, chunks, num_stages=STAGES):
         at = chunks - 1 - step if REVERSE else step
         start = first + at * C
-        _, ok, near = _rows(start, stop, b, mask, mt, mb, C)
+        ok, near = _rows(start, stop, b, mask, mt, mb, C)[1:]
         x, y = _tile(kp, start, ok, kt, n, N), _tile(vp, start, ok, vt, u, U)
         last = tl.minimum(start + C, stop) - 1
         if DECAY == 2:

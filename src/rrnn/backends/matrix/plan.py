@@ -26,7 +26,7 @@ CHOICES = (
     *((32, 2, 4096), (32, 1, 4096), (16, 1, 4096), (16, 1, 2048)),
 )
 """Steps of a chunk, stages of loads, and the most numbers of a tile of the state; the best first."""
-PARTS = {"none": (4, 1, 64), "head": (4, 2, 64), "state": (4, 1, 64)}
+PARTS = {"none": (4, 1, 64), "head": (4, 2, 64), "state": (8, 1, 64)}
 """For tiles that are parts of a head's state, by decay: warps, programs on a multiprocessor in training, and the most
 states of tiles for what segments enter."""
 NARROW = 64
