@@ -6,7 +6,7 @@
 `--wheels` names a folder that holds the peers: wheels of fla-core and einops (pip download --no-deps), and mamba_ssm's
 Triton files in mamba/. Peers tune themselves, over all of their configurations: so many processes compile these first,
 each a share, and the race then finds them in Triton's cache on disk. Only the measurements of a configuration are
-shortened, to 10 ms. Ours is first compiled with empty caches, all models at a time in processes of their own, which
+shortened, to 5 ms. Ours is first compiled with empty caches, all models at a time in processes of their own, which
 gives the time of a first call (forward and backward, without imports). Before anything is timed, outputs and gradients
 of both are compared on the same numbers. Times are medians of CUDA graph replays, or of plain calls where one of the
 two cannot be captured. What a peer is given is computed outside its time, but for the logarithm of the gate, which ours
@@ -145,7 +145,7 @@ class Case:
         self.x = torch.randn(steps, batch, program.columns(self.units), device=device).to(dtype)
         count = sum(wide.numbers(e, self.units) for e in wide.parameters)
         self.params = (torch.randn(1, max(count, 1), device=device) * 0.1)[:, :count].to(torch.float32)
-        self.inp = None
+        self.inp, self.learned = None, count > 0
         if program.uses_input:
             self.inp = torch.randn(steps, batch, self.units, device=device).to(dtype)
         self.named: Named = {}
@@ -161,6 +161,7 @@ class Case:
             if name == "log_gamma":
                 gamma = 1 - 2.0 ** (-5 - torch.arange(heads, dtype=torch.float64, device=device))
                 self.params[0, at : at + n] = gamma.log().float()
+                self.learned = False
             self.named[name] = (
                 self.params[0, at : at + n].unflatten(0, (wide.sharers(extent, heads), -1)).clone()
             )
@@ -169,7 +170,7 @@ class Case:
             self.named["input"] = self.inp.transpose(0, 1).unflatten(-1, (heads, -1)).contiguous()
         self.out_grad = torch.randn(steps, batch, self.units, device=device).to(dtype)
         self.peer_grad = self.out_grad.transpose(0, 1).unflatten(-1, (heads, -1)).contiguous()
-        for t in (self.x, self.inp, self.params, *self.named.values()):
+        for t in (self.x, self.inp, *self.named.values(), *([self.params] if self.learned else [])):
             if t is not None:
                 t.requires_grad_()
 
@@ -181,7 +182,7 @@ class Case:
 
     def our_gradients(self) -> list[Tensor]:
         wanted = [self.x, *([] if self.inp is None else [self.inp])]
-        wanted += [self.params] if self.params.numel() else []
+        wanted += [self.params] if self.learned else []
         return list(torch.autograd.grad(self.ours(), wanted, self.out_grad))
 
     def their_gradients(self) -> dict[str, Tensor]:
@@ -231,7 +232,7 @@ def time_both(ours: Callable[[], object], theirs: Callable[[], object]) -> tuple
 
 
 def tune(share: tuple[int, int] | None) -> None:
-    """Change how Triton's tuner measures: each configuration for 10 ms; or, for one of several processes that compile,
+    """Change how Triton's tuner measures: each configuration for 5 ms; or, for one of several processes that compile,
     its share of the configurations once, and the others not at all."""
     from triton.runtime.autotuner import Autotuner
     from triton.testing import do_bench
@@ -245,7 +246,7 @@ def tune(share: tuple[int, int] | None) -> None:
     def bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:
         if share is not None and zlib.crc32(str(config).encode()) % share[1] != share[0]:
             return [math.inf] * 3
-        self.__dict__["do_bench"] = once if share is not None else partial(do_bench, warmup=3, rep=10)
+        self.__dict__["do_bench"] = once if share is not None else partial(do_bench, warmup=2, rep=5)
         return original(self, *args, config=config, **meta)
 
     Autotuner._bench = bench
@@ -262,8 +263,7 @@ def compile_share(models: list[str], shapes: list[int], share: tuple[int, int]) 
                     with torch.no_grad():
                         case.ours()
                     case.our_gradients()
-                if index < 2:  # the third shape has the first one's kernels
-                    case.their_gradients()
+                case.their_gradients()
             except Exception as error:
                 print(name, index, repr(error)[:200])
 
@@ -358,10 +358,10 @@ def meta() -> dict[str, Any]:
 
     return {
         "command": " ".join(["python", *sys.argv]),
-        "commit": os.environ.get("RRNN_COMMIT"),
+        "commit": os.environ.get("RRNN_COMMIT", ""),
         "versions": {"rrnn": rrnn.__version__, "torch": torch.__version__, "triton": triton.__version__},
-        "gpu": torch.cuda.get_device_name(),
-        "peers": "fla-core 0.6.0, mamba-ssm 2.3.2.post1; tuned over all their configurations, 10 ms each",
+        "device": {"gpu": torch.cuda.get_device_name()},
+        "peers": "fla-core 0.6.0, mamba-ssm 2.3.2.post1; tuned anew for every row, each configuration for 5 ms",
         "first_call_s": "on empty caches, forward and backward, all models at a time in processes of their own",
     }
 

@@ -129,9 +129,26 @@ def matrix_states() -> str:
         what = "forward" if r["pass"] == "forward" else "both"
         ratio = "doubtful" if r.get("doubtful") else f"{r['ratio']:.2f}×"
         body.append(
-            (r["model"], r["peer"], size(r["shape"]), what, f"{r['ms']:.3f}", f"{r['peer_ms']:.3f}", ratio)
+            (
+                *(r["model"], r["peer"], size(r["shape"]), what, r["commit"][:7]),
+                *(f"{r['ms']:.3f}", f"{r['peer_ms']:.3f}", ratio),
+            )
         )
-    return table("model | peer | B×T×H×N×U | pass | ours, ms: | peer, ms: | peer / ours:", body)
+    return table("model | peer | B×T×H×N×U | pass | commit | ours, ms: | peer, ms: | peer / ours:", body)
+
+
+@named
+def matrix_versions() -> str:
+    """Say where the time of the matrix schedule goes, kernel by kernel, before and after a change."""
+    found = rows("matrix-versions-h200")
+    kernels = ("outputs", "query_gradients", "key_gradients", "segment_states", "join", "generated", "torch")
+    titles = " | ".join(f"{name.replace('_', ' ')}, µs:" for name in kernels)
+    body = []
+    for r in found:
+        times = (f"{r['kernels_us'].get(name, 0):.0f}" for name in kernels)
+        whole = f"{r['forward_us']:.0f}", f"{r['both_us']:.0f}"
+        body.append((r["model"], size(r["shape"]), r["version"], *whole, *times))
+    return table(f"model | B×T×H×N×U | kernels | forward, µs: | both, µs: | {titles}", body)
 
 
 @named

@@ -222,7 +222,7 @@ class _RationalFunction(torch.autograd.Function):
         """Run the cells. `layer` holds the cells and how many rows of parameters each of them has; `rest` holds all
         cells' rows, then their states. (Rows, so that no stack is in the graph.)"""
         ctx.cells, counts = layer
-        params, ctx.are_rows, at = [], [], 0
+        params, ctx.are_rows, ctx.counts, at = [], [], counts, 0
         for count in counts:
             rows = rest[at : at + count]
             params.append(_table(rows))
@@ -246,7 +246,9 @@ class _RationalFunction(torch.autograd.Function):
         twice = torch.is_grad_enabled()  # create_graph=True
         with torch.no_grad() if twice else nullcontext():
             call, wanted = LayerCall(y, params, mask, inp, cells, sequences), ctx.needs_input_grad[-count:]
-            gx, gp, gs, gi = run_backward(call, saved, go, grad_finals, wanted)
+            rows = iter(ctx.needs_input_grad[6:])
+            learned = [any([next(rows) for _ in range(n)]) for n in ctx.counts]
+            gx, gp, gs, gi = run_backward(call, saved, go, grad_finals, wanted, learned)
             gw = None
             if weight is not None:
                 gx, gw = _through_product(gx, x, weight, ctx.needs_input_grad[3:5])

@@ -82,7 +82,7 @@ def test_packed_sequences_on_a_gpu_take_a_backend_that_has_kernels_for_them(
 
 
 def test_which_backends_have_kernels_for_packed_sequences() -> None:
-    assert {name for name in registry.TABLE if get_backend(name).packs} == {"native", "triton"}
+    assert {name for name in registry.TABLE if get_backend(name).packs} == {"native", "triton", "matrix"}
 
 
 def test_one_asked_for_must_work(picky: Backend) -> None:

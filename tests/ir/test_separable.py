@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rrnn.automata import Cell, exp, family, linear, one, parameter, sigmoid, tanh
+from rrnn.automata import Cell, exp, family, input, linear, one, parameter, score, sigmoid, tanh
 from rrnn.ir import Op, lower
-from rrnn.ir.separable import KEYS, LOG_DECAY, QUERIES, SIGN, VALUE, Separable, separable
+from rrnn.ir.separable import KEYS, LOG_DECAY, QUERIES, SIGN, SKIP, VALUE, WEIGHT, Separable, separable
 from rrnn.zoo import get_cell
 
 
@@ -96,3 +96,43 @@ def test_reasons(entry: object, loop: object, read: object, why: str) -> None:
 @pytest.mark.parametrize("name", ["Mamba", "S4D", "F", "LRU", "DeltaNet"])
 def test_other_models_do_not(name: str) -> None:
     assert isinstance(separable(lower(get_cell(name)).program), str)
+
+
+def weighted(value: Any, output: Any, per: str = "head") -> Separable | None:
+    """Return the parts with a value in place of a cell with a decay per head (or another), if it has them."""
+
+    def loop(h: Any, *_: Any) -> Any:
+        return sigmoid(linear("f", over=h, per="head") if per == "state" else linear("f", per="head"))
+
+    cell = attention(lambda h, k, q, v: k * value, loop, lambda h, k, q, v: q)
+    return found(cell if output is None else cell.output(output)).in_place
+
+
+def test_values_are_read_in_place() -> None:
+    c, d = exp(linear("c", per="head")), parameter("d", per="head")
+    for leaf, op in ((linear("u"), Op.PREACT), (input(), Op.INPUT)):
+        parts = weighted(3.0 * c * leaf, (2.0 * score + leaf * d) - leaf * c * 0.5)
+        assert parts is not None and parts.scale == 2.0
+        factors = parts.factors.of_kind("factor")
+        assert {KEYS, QUERIES, VALUE, LOG_DECAY, WEIGHT, SKIP} == set(factors)
+        assert parts.factors.instructions[factors[VALUE]].op is op
+        assert not parts.factors.over[factors[WEIGHT]] and not parts.factors.over[factors[SKIP]]
+    only = weighted(linear("u") * c, None)
+    assert only is not None and SKIP not in only.factors.of_kind("factor")
+
+
+@pytest.mark.parametrize(
+    "value, output, per",
+    [
+        (linear("u"), None, "head"),  # there is nothing to gain
+        (linear("u") * linear("w", per="head"), None, "state"),
+        (tanh(linear("u")), None, "head"),
+        (linear("u") * linear("w"), None, "head"),
+        (linear("u") * linear("w", per="head"), tanh(score), "head"),
+        (linear("u") * linear("w", per="head"), score + linear("other"), "head"),
+        (linear("u") * linear("w", per="head"), score + linear("u") * parameter("d"), "head"),  # a unit's own
+        (linear("u") * linear("w", per="head"), score * linear("w", per="head"), "head"),
+    ],
+)
+def test_values_are_not_read_in_place(value: Any, output: Any, per: str) -> None:
+    assert weighted(value, output, per) is None

@@ -112,6 +112,8 @@ class Gradients(NamedTuple):
     """dL/d inp, written; None for a program that does not use the layer's input."""
     wants_first: bool = True
     """Whether to return the gradient with respect to the first state."""
+    wants_params: bool = True
+    """Whether the gradients of parameters are of use. If not, those returned need not be right."""
 
 
 class Backend(ABC):
@@ -173,7 +175,9 @@ class Backend(ABC):
         state = torch.zeros_like(firsts) if grads.state is None else grads.state
         for i, steps, own in call.separate():
             inp = None if grads.inp is None else grads.inp[steps]
-            given = Gradients(grads.out[steps], state[:, i : i + 1], grads.x[steps], inp)
+            given = grads._replace(
+                out=grads.out[steps], state=state[:, i : i + 1], x=grads.x[steps], inp=inp, wants_first=True
+            )
             learned, first = self.backward(own, saved[call.own_saved(i, steps)], given)
             sums += learned
             if first is not None:

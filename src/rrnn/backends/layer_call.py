@@ -122,9 +122,11 @@ def run_backward(
     grad_out: Tensor,
     grad_finals: Sequence[Tensor | None],
     wanted: Sequence[bool],
+    learned: Sequence[bool],
 ) -> tuple[Tensor, list[Tensor], list[Tensor | None], Tensor | None]:
     """Return the gradients of x, of the cells' parameters, of their first states, and of the layer's input.
-    `wanted[i]`: whether to return the gradient with respect to cell i's first state."""
+    `wanted[i]`: whether to return the gradient with respect to cell i's first state. `learned[i]`: whether those of its
+    parameters are of use."""
     x, cells, inp = call.x, call.cells, call.inp
     backend, dtype = cells.backend, compute_dtype(x.dtype)
     grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -133,7 +135,7 @@ def run_backward(
         grad_inp.zero_()  # columns that no kernel writes
     to_states = [None if g is None else cast(g, dtype) for g in grad_finals]
     written = cells.slices(grad_x), cells.inputs(grad_inp)
-    grads = map(Gradients, cells.outputs(grad_out), to_states, *written, wanted)
+    grads = map(Gradients, cells.outputs(grad_out), to_states, *written, wanted, learned)
     grad_params, grad_states = [], []
     for own, kept, given in zip(call.split(), saved, grads, strict=True):
         units, to_first = shared_states.backward(backend, own, kept, given)

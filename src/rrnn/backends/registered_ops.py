@@ -79,7 +79,8 @@ def _op_backward(
     shapes = [own.saved_shape(g.shape[0]) for own, g in zip(call.split(), grad_finals, strict=True)]
     saved = [kept.view(shape) for kept, shape in zip(saved, shapes, strict=True)]
     with torch.no_grad():
-        gx, gp, gs, gi = run_backward(call, saved, grad_out, grad_finals, [True] * len(saved))
+        every = [True] * len(saved)
+        gx, gp, gs, gi = run_backward(call, saved, grad_out, grad_finals, every, every)
     return gx, gp, [g for g in gs if g is not None], x.new_empty(0) if gi is None else gi
 
 

@@ -19,19 +19,16 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rrnn.arithmetic import ALONG_FAMILY, RANGES
-from rrnn.arithmetic.ranges import ALL, Range
-from rrnn.ir.builder import Builder, copy_into
-from rrnn.ir.interpreter import interpret
+from rrnn.arithmetic import ALONG_FAMILY
+from rrnn.ir.builder import Builder
+from rrnn.ir.forms import Forms, NotSeparable
 from rrnn.ir.program import Extent, Op, Program, needed
 from rrnn.semirings import get_semiring
 
-KEYS, QUERIES, VALUE, LOG_DECAY, SIGN, TURN = 0, 2, 4, 5, 6, 7
+KEYS, QUERIES, VALUE, LOG_DECAY, SIGN, TURN, WEIGHT, SKIP = 0, 2, 4, 5, 6, 7, 8, 9
 """The indices of the outputs `factor`: two keys and two queries where states turn, else one of each."""
 LEAST = 1e-37
 """A decay whose logarithm is not derived is at least this, so that the logarithm of zero stays finite."""
-MOST = 64
-"""The most factors of a weight that are looked at."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +45,10 @@ class Separable:
     family: int
     size: int
     """The number of states N."""
+    in_place: Separable | None = None
+    """The same, if it can be had, with a projection or the input as it stands for the value, so that nothing has to be
+    computed for each unit: WEIGHT is the head's number by which it enters, SKIP the one by which it is added to the
+    output, which else is the score times a number."""
 
     @property
     def turns(self) -> bool:
@@ -61,10 +62,6 @@ class Separable:
         return "none" if n is None else "state" if self.factors.over[n] else "head"
 
 
-class NotSeparable(Exception):
-    """Raised with the reason, which ends the sentence "the family is not separable: …"."""
-
-
 @lru_cache(maxsize=256)
 def separable(program: Program) -> Separable | str:
     """Return the parts of a program whose family is separable; otherwise why it is not, as the end of a sentence."""
@@ -74,8 +71,8 @@ def separable(program: Program) -> Separable | str:
         return str(reason)
 
 
-class _Analysis:
-    """A program copied into a builder, and the linear forms of what depends on its states."""
+class _Analysis(Forms):
+    """The parts of one program."""
 
     def __init__(self, program: Program) -> None:
         stored = len(program.states)
@@ -88,117 +85,9 @@ class _Analysis:
             raise NotSeparable("some stored state does not belong to the one family")
         if stored > 1 or len(wide.states) > 2:
             raise NotSeparable(f"{stored} families of states depend on each other")
+        super().__init__(program, wide)
         self.wide, self.family = wide, over[0]
-        self.b = Builder(get_semiring("real"), wide)
-        self.number = copy_into(self.b, program)
         self.new = [self.number[n] for n in program.of_kind("state").values()]
-        self.units = self._per_unit()
-        self.ranges = self._ranges()
-        self.products: dict[int, tuple[float, Counter[int]]] = {}
-
-    # ---- what values depend on ---------------------------------------------------------------------------------
-
-    def _per_unit(self) -> set[int]:
-        """Return the values that are a unit's own."""
-        found: set[int] = set()
-        for n, (op, args, attr) in enumerate(self.b.instructions):
-            own = op.leaf and op is not Op.CONST and self.wide.extent(op, int(attr or 0)).per == "unit"
-            if own or any(a in found for a in args):
-                found.add(n)
-        return found
-
-    def _ranges(self) -> dict[int, Range]:
-        """Return which values each instruction can have."""
-        known = {n: ALL for n, i in enumerate(self.b.instructions) if i.op.leaf and i.op is not Op.CONST}
-        interpret(
-            self.b.instructions,
-            range(len(self.b.instructions)),
-            known,
-            RANGES,
-            Range.of,
-            lambda op, family, *values: values[0] if op in (Op.MOST, Op.LEAST) else ALL,
-        )
-        return known
-
-    def unit(self, n: int) -> bool:
-        """Return whether a value is a unit's own; those emitted since the start are products of known ones."""
-        return not self.units.isdisjoint(needed(self.b.instructions, [n]))
-
-    def fixed(self, n: int) -> bool:
-        """Return whether a value is the same at all steps."""
-        code = self.b.instructions
-        return not any(code[m].op in (Op.PREACT, Op.INPUT, Op.STATE) for m in needed(code, [n]))
-
-    # ---- linear forms ------------------------------------------------------------------------------------------
-
-    def linear(self, n: int, leaves: dict[int, int]) -> tuple[dict[int, int], list[int]]:
-        """Return a value as Σ coefficient · leaf + Σ terms: leaf → coefficient, and the terms."""
-        b = self.b
-        if n in leaves:
-            return {leaves[n]: b.const(1.0)}, []
-        if not self._reaches(n, frozenset(leaves)):
-            return {}, [n]
-        op, args, _ = b.instructions[n]
-        if op in (Op.ADD, Op.SUB):
-            (first, terms), (second, more) = (self.linear(a, leaves) for a in args)
-            if op is Op.SUB:
-                second = {s: b.emit(Op.NEG, c) for s, c in second.items()}
-                more = [b.emit(Op.NEG, m) for m in more]
-            for s, c in second.items():
-                first[s] = b.emit(Op.ADD, first[s], c) if s in first else c
-            return first, [*terms, *more]
-        inside = [a for a in args if self._reaches(a, frozenset(leaves))]
-        if op is Op.NEG or (
-            op in (Op.MUL, Op.DIV) and len(inside) == 1 and not (op is Op.DIV and inside[0] != args[0])
-        ):
-            form, terms = self.linear(inside[0], leaves)
-
-            def times(c: int) -> int:
-                if op is Op.NEG:
-                    return b.emit(Op.NEG, c)
-                return b.emit(op, c, args[1]) if inside[0] == args[0] else b.emit(op, args[0], c)
-
-            return {s: times(c) for s, c in form.items()}, list(map(times, terms))
-        raise NotSeparable("a value is not linear in the states")
-
-    def _reaches(self, n: int, leaves: frozenset[int]) -> bool:
-        """Return whether a value is computed from some of these."""
-        return not leaves.isdisjoint(needed(self.b.instructions, [n]))
-
-    # ---- products ----------------------------------------------------------------------------------------------
-
-    def product(self, n: int) -> tuple[float, Counter[int]]:
-        """Return a value as a number times factors, each as often as it occurs."""
-        if n not in self.products:
-            self.products[n] = self._product(n)
-            if self.products[n][1].total() > MOST:
-                raise NotSeparable(f"a weight has more than {MOST} factors")
-        return self.products[n]
-
-    def _product(self, n: int) -> tuple[float, Counter[int]]:
-        op, args, _ = self.b.instructions[n]
-        if (value := self.b.value(n)) is not None:
-            return value, Counter()
-        if op is Op.NEG:
-            number, factors = self.product(args[0])
-            return -number, factors
-        if op is Op.MUL:
-            (x, first), (y, second) = map(self.product, args)
-            return x * y, first + second
-        if op is Op.DIV:
-            x, first = self.product(args[0])
-            below = self.b.value(args[1])
-            if below:
-                return x / below, first
-            return x, first + Counter([self.b.emit(Op.DIV, self.b.const(1.0), args[1])])
-        return 1.0, Counter([n])
-
-    def multiply(self, number: float, factors: Counter[int]) -> int:
-        """Return the value of a product."""
-        n = self.b.const(1.0)
-        for factor in sorted(factors.elements()):
-            n = self.b.emit(Op.MUL, n, factor)
-        return self.b.emit(Op.MUL, self.b.const(number), n)
 
     def state_factor(self, n: int, what: str) -> int:
         """Return a value that no unit has for itself; raise for another."""
@@ -216,6 +105,41 @@ class _Analysis:
         for s, coefficient in form.items():
             factors[QUERIES + s] = self.state_factor(coefficient, "the read-out")
         return self._finish(factors, score)
+
+    def _in_place(self, factors: dict[int, int], score: int) -> tuple[dict[int, int], float] | None:
+        """Return the factors with a leaf as value, with its weight and skip, and the number by which the output is the
+        score. None if there is no such leaf, or nothing but the leaf. (Kernels take such numbers beside the decays of a
+        head.)"""
+        b = self.b
+        outputs = [self.number[n] for n in self.program.of_kind("output").values()]
+        found = self._of_leaf(factors[VALUE])
+        known = {SIGN, TURN}.isdisjoint(factors) and LOG_DECAY in factors and not b.over[factors[LOG_DECAY]]
+        if found is None or not known or len(outputs) != 1:
+            return None
+        leaf, weight = found
+        try:
+            form, terms = self.linear(outputs[0], {score: 0})
+        except NotSeparable:  # the output is no linear function of the score
+            return None
+        scale, skip = b.value(form[0]), b.const(0.0)
+        for part in map(self._of_leaf, terms):
+            if part is None or part[0] != leaf:
+                return None
+            skip = b.emit(Op.ADD, skip, part[1])
+        if scale is None or (b.value(weight) == 1 and b.value(skip) == 0):
+            return None
+        more = {WEIGHT: weight} if b.value(weight) != 1 else {}
+        more |= {SKIP: skip} if b.value(skip) != 0 else {}
+        return factors | {VALUE: leaf} | more, scale
+
+    def _of_leaf(self, n: int) -> tuple[int, int] | None:
+        """Return a value as a unit's projection or input times a number of the head, if it is that."""
+        number, factors = self.product(n)
+        own = [f for f in factors.elements() if self.unit(f)]
+        if len(own) != 1 or self.b.instructions[own[0]].op not in (Op.PREACT, Op.INPUT):
+            return None
+        weight = self.multiply(number, factors - Counter(own))
+        return None if self.b.over[weight] else (own[0], weight)
 
     def _entries(self, entries: list[list[int]]) -> dict[int, int]:
         """Return keys and the value from the terms that enter each state."""
@@ -359,12 +283,10 @@ class _Analysis:
         return score, form
 
     def _finish(self, factors: dict[int, int], score: int) -> Separable:
-        b, program, wide = self.b, self.program, self.wide
-        shape = {"projections": program.projections, "parameters": program.parameters}
-        b.wide = replaced = wide._replace(states=())
-        outputs = [("factor", i, n) for i, n in sorted(factors.items())]
-        parts, _ = b.finish(f"{program.name}.factors", **shape, states=(), initial=(), outputs=outputs)
-        r = Builder(get_semiring("real"), replaced._replace(states=(Extent(),)))
+        b, program = self.b, self.program
+        in_place = self._in_place(factors, score)
+        b.wide = self.wide._replace(states=())
+        r = Builder(get_semiring("real"), b.wide._replace(states=(Extent(),)))
         known = {score: r.leaf(Op.STATE, 0)}
         outside = needed(
             b.instructions, [self.number[n] for n in program.of_kind("output").values()], {score}
@@ -380,11 +302,30 @@ class _Analysis:
             else:
                 known[n] = r.emit(op, *(known[a] for a in args))
         found, state = [known[self.number[n]] for n in program.of_kind("output").values()], known[score]
+        other = None
+        if in_place is not None:
+            own, scale = in_place
+            other = self._parts(own, r, [r.emit(Op.MUL, r.const(scale), state)], state, scale, None)
+        return self._parts(factors, r, found, state, _scale(r, found, state), other)
+
+    def _parts(
+        self,
+        factors: dict[int, int],
+        r: Builder,
+        found: list[int],
+        state: int,
+        scale: float | None,
+        in_place: Separable | None,
+    ) -> Separable:
+        program, wide = self.program, self.wide
+        shape = {"projections": program.projections, "parameters": program.parameters}
+        outputs = [("factor", i, n) for i, n in sorted(factors.items())]
+        parts, _ = self.b.finish(f"{program.name}.factors", **shape, states=(), initial=(), outputs=outputs)
         outputs = [("state", 0, state), ("score", 0, state), *(("output", j, n) for j, n in enumerate(found))]
         readout, _ = r.finish(
             f"{program.name}.readout", **shape, states=("score",), initial=[r.const(0.0)], outputs=outputs
         )
-        return Separable(parts, readout, _scale(r, found, state), self.family, wide.sizes[self.family][1])
+        return Separable(parts, readout, scale, self.family, wide.sizes[self.family][1], in_place)
 
 
 def _scale(r: Builder, outputs: list[int], score: int) -> float | None:

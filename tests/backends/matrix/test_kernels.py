@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from kernel_cases import needs_interpreter
@@ -33,15 +34,17 @@ class Case(NamedTuple):
     chunk: int = 16
     warps: int = 4
     stages: int = 2
+    cut: tuple[int, int] | None = None  # states and units of a block, if heads are cut into blocks
+    weighted: bool = False  # whether values have weights and skips
 
     def tiles(self) -> Tiles:
-        N, U = padded(self.N), padded(self.U)
+        N, U = map(padded, self.cut or (self.N, self.U))
         n, u = self.blocks or (N, U)
         more = self.warps, self.stages
         part = Walk(N, u, *more)
         keys = Walk(n, U, *more)
         values = None if self.blocks is None else part
-        return Tiles(self.chunk, self.segment, Walk(n, u, *more), part, keys, keys, values)
+        return Tiles(self.chunk, self.segment, Walk(n, u, *more), part, keys, keys, values, self.cut)
 
 
 CASES = [
@@ -52,9 +55,14 @@ CASES = [
     Case(decay=2, strength=30.0, segment=96, masked=True, blocks=(16, 16), N=40, U=20),
     Case(decay=1, blocks=(16, 16), N=48, U=40, strength=5.0),
     Case(offsets=(0, 7, 7, 40, 75), batch=1, groups=2, segment=16),
-    Case(offsets=(0, 40, 75, 75), decay=1, batch=1),
+    Case(offsets=(0, 40, 75, 75), decay=1, batch=1, weighted=True),
     Case(offsets=(0, 0, 1, 50, 75), decay=2, batch=1, heads=2, groups=1),
     Case(offsets=(0, 33, 75), decay=2, strength=30.0, batch=1, blocks=(16, 16), heads=2, groups=2),
+    Case(decay=2, N=40, U=20, cut=(16, 16), heads=2, groups=1, masked=True),
+    Case(decay=2, N=33, U=24, cut=(16, 24), strength=30.0, heads=2, groups=2, segment=80),
+    Case(offsets=(0, 33, 33, 75), decay=1, N=20, U=40, cut=(16, 16), batch=1, heads=2, groups=2),
+    Case(decay=1, segment=80, weighted=True, groups=2),
+    Case(decay=1, blocks=(16, 16), N=48, U=40, weighted=True, masked=True),
 ]
 
 
@@ -69,10 +77,11 @@ class Data(NamedTuple):
     def to(self, dtype: torch.dtype, device: str = "cpu") -> Data:
         """Return it in a dtype; log-decays and states stay float32, or float64."""
         wide = torch.float64 if dtype == torch.float64 else torch.float32
-        q, k, v, g, mask, table, *_ = self.factors
+        q, k, v, g, mask, table, *_, weights, skips = self.factors
         q, k, v = (t.to(device, dtype) for t in (q, k, v))
-        g, mask, table = (None if t is None else t.to(device) for t in (g, mask, table))
-        factors = Factors(q, k, v, None if g is None else g.to(wide), mask, table)
+        mask, table = (None if t is None else t.to(device) for t in (mask, table))
+        g, weights, skips = (None if t is None else t.to(device, wide) for t in (g, weights, skips))
+        factors = Factors(q, k, v, g, mask, table, weights=weights, skips=skips)
         first, gend = (t.to(device, wide) for t in (self.first, self.gend))
         return Data(factors, first, self.go.to(device, dtype), gend)
 
@@ -100,7 +109,9 @@ def draw(case: Case, dtype: torch.dtype = torch.float32) -> Data:
     if mask is not None:
         go = go * mask[:, :, None, None]
     first, gend = some(case.N, n, H * case.U), some(case.N, n, H * case.U)
-    return Data(Factors(q, k, some(T, B, H, case.U), g, mask, table), first, go, gend)
+    weights, skips = (some(B, H, T).permute(2, 0, 1) if case.weighted else None for _ in range(2))
+    v = some(T, B, H, case.U)
+    return Data(Factors(q, k, v, g, mask, table, weights=weights, skips=skips), first, go, gend)
 
 
 def gradients_like(f: Factors) -> FactorGradients:
@@ -110,27 +121,37 @@ def gradients_like(f: Factors) -> FactorGradients:
 
 def exact(data: Data) -> dict[str, Tensor]:
     """Return outputs, states and gradients by torch's products."""
-    f, o = data.factors, torch.empty_like(data.factors.v)
+    f, v, o = data.factors, data.factors.v, torch.empty_like(data.factors.v)
+    if f.weights is not None:
+        f = f._replace(v=v * f.weights[..., None])
     end, states = chunks.forward(f, data.first, o, 16, 0.5)
     into = gradients_like(f)
     first, dg = chunks.backward(f, states, data.go, data.gend, into, 16, 0.5)
     found = {"o": o, "end": end, **into._asdict(), "first": first}
-    return found if dg is None else found | {"g": dg}
+    found |= {} if dg is None else {"g": dg}
+    if f.weights is not None and f.skips is not None:
+        there = 1.0 if f.mask is None else f.mask[:, :, None, None]
+        o += f.skips[..., None] * v * there
+        found["v"] = into.v * f.weights[..., None] + f.skips[..., None] * data.go
+        found |= {"weights": (into.v * v * there).sum(-1), "skips": (data.go * v).sum(-1)}
+    return found
 
 
 def by_kernels(tiles: Tiles, data: Data) -> dict[str, Tensor]:
     """Return the same by kernels: with states as they were saved, and with states computed again."""
-    from rrnn.backends.matrix import launch
+    from rrnn.backends.matrix import blocks
 
     f, o = data.factors, torch.empty_like(data.factors.v)
-    end, states = launch.forward(f, data.first, o, tiles, 0.5)
+    end, states = blocks.forward(f, data.first, o, tiles, 0.5)
     results = []
     for saved, first in ((states, None), (None, data.first)):
         into = gradients_like(f)
-        gfirst, dg = launch.backward(f, saved, first, data.go, data.gend, tiles, into, 0.5)
-        results.append([*into, gfirst, *([] if dg is None else [dg])])
+        gfirst, (dg, *more) = blocks.backward(f, saved, first, data.go, data.gend, tiles, into, 0.5)
+        results.append([*into, gfirst, *(t for t in (dg, *more) if t is not None)])
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
-    return dict(zip(["o", "end", "q", "k", "v", "first", "g"], [o, end, *results[0]], strict=False))
+    names = ["o", "end", "q", "k", "v", "first", "g", "weights", "skips"]
+    found = dict(zip(names, [o, end, *results[0]], strict=False))
+    return found | {name: t.sum(0) for name, t in found.items() if name in names[-2:]}
 
 
 def ratio(a: Tensor, b: Tensor) -> float:
@@ -145,6 +166,53 @@ def test_equal_to_torch(case: Case) -> None:
     wanted, ours = exact(data), by_kernels(case.tiles(), data.to(torch.float32))
     for name, value in wanted.items():
         assert ratio(ours[name], value) < 1e-5, name
+
+
+@needs_interpreter
+@pytest.mark.parametrize("decay", [1, 2])
+def test_decays_that_are_not_learned(decay: int) -> None:
+    from rrnn.backends.matrix import launch
+
+    case = Case(decay=decay, N=16, U=16, steps=40, batch=1, heads=2, groups=2)
+    data = draw(case).to(torch.float32)
+    f, found = data.factors, []
+    _, states = launch.forward(f, data.first, torch.empty_like(f.v), case.tiles(), 0.5)
+    for learns in (True, False):
+        into = gradients_like(f)
+        more = launch.backward(f, states, None, data.go, data.gend, case.tiles(), into, 0.5, learns)
+        found.append([*into, more[0]])
+        assert (more[1].decay is not None) == learns
+    assert all(map(torch.equal, *found))
+
+
+@needs_interpreter
+@pytest.mark.slow
+@pytest.mark.parametrize("decay, strength", [(1, 1.0), (2, 1.0), (2, 30.0)])
+def test_rounding_cancels_in_gradients_of_decays(
+    decay: int, strength: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of a log-decay is a difference. If its two sides rounded differently, its errors would have the same
+    sign over many steps, and those of a gate's bias, which is a sum over time, would be far larger."""
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    from rrnn.backends.matrix import launch
+
+    def cut(x: np.ndarray) -> np.ndarray:
+        return (np.ascontiguousarray(x).view(np.int32) & -8192).view(np.float32)
+
+    def dot(self: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:
+        """Multiply as tensor cores do with TF32."""
+        return interpreter.TensorHandle(cut(a.data) @ cut(b.data) + d.data, d.dtype.scalar)
+
+    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
+    monkeypatch.setattr(launch, "precision", lambda dtype: (tl.float32, "tf32"))
+    case = Case(decay=decay, strength=strength, heads=2, groups=2, segment=64, chunk=64, steps=128)
+    data = draw(case)
+    wanted, ours = exact(data), by_kernels(case.tiles(), data.to(torch.float32))
+    found = {name: ratio(ours[name], value) for name, value in wanted.items()}
+    found["bias"] = ratio(ours["g"].sum((0, 1)), wanted["g"].sum((0, 1)))
+    assert max(found.values()) < 2e-3, found
 
 
 def test_torch_products_equal_a_loop() -> None:

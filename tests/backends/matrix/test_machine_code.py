@@ -1,4 +1,4 @@
-"""The machine code of kernels for decays per state, compiled for a Hopper GPU without one.
+"""The machine code of kernels with decays, compiled for a Hopper GPU without one.
 
 ptxas 12.8 assembled some tiles (see `NARROW`) such that products read shared memory through uniform registers that
 nothing had written. No interpreter shows that, and a GPU shows it only as wrong numbers now and then.
@@ -22,15 +22,21 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 
 from rrnn.backends.matrix.gradient_kernels import key_gradients, query_gradients
-from rrnn.backends.matrix.kernels import outputs
+from rrnn.backends.matrix.kernels import outputs, segment_states
 from rrnn.backends.matrix.plan import tiles_of
 from rrnn.backends.triton.plan import H200
 
 def built(kernel, walk, **constants):
-    tensors = dict.fromkeys(["G", "S", "gS", "end_state", "gfirst", "w"], "*fp32") | {"harsh": "*i32", "scale": "fp32"}
+    rows = ["weights", "skips", "dweights", "dskips"]
+    tensors = dict.fromkeys(["G", "S", "E", "gS", "end_state", "gfirst", "w", *rows], "*fp32")
+    tensors |= {"harsh": "*i32", "scale": "fp32"}
     tensors |= dict.fromkeys(["q", "k", "v", "o", "go", "dq", "dk", "dv", "Z"], "*bf16")
-    constants |= {"C": tiles.chunk, "BN": walk.states, "BU": walk.units, "STAGES": walk.stages, "DECAY": 2}
-    constants |= {"DOT": tl.bfloat16, "P": "ieee", "mask": None, "table": None, "shared": 1}
+    constants |= {"C": tiles.chunk, "BN": walk.states, "BU": walk.units, "STAGES": walk.stages, "DECAY": decay}
+    constants |= {"DOT": tl.bfloat16, "P": "ieee", "shared": 1}
+    constants |= dict.fromkeys(["mask", "table", *(rows if decay == 2 else ["harsh"])])
+    if decay == 1 and "KEYS" in constants:
+        constants |= {} if constants["KEYS"] else {"dskips": None}
+        constants |= {} if constants["VALUES"] else {"dweights": None}
     signature, known = {}, {}
     for i, name in enumerate(kernel.arg_names):
         type = signature[name] = "constexpr" if name in constants else tensors.get(name, "i32")
@@ -40,9 +46,10 @@ def built(kernel, walk, **constants):
     source, options = ASTSource(kernel, signature, constants, known), {"num_warps": walk.warps}
     return compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["sass"]
 
-size = int(sys.argv[1])
-tiles = tiles_of(size, size, "state", torch.bfloat16, H200, 2048, 128)[0]
+size, decay = map(int, sys.argv[1:])
+tiles = tiles_of(size, size, ("none", "head", "state")[decay], torch.bfloat16, H200, 2048, 128)[0]
 found = {
+    "states": built(segment_states, tiles.enter, REVERSE=False),
     "outputs": built(outputs, tiles.outputs),
     "queries": built(query_gradients, tiles.queries),
     "keys": built(key_gradients, tiles.keys, KEYS=True, VALUES=tiles.values is None),
@@ -92,10 +99,11 @@ def test_registers_that_nothing_wrote_are_found() -> None:
 
 
 @needs_interpreter
+@pytest.mark.parametrize("decay", [1, 2])
 @pytest.mark.parametrize("size", [64, 128])
-def test_products_read_through_registers_that_are_written(size: int) -> None:
+def test_products_read_through_registers_that_are_written(size: int, decay: int) -> None:
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(size)]
+    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(size), str(decay)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)

@@ -12,7 +12,7 @@ from torch import Tensor
 from rrnn.backends.interface import Backend, CellCall, Gradients, compute_dtype, first_state
 from rrnn.backends.matrix import passes, schedule
 from rrnn.backends.matrix.factors import Tiles
-from rrnn.backends.matrix.plan import on_cpu, pays, tiles_of
+from rrnn.backends.matrix.plan import LENGTH, on_cpu, pays, tiles_of
 from rrnn.backends.registry import chosen
 from rrnn.backends.triton.backend import gpu_of, installed, on_device
 from rrnn.ir import Program
@@ -33,7 +33,6 @@ class Matrix(Backend):
     """The backend that runs separable families as matrix products: on tensor cores, or with torch's products."""
 
     name = "matrix"
-    packs = False  # It has kernels for them, which have been run in Triton's interpreter only.
 
     def __init__(self) -> None:
         self._refused: set[Tiles] = set()
@@ -97,7 +96,8 @@ class Matrix(Backend):
         """Return the sizes to try, the best first."""
         parts, wide = schedule.parts_of(program), program.wide
         assert wide is not None
-        if not has_kernels(x.device, x.dtype):
+        far = max(x.stride(0), x.shape[1] * max(units, parts.size * wide.heads)) * LENGTH >= 2**31
+        if far or not has_kernels(x.device, x.dtype):  # kernels count the numbers of a chunk with 32 bits
             return [on_cpu()]
         size = parts.size * (2 if parts.turns else 1)
         steps, columns = x.shape[0], x.shape[1] * wide.heads

@@ -30,6 +30,8 @@ INDEX, UNIT = 0, 1
 SCORE: Leaf = (Op.STATE, 0)
 PUT, SUMS, PARTIAL = "put", "sums", "partial"
 """What is written: values, running sums of values from the start of each chunk, sums over all steps of a chunk."""
+QUICK = True
+"""Whether sums over steps may be products, where inputs have half precision."""
 
 
 class Generated(NamedTuple):
@@ -118,8 +120,9 @@ def forward(
 
 
 @lru_cache(maxsize=256)
-def backward(program: Program, wanted: tuple[int, ...]) -> Generated:
-    """Return the kernel that computes gradients of leaves from those of values."""
+def backward(program: Program, wanted: tuple[int, ...], summed: int | None = None) -> Generated:
+    """Return the kernel that computes gradients of leaves from those of values. The gradient of value number `summed`
+    is a sum from each step to the end of its chunk."""
     copy, seeds = _Copy(program, wanted), {}
     for value, seed in zip(copy.values, copy.seeds, strict=True):
         accumulate(copy.b, seeds, value, seed)
@@ -129,24 +132,32 @@ def backward(program: Program, wanted: tuple[int, ...]) -> Generated:
     live = needed(copy.b.instructions, grads)
     reads = tuple(leaf for leaf, n in copy.place.items() if n in live)
     given = tuple(j for j, n in enumerate(copy.seeds) if n in live)
+    sums = None if summed is None else copy.seeds[summed]
     modes = tuple(PARTIAL if leaf[0] is Op.PARAM else PUT for leaf in writes)
     places = [*(copy.place[leaf] for leaf in reads), *(copy.seeds[j] for j in given)]
-    text = _text(copy, places, grads, modes, [copy.axis[leaf] for leaf in writes])
+    text = _text(copy, places, grads, modes, [copy.axis[leaf] for leaf in writes], sums)
     return Generated(imported(text).evaluate, reads, given, writes, modes)
 
 
 def _text(
-    copy: _Copy, reads: list[int], writes: list[int], modes: Sequence[str], axes: Sequence[int | None]
+    copy: _Copy,
+    reads: list[int],
+    writes: list[int],
+    modes: Sequence[str],
+    axes: Sequence[int | None],
+    summed: int | None = None,
 ) -> str:
-    """Return the source of a kernel. Pointers r0, r1, … are read and w0, w1, … written, each with strides of steps,
-    columns, groups and heads; ADD0, ADD1, … say whether to add to what is there."""
+    """Return the source of a kernel. Pointers r0, r1, … are read and w0, w1, … written, each with strides of parts,
+    steps, columns, groups and heads. PARTS0, PARTS1, … say of how many tensors what is read is the sum, ADD0, ADD1, …
+    whether to add to what is there. `summed` is read as sums from each step to the end of its chunk."""
     b = copy.b
     names = [f"r{i}" for i in range(len(reads))] + [f"w{i}" for i in range(len(writes))]
-    strides = [f"{name}{axis}" for name in names for axis in "tbgh"]
-    constants = [f"ADD{i}" for i in range(len(writes))] + ["C", "B0", "B1", "MILD"]
+    strides = [f"{name}{axis}" for name in names for axis in "ntbgh"]
+    constants = [f"PARTS{i}" for i in range(len(reads))] + [f"ADD{i}" for i in range(len(writes))]
+    constants += ["C", "B0", "B1", "MILD", "QUICK"]
     lines = [
         HEAD,
-        "from rrnn.backends.matrix.kernels import _rows, _segment, note_harsh\n\n",
+        "from rrnn.backends.matrix.kernels import _rows, _segment, chunk_sums, note_harsh\n\n",
         "@triton.jit",
         f"def evaluate({', '.join([*names, 'mask', 'table', 'harsh', *strides, 'mt', 'mb'])},",
         f"    T, B, H, HG, X0, X1, S, {', '.join(f'{c}: tl.constexpr' for c in constants)}):",
@@ -165,9 +176,16 @@ def _text(
 
     for i, n in enumerate(reads):
         step, axis = b.instructions[n].op is Op.PREACT, next(iter(b.over[n]), None)
-        there = f"ok & ({x[axis][1]})" if step else x[axis][1]
+        rows = "t < stop" if n == summed else "ok"  # sums go through padded steps
+        there = f"({rows}) & ({x[axis][1]})" if step else x[axis][1]
         place = at(f"r{i}", axis, "t" if step else None)
-        lines.append(f"    v{n} = tl.load({place}, mask={there}, other=0.0).to(tl.float32)")
+        lines += [
+            f"    v{n} = tl.load({place}, mask={there}, other=0.0).to(tl.float32)",
+            f"    for part in range(1, PARTS{i}):",
+            f"        v{n} += tl.load({place} + part * r{i}n, mask={there}, other=0.0).to(tl.float32)",
+        ]
+        if n == summed:
+            lines.append(f"    v{n} = chunk_sums(v{n}, True, QUICK)")
     for n in sorted(needed(b.instructions, writes, set(reads)) - set(reads)):
         op, args, attr = b.instructions[n]
         if op is Op.CONST:
@@ -180,7 +198,7 @@ def _text(
     for i, (n, mode, axis) in enumerate(zip(writes, modes, axes, strict=True)):
         lines.append(f"    y, there = tl.where(ok & ({x[axis][1]}), v{n}, 0.0), (t < stop) & ({x[axis][1]})")
         if mode == SUMS:
-            lines.append("    y = tl.cumsum(y, 0)")
+            lines.append("    y = chunk_sums(y, False, QUICK)")
             if axis is not None:
                 lines.append("    note_harsh(y, harsh, table, slot, S, B, b, H, head, MILD, C)")
         if mode == PARTIAL:
@@ -224,19 +242,22 @@ def launch(
     harsh: Tensor | None = None,
 ) -> None:
     """Run a kernel. Tensors are views by heads: (T, B, groups, heads of a group, X), (groups, heads of a group, X) of
-    parameters, (chunks, B, groups, heads of a group, X) of partial sums; X is of size 1 where there is no axis. Running
-    sums over states note in `harsh` which segments are not mild."""
+    parameters, (chunks, B, groups, heads of a group, X) of partial sums; X is of size 1 where there is no axis. One
+    more axis before these has parts that are added up. Running sums over states note in `harsh` which segments are not
+    mild."""
     strides: list[int] = []
     for t in (*reads, *writes):
         assert t.stride(-1) == 1 or t.shape[-1] == 1, "the last axis lies side by side"
-        own = t.stride()[:-1] if t.dim() == 5 else (0, 0, *t.stride()[:-1])
-        shape = t.shape[:-1] if t.dim() == 5 else (0, 0, *t.shape[:-1])
+        more = (0,) * (6 - t.dim())
+        own, shape = (*more, *t.stride()[:-1]), (*more, *t.shape[:-1])
         strides += [0 if size == 1 else stride for size, stride in zip(shape, own, strict=True)]
     mask = None if at.mask is None else at.mask.view(torch.uint8)
     sizes = at.T, at.B, at.H, at.HG, at.N, at.U, at.segment
     numbers = (*strides, *((0, 0) if mask is None else mask.stride()[:2]), *sizes)
-    flags = {f"ADD{i}": flag for i, flag in enumerate(add)}
+    flags: dict[str, int] = {f"ADD{i}": flag for i, flag in enumerate(add)}
+    flags |= {f"PARTS{i}": t.shape[0] if t.dim() == 6 else 1 for i, t in enumerate(reads)}
     blocks = {f"B{axis}": 1 << (size - 1).bit_length() for axis, size in ((0, at.N), (1, at.U))}
+    warps = 8 if max(blocks.values()) > 128 else 4 if any(t.shape[-1] > 1 for t in (*reads, *writes)) else 1
     found.kernel[(at.chunks, at.B * at.H)](
         *reads,
         *writes,
@@ -248,5 +269,6 @@ def launch(
         C=at.chunk,
         **blocks,
         MILD=at.mild,
-        num_warps=4,
+        QUICK=QUICK and any(t.element_size() == 2 for t in reads),
+        num_warps=warps,
     )

@@ -36,6 +36,8 @@ class Tiles(NamedTuple):
     keys: Walk
     values: Walk | None
     """None: the kernel of keys' gradients covers all states, and computes those of values, too."""
+    block: tuple[int, int] | None = None
+    """The states and units of a block, if heads are cut into blocks; None: they are not."""
     mild: float = MILD
     join: tuple[int, int, int, int] = (4, 64, 2, 4)
 
@@ -60,6 +62,11 @@ class Factors(NamedTuple):
     """Whether log-decays come as running sums from the start of each chunk."""
     harsh: Tensor | None = None
     """With running sums of a decay per state: which segments (segments, B, H) are not mild."""
+    weights: Tensor | None = None
+    """With a decay per head: by which numbers (T, B, H) values enter."""
+    skips: Tensor | None = None
+    """With a decay per head: by which numbers (T, B, H) values are added to outputs. Both lie in memory like g, if that
+    comes as running sums."""
 
     @property
     def decay(self) -> int:
@@ -78,6 +85,15 @@ class FactorGradients(NamedTuple):
     q: Tensor
     k: Tensor
     v: Tensor
+
+
+class StepGradients(NamedTuple):
+    """The gradients of log-decays, weights and skips, None where there are none. Those of weights and skips are sums
+    over a first axis; so are those of log-decays that come as running sums, from each step to the end of its chunk."""
+
+    decay: Tensor | None
+    weights: Tensor | None = None
+    skips: Tensor | None = None
 
 
 def padded(size: int) -> int:

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from rrnn.backends.matrix.kernels import (
+    _coming,
     _halves,
     _level,
     _middle,
@@ -19,26 +20,64 @@ from rrnn.backends.matrix.kernels import (
     _segment,
     _sums,
     _tile,
+    _weighted,
 )
 
 
 @triton.jit
+def rounded(x, DOT: tl.constexpr, P: tl.constexpr):
+    """Return x as products read it. The gradient of a log-decay is a difference: queries times their gradients less
+    keys times theirs, summed from its step on. Pairs of steps behind it must cancel, so both sides round alike. (TF32
+    products drop the last 13 bits.)"""
+    if P == "tf32":
+        y = ((x.to(tl.float32).to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)
+    else:
+        y = x.to(DOT)
+    return y
+
+
+@triton.jit
+def _diagonal(x, N: tl.constexpr):
+    """Return the diagonal of a square. (Triton loads ahead what products read, so a product of two tiles is faster here
+    than sums of what they are element by element.)"""
+    i = tl.arange(0, N)
+    return tl.sum(tl.where(i[:, None] == i[None, :], x, 0.0), 1)
+
+
+@triton.jit
+def decay_gradients(
+    w, dg, table, wn, wt, wb, wh, dt, db, dh, T, B, H, N, PARTS: tl.constexpr, C: tl.constexpr, BN: tl.constexpr
+):  # fmt: skip
+    """Write the gradients of log-decays from all parts of w: sums from each step to the end of its chunk."""
+    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    first, stop, _ = _segment(table, slot, T, C)
+    t, n = first + tl.arange(0, C), tl.program_id(2) * BN + tl.arange(0, BN)
+    sums = tl.zeros([C, BN], tl.float32)
+    for part in range(PARTS):
+        sums += _tile(w + part * wn + b * wb + h * wh, first, t < stop, wt, n, N)
+    _put(dg + b * db + h * dh, first, t < stop, dt, n, N, tl.cumsum(sums, 0, reverse=True))
+
+
+@triton.jit
 def query_gradients(
-    q, k, v, G, S, go, dq, w, Z, mask, table, harsh,
+    q, k, v, G, weights, S, go, dq, w, Z, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dqt, dqb, dqh, wn, wt, wb, wh, mt, mb,
     T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr,
     P: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of BN states' queries. Where they decay, write for `key_gradients` the queries times their
-    gradients into w (summed over these states, if the decay is a head's), and the states before each chunk into Z."""
+    """Write the gradients of BN states' queries. Where they decay, write the queries times their gradients into w
+    (summed over these states, if the decay is a head's), and into Z the states before each chunk, for keys."""
     slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
     first, stop, ahead = _segment(table, slot, T, L)
     n, u = tl.program_id(2) * BN + tl.arange(0, BN), tl.arange(0, BU)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, dp, Gp = v + b * vb + h * vh, go + b * ob + h * oh, dq + b * dqb + h * dqh, G
+    row = b * gb + h * gh
     if DECAY > 0:
-        Gp, wp = G + b * gb + h * gh, w + b * wb + h * wh
+        Gp = G + row
+    if w is not None:
+        wp = w + b * wb + h * wh
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if S is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
@@ -46,15 +85,21 @@ def query_gradients(
         z = tl.load(S + at, mask=inside, other=0.0)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     chunks, _ = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    if DECAY == 1:
+        coming = _coming(Gp, first + C - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + step * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
-        ks, vs, os = _tile(kp, t, ok, kt, n, N), _tile(vp, t, ok, vt, u, U), _tile(op, t, ok, ot, u, U)
+        ks, vs, os = (
+            _tile(kp, start, ok, kt, n, N),
+            _tile(vp, start, ok, vt, u, U),
+            _tile(op, start, ok, ot, u, U),
+        )
         vs, os = vs.to(DOT), os.to(DOT)
         da = tl.dot(os, tl.trans(vs), input_precision=P) * scale
         last = tl.minimum(start + C, stop) - 1
-        if DECAY > 0:
-            qs = _tile(qp, t, ok, qt, n, N).to(tl.float32)
+        if w is not None:
+            qs = _tile(qp, start, ok, qt, n, N).to(tl.float32)
             chunk = ((start // C + ahead) * B + b) * H + h
             place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
             tl.store(place, z.to(Z.dtype.element_ty), mask=inside)
@@ -63,57 +108,67 @@ def query_gradients(
             Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
             if DECAY == 2:
                 up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
-                y = (ks * down).to(DOT)
+                y = rounded(ks * down, DOT, P)
                 z = z * into[:, None]
                 r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
                 r = tl.dot(tl.where(i >= j, da, 0.0).to(DOT), y, r, input_precision=P)
-                own = (qs * up).to(DOT).to(
-                    tl.float32
-                ) * r  # as rounded as `key_gradients`' own: t = s cancels
+                if w is not None:
+                    own = rounded(qs * up, DOT, P).to(tl.float32) * r
                 r = r * up
                 z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
             else:
                 y = (ks * tl.exp(end[None, :] - Gs)).to(DOT)
                 r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale * tl.exp(Gs)
+                if w is not None:
+                    own = qs * r
                 for level in tl.range(0, C.bit_length() - 1, num_stages=1):
                     e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
                     m = tl.where(_level(level, C), da, 0.0).to(DOT)
-                    r += tl.dot(m, (ks * e).to(DOT), input_precision=P) * e
-                own = qs * r
+                    part = tl.dot(m, rounded(ks * e, DOT, P), input_precision=P)
+                    r += part * e
+                    if w is not None:
+                        own += rounded(qs * e, DOT, P).to(tl.float32) * part
                 r += (
                     tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * ks
                 )  # what a step reads of itself does not decay
                 z = tl.dot(tl.trans(y), vs, z * tl.exp(end)[:, None], input_precision=P)
-            _put(wp, t, t < stop, wt, n, N, own)
+            if w is not None:
+                _put(wp, start, t < stop, wt, n, N, own)
         else:
-            y, x = ks.to(DOT), vs
+            y, x = rounded(ks, DOT, P), vs
             r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale
             if DECAY == 1:
-                here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+                here, end = tl.load(Gp + near * gt), coming
+                coming = _coming(Gp, start + 2 * C - 1, stop, gt, True)
                 da = da * tl.exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
+                da = _weighted(da, weights, row + near[None, :] * gt)
                 r = r * tl.exp(here)[:, None]
-                x = (vs.to(tl.float32) * tl.exp(end - here)[:, None]).to(DOT)
+                x = (vs.to(tl.float32) * _weighted(tl.exp(end - here), weights, row + near * gt)[:, None]).to(
+                    DOT
+                )
                 z = z * tl.exp(end)
             else:
                 da = tl.where(i >= j, da, 0.0)
             r = tl.dot(da.to(DOT), y, r, input_precision=P)
-            if DECAY == 1:
-                tl.store(wp + tl.program_id(2) * wn + t * wt, tl.sum(qs * r, 1), mask=t < stop)
+            if w is not None:
+                along = tl.sum(rounded(qs, DOT, P).to(tl.float32) * r, 1)
+                tl.store(wp + tl.program_id(2) * wn + t * wt, along, mask=t < stop)
             z = tl.dot(tl.trans(y), x, z, input_precision=P)
-        _put(dp, t, t < stop, dqt, n, N, r)
+        _put(dp, start, t < stop, dqt, n, N, r)
 
 
 @triton.jit
 def key_gradients(
-    q, k, v, G, gS, go, dk, dv, w, Z, gfirst, mask, table, harsh,
+    q, k, v, G, weights, skips, gS, go, dk, dv, w, dweights, dskips, Z, gfirst, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dkt, dkb, dkh, dvt, dvb, dvh, wn, wt, wb, wh, mt, mb,
     T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, KEYS: tl.constexpr, VALUES: tl.constexpr,
     DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of keys and decays (KEYS; BU covers all units) and of values (VALUES; BN covers all states),
-    from the gradient of the state after each segment. In w, each chunk's gradients of log-decays replace what
-    `query_gradients` wrote. Write the gradient of the state before the segment unless `gfirst` is None."""
+    from the gradient of the state after each segment; into w, keys times their gradients, negative, and at each chunk's
+    last step what the state after it contributes. Write the gradients of weights for these units (VALUES) and of skips
+    (KEYS), where there are any. Write the gradient of the state before the segment unless `gfirst` is None."""
     slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
     first, stop, ahead = _segment(table, slot, T, L)
     n, u = tl.arange(0, BN), tl.arange(0, BU)
@@ -124,8 +179,14 @@ def key_gradients(
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, Gp = v + b * vb + h * vh, go + b * ob + h * oh, G
     dkp, dvp = dk + b * dkb + h * dkh, dv + b * dvb + h * dvh
+    row, own = (
+        b * gb + h * gh,
+        b * wb + h * wh,
+    )  # where what has one number per step, and its gradients, begin
     if DECAY > 0:
-        Gp, wp = G + b * gb + h * gh, w + b * wb + h * wh
+        Gp = G + row
+    if w is not None:
+        wp = w + own
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if gS is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
@@ -133,95 +194,122 @@ def key_gradients(
         z = tl.load(gS + at, mask=inside, other=0.0)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    if DECAY == 1:
+        coming = _coming(Gp, first + chunks * C - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + (chunks - 1 - step) * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
-        qs, ks, os = (
-            _tile(qp, t, ok, qt, n, N),
-            _tile(kp, t, ok, kt, n, N),
-            _tile(op, t, ok, ot, u, U).to(DOT),
-        )
+        qs, ks = _tile(qp, start, ok, qt, n, N), _tile(kp, start, ok, kt, n, N)
+        os = _tile(op, start, ok, ot, u, U).to(DOT)
         last = tl.minimum(start + C, stop) - 1
-        if KEYS:
-            vs = _tile(vp, t, ok, vt, u, U).to(DOT)
-            da = tl.dot(vs, tl.trans(os), input_precision=P) * scale  # transposed: rows are s
-        kept = tl.zeros([BN], tl.float32)
-        if KEYS and DECAY > 0:
-            chunk = ((start // C + ahead) * B + b) * H + h
-            place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
-            kept = tl.sum(tl.load(place, mask=inside, other=0.0).to(tl.float32) * z, 1)
+        if KEYS or dweights is not None:
+            vs = _tile(vp, start, ok, vt, u, U).to(DOT)
+            if KEYS and w is not None:
+                chunk = ((start // C + ahead) * B + b) * H + h
+                place = Z + (chunk * N + n.to(tl.int64)[:, None]) * U + u[None, :]
+                before = tl.load(place, mask=inside, other=0.0)
         if DECAY >= 2:
             Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
             qs, ks = qs.to(tl.float32), ks.to(tl.float32)
-            kept = kept * tl.exp(end)
             if DECAY == 2:
                 up, down, into, out = _middle(Gs, Gp, start, stop, gt, n, N, end, C)
-                x, y = (qs * up).to(DOT), (ks * down).to(DOT)
+                x, y = rounded(qs * up, DOT, P), rounded(ks * down, DOT, P)
                 z = z * out[:, None]
                 after, z = z.to(DOT), z * into[:, None]
                 if VALUES:
-                    a = tl.dot(y, tl.trans(x), input_precision=P)  # transposed
-                if KEYS:
-                    r = tl.dot(vs, tl.trans(after), input_precision=P)
-                    kept += tl.sum(y.to(tl.float32) * r, 0)
-                    r = tl.dot(tl.where(i <= j, da, 0.0).to(DOT), x, r, input_precision=P)
-                    own = y.to(tl.float32) * r
-                    r = r * down
+                    a = tl.dot(y, tl.trans(x), input_precision=P)  # transposed: rows are s
             else:
                 x, y = (qs * tl.exp(Gs)).to(DOT), (ks * tl.exp(end[None, :] - Gs)).to(DOT)
-                after, z = z.to(DOT), z * tl.exp(end)[:, None]
+                into = tl.exp(end)
+                after, z = z.to(DOT), z * into[:, None]
                 if VALUES:
                     a = tl.trans(_pairs(qs, ks, Gs, Gp, t, start, stop, gt, n, N, C, DOT, P))
-                if KEYS:
-                    r = tl.dot(vs, tl.trans(after), input_precision=P) * tl.exp(end[None, :] - Gs)
-                    kept += tl.sum(ks * r, 0)
-                    for level in tl.range(0, C.bit_length() - 1, num_stages=1):
-                        e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
-                        m = tl.where(tl.trans(_level(level, C)), da, 0.0).to(DOT)
-                        r += tl.dot(m, (qs * e).to(DOT), input_precision=P) * e
-                    own = ks * r
-                    r += tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * qs
-            if KEYS:
-                dg = _tile(wp, t, t < stop, wt, n, N) - own + tl.where(t[:, None] == last, kept[None, :], 0.0)
-                _put(wp, t, t < stop, wt, n, N, tl.cumsum(dg, 0, reverse=True))
-                _put(dkp, t, t < stop, dkt, n, N, r)
             if VALUES:
                 r = tl.dot(y, after, input_precision=P)
                 r = tl.dot((tl.where(i <= j, a, 0.0) * scale).to(DOT), os, r, input_precision=P)
-                _put(dvp, t, t < stop, dvt, u, U, r)
+                _put(dvp, start, t < stop, dvt, u, U, r)
+            if KEYS:
+                da = tl.where(i <= j, tl.dot(vs, tl.trans(os), input_precision=P) * scale, 0.0)
+                r = tl.dot(vs, tl.trans(after), input_precision=P)
+                if w is not None:
+                    kept = into * _diagonal(tl.dot(before.to(DOT), tl.trans(after), input_precision=P), BN)
+                if DECAY == 2:
+                    if w is not None:
+                        kept += tl.sum(y.to(tl.float32) * r, 0)
+                    r = tl.dot(da.to(DOT), x, r, input_precision=P)
+                    if w is not None:
+                        taken = y.to(tl.float32) * r
+                    r = r * down
+                else:
+                    r = r * tl.exp(end[None, :] - Gs)
+                    if w is not None:
+                        taken = ks * r
+                        kept += tl.sum(taken, 0)
+                    for level in tl.range(0, C.bit_length() - 1, num_stages=1):
+                        e = _halves(Gs, Gp, t, start, stop, gt, n, N, level, C)
+                        m = tl.where(tl.trans(_level(level, C)), da, 0.0).to(DOT)
+                        part = tl.dot(m, rounded(qs * e, DOT, P), input_precision=P)
+                        r += part * e
+                        if w is not None:
+                            taken += rounded(ks * e, DOT, P).to(tl.float32) * part
+                    r += tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * qs
+                _put(dkp, start, t < stop, dkt, n, N, r)
+                if w is not None:
+                    _put(
+                        wp,
+                        start,
+                        t < stop,
+                        wt,
+                        n,
+                        N,
+                        tl.where(t[:, None] == last, kept[None, :], 0.0) - taken,
+                    )
             new = tl.dot(tl.trans(x), os, input_precision=P) * scale
             if DECAY == 2:
                 new = new * into[:, None]
             z += new
         else:
-            x, y, after = qs.to(DOT), ks.to(DOT), z.to(DOT)
+            x, y, after = rounded(qs, DOT, P), rounded(ks, DOT, P), z.to(DOT)
             if DECAY == 1:
-                here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+                here, end = tl.load(Gp + near * gt), coming
+                coming = _coming(Gp, start - 1, stop, gt, True)
                 pair = tl.exp(tl.where(i <= j, here[None, :] - here[:, None], float("-inf")))
                 to_end = tl.exp(end - here)[:, None]
+            if VALUES:
+                a = tl.dot(y, tl.trans(x), input_precision=P) * scale  # transposed: rows are s
+                a = a * pair if DECAY == 1 else tl.where(i <= j, a, 0.0)
+            if KEYS:
+                da = tl.dot(vs, tl.trans(os), input_precision=P)
+                if dskips is not None:
+                    tl.store(dskips + own + t * wt, tl.sum(tl.where(i == j, da, 0.0), 1), mask=t < stop)
+                da = da * scale
+                if DECAY == 1:  # weighted as `query_gradients` does, so that both sides round alike
+                    da = _weighted(da * pair, weights, row + near[:, None] * gt)
+                else:
+                    da = tl.where(i <= j, da, 0.0)
+            if VALUES:
+                r = tl.dot(y, after, input_precision=P)
+                if DECAY == 1:
+                    r = r * to_end
+                r = tl.dot(a.to(DOT), os, r, input_precision=P)
+                if dweights is not None:
+                    along = tl.sum(r * vs.to(tl.float32), 1)
+                    tl.store(dweights + own + tl.program_id(2) * wn + t * wt, along, mask=t < stop)
+                r = _weighted(r, weights, row + near[:, None] * gt)
+                if skips is not None:
+                    r += _weighted(os.to(tl.float32), skips, row + near[:, None] * gt)
+                _put(dvp, start, t < stop, dvt, u, U, r)
             if KEYS:
                 r = tl.dot(vs, tl.trans(after), input_precision=P)
                 if DECAY == 1:
-                    r, da = r * to_end, da * pair
-                    kept = tl.sum(kept) * tl.exp(end) + tl.sum(ks.to(tl.float32) * r)
-                else:
-                    da = tl.where(i <= j, da, 0.0)
+                    r = r * _weighted(to_end, weights, row + near[:, None] * gt)
+                if w is not None:
+                    kept = tl.sum(before.to(tl.float32) * z) * tl.exp(end) + tl.sum(y.to(tl.float32) * r)
                 r = tl.dot(da.to(DOT), x, r, input_precision=P)
-                if DECAY == 1:
-                    w_at = wp + tl.program_id(2) * wn + t * wt
-                    dg = tl.load(w_at, mask=t < stop, other=0.0) - tl.sum(ks.to(tl.float32) * r, 1)
-                    dg = tl.cumsum(dg + tl.where(t == last, kept, 0.0), 0, reverse=True)
-                    tl.store(w_at, dg, mask=t < stop)
-                _put(dkp, t, t < stop, dkt, n, N, r)
-            if VALUES:
-                a = tl.dot(y, tl.trans(x), input_precision=P) * scale
-                r = tl.dot(y, after, input_precision=P)
-                if DECAY == 1:
-                    r, a = r * to_end, a * pair
-                else:
-                    a = tl.where(i <= j, a, 0.0)
-                r = tl.dot(a.to(DOT), os, r, input_precision=P)
-                _put(dvp, t, t < stop, dvt, u, U, r)
+                if w is not None:
+                    along = tl.where(t == last, kept, 0.0) - tl.sum(y.to(tl.float32) * r, 1)
+                    tl.store(w + own + tl.program_id(2) * wn + t * wt, along, mask=t < stop)
+                _put(dkp, start, t < stop, dkt, n, N, r)
             g = os
             if DECAY == 1:
                 g, z = (os.to(tl.float32) * tl.exp(here)[:, None]).to(DOT), z * tl.exp(end)

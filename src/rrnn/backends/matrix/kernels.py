@@ -16,6 +16,9 @@ launch of their own), and a binary tree takes their place: at exactly one level,
 block of 2^(level + 1) steps. With the boundary between the halves as reference, G_t − G_ref and G_ref − G_s are both at
 most 0, and a level is one product. (With a branch inside the loop over chunks, Triton loads nothing ahead.)
 
+With a decay per head, values may be weighted: `weights` has each step's number c by which v enters, `skips` each step's
+number d, so that o gains d v. Both lie like G. They spare the passes over memory that c v and o + d v would need.
+
 Packed sequences have a `table` with the first step of each segment, the one behind its last, and its sequence's number.
 Rows of G beyond a segment's end repeat its last one. No order depends on timing: two runs give the same bits.
 """
@@ -52,23 +55,42 @@ def _rows(start, stop, b, mask, mt, mb, C: tl.constexpr):
 
 
 @triton.jit
-def _tile(base, t, ok, stride, columns, count):
-    """Load rows of a tensor whose columns lie side by side; zeros for rows and columns that are not there."""
-    inside = ok[:, None] & (columns < count)[None, :]
-    return tl.load(base + t[:, None] * stride + columns[None, :], mask=inside, other=0.0)
+def _places(base, start, stride, columns, C: tl.constexpr):
+    """Return where rows from `start` on lie, whose columns lie side by side: far from the tensor's start, but less than
+    2³¹ numbers from one another, so that the sums in tiles have 32 bits."""
+    return base + start * stride + (tl.arange(0, C)[:, None] * stride + columns[None, :])
 
 
 @triton.jit
-def _put(base, t, ok, stride, columns, count, value):
-    """Store rows of a tensor whose columns lie side by side."""
+def _tile(base, start, ok, stride, columns, count):
+    """Load rows of a tensor; zeros for rows and columns that are not there."""
     inside = ok[:, None] & (columns < count)[None, :]
-    tl.store(base + t[:, None] * stride + columns[None, :], value.to(base.dtype.element_ty), mask=inside)
+    return tl.load(_places(base, start, stride, columns, ok.shape[0]), mask=inside, other=0.0)
+
+
+@triton.jit
+def _put(base, start, ok, stride, columns, count, value):
+    """Store rows of a tensor."""
+    inside = ok[:, None] & (columns < count)[None, :]
+    tl.store(_places(base, start, stride, columns, ok.shape[0]), value.to(base.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _sums(Gp, t, stride, n, N):
     """Load the running sums of these steps; zeros for columns that are not there."""
     return tl.load(Gp + t[:, None] * stride + n[None, :], mask=(n < N)[None, :], other=0.0)
+
+
+@triton.jit
+def _weighted(x, weights, at):
+    """Return numbers of steps times the weights at their places, if there are any."""
+    return x if weights is None else x * tl.load(weights + at)
+
+
+@triton.jit
+def _coming(Gp, at, stop, gt, there):
+    """Load a head's sum at a chunk's end, a chunk ahead. (Triton loads tiles ahead by itself, but no numbers.)"""
+    return tl.load(Gp + tl.maximum(tl.minimum(at, stop - 1), 0) * gt, mask=there, other=0.0)
 
 
 @triton.jit
@@ -120,6 +142,20 @@ def note_harsh(G, harsh, table, slot, S, B, b, H, h, MILD: tl.constexpr, C: tl.c
 
 
 @triton.jit
+def chunk_sums(x, REVERSE: tl.constexpr, QUICK: tl.constexpr):
+    """Return the sums from a chunk's first step on (REVERSE: to its last). QUICK: as a product with a triangle of ones,
+    in three parts of 11 bits, which takes fewer barriers than a scan does, and errs in the 22nd bit."""
+    C: tl.constexpr = x.shape[0]
+    if not QUICK or C < 16 or x.shape[1] < 16:
+        found = tl.cumsum(x, 0, reverse=REVERSE)
+    else:
+        i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
+        ones = tl.where(i <= j if REVERSE else i >= j, 1.0, 0.0)
+        found = tl.dot(ones, x, input_precision="tf32x3")
+    return found
+
+
+@triton.jit
 def running_sums(
     g, G, harsh, table, gt, gb, gh, Gt, Gb, Gh, T, B, H, N, S,
     C: tl.constexpr, BN: tl.constexpr, MILD: tl.constexpr,
@@ -128,15 +164,15 @@ def running_sums(
     slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
     first, stop, _ = _segment(table, slot, T, C)
     t, n = first + tl.arange(0, C), tl.program_id(2) * BN + tl.arange(0, BN)
-    sums = tl.cumsum(_tile(g + b * gb + h * gh, t, t < stop, gt, n, N), 0)
-    _put(G + b * Gb + h * Gh, t, t < stop, Gt, n, N, sums)
+    sums = tl.cumsum(_tile(g + b * gb + h * gh, first, t < stop, gt, n, N), 0)
+    _put(G + b * Gb + h * Gh, first, t < stop, Gt, n, N, sums)
     if harsh is not None:
         note_harsh(sums, harsh, table, slot, S, B, b, H, h, MILD, C)
 
 
 @triton.jit
 def segment_states(
-    k, v, G, S, E, mask, table, kt, kb, kh, vt, vb, vh, gt, gb, gh, mt, mb, T, B, H, N, U, shared, scale, L,
+    k, v, G, weights, S, E, mask, table, kt, kb, kh, vt, vb, vh, gt, gb, gh, mt, mb, T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, REVERSE: tl.constexpr,
     STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
@@ -148,15 +184,18 @@ def segment_states(
     n = tl.program_id(2) // blocks * BN + tl.arange(0, BN)
     u = tl.program_id(2) % blocks * BU + tl.arange(0, BU)
     kp, vp, Gp = k + b * kb + h // shared * kh, v + b * vb + h * vh, G
+    own = b * gb + h * gh
     if DECAY > 0:
-        Gp = G + b * gb + h * gh
+        Gp = G + own
     z, total = tl.zeros([BN, BU], tl.float32), tl.zeros([BN], tl.float32)
     chunks = tl.cdiv(stop - first, C)
+    if DECAY == 1:
+        coming = _coming(Gp, first + (chunks * C if REVERSE else C) - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
         at = chunks - 1 - step if REVERSE else step
         start = first + at * C
-        t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
-        x, y = _tile(kp, t, ok, kt, n, N), _tile(vp, t, ok, vt, u, U)
+        ok, near = _rows(start, stop, b, mask, mt, mb, C)[1:]
+        x, y = _tile(kp, start, ok, kt, n, N), _tile(vp, start, ok, vt, u, U)
         last = tl.minimum(start + C, stop) - 1
         if DECAY == 2:
             here, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
@@ -164,8 +203,10 @@ def segment_states(
             z = z * tl.exp(end)[:, None]
             total += end
         if DECAY == 1:
-            here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
-            y = y.to(tl.float32) * tl.exp(here if REVERSE else end - here)[:, None]
+            here, end = tl.load(Gp + near * gt), coming
+            coming = _coming(Gp, start + (0 if REVERSE else 2 * C) - 1, stop, gt, True)
+            carried = _weighted(tl.exp(here if REVERSE else end - here), weights, own + near * gt)
+            y = y.to(tl.float32) * carried[:, None]
             z = z * tl.exp(end)
             total += end
         z = tl.dot(tl.trans(x.to(DOT)), y.to(DOT), z, input_precision=P)
@@ -238,8 +279,8 @@ def _place(slot, b, B, h, H, n, N, u, U):
 
 @triton.jit
 def outputs(
-    q, k, v, G, S, end_state, o, mask, table, harsh, qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb,
-    T, B, H, N, U, shared, scale, L,
+    q, k, v, G, weights, skips, S, end_state, o, mask, table, harsh,
+    qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb, T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr,
     P: tl.constexpr,
 ):  # fmt: skip
@@ -249,9 +290,9 @@ def outputs(
     first, stop, _ = _segment(table, slot, T, L)
     n, u = tl.arange(0, BN), tl.program_id(2) * BU + tl.arange(0, BU)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
-    vp, op, Gp = v + b * vb + h * vh, o + b * ob + h * oh, G
+    vp, op, Gp, own = v + b * vb + h * vh, o + b * ob + h * oh, G, b * gb + h * gh
     if DECAY > 0:
-        Gp = G + b * gb + h * gh
+        Gp = G + own
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
     if S is None:  # noqa: SIM108
         z = tl.zeros([BN, BU], tl.float32)
@@ -259,10 +300,16 @@ def outputs(
         z = tl.load(S + at, mask=inside, other=0.0)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    if DECAY == 1:
+        coming = _coming(Gp, first + C - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + step * C
         t, ok, near = _rows(start, stop, b, mask, mt, mb, C)
-        qs, ks, vs = _tile(qp, t, ok, qt, n, N), _tile(kp, t, ok, kt, n, N), _tile(vp, t, ok, vt, u, U)
+        qs, ks, vs = (
+            _tile(qp, start, ok, qt, n, N),
+            _tile(kp, start, ok, kt, n, N),
+            _tile(vp, start, ok, vt, u, U),
+        )
         vs = vs.to(DOT)
         last = tl.minimum(start + C, stop) - 1
         if DECAY >= 2:
@@ -286,16 +333,22 @@ def outputs(
             a = tl.dot(x, tl.trans(y), input_precision=P)
             r = tl.dot(x, z.to(DOT), input_precision=P)
             if DECAY == 1:
-                here, end = tl.load(Gp + near * gt), tl.load(Gp + last * gt)
+                here, end = tl.load(Gp + near * gt), coming
+                coming = _coming(Gp, start + 2 * C - 1, stop, gt, True)
                 a = a * tl.exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
+                a = _weighted(a, weights, own + near[None, :] * gt)
                 r = r * tl.exp(here)[:, None]
-                w = (vs.to(tl.float32) * tl.exp(end - here)[:, None]).to(DOT)
+                w = (vs.to(tl.float32) * _weighted(tl.exp(end - here), weights, own + near * gt)[:, None]).to(
+                    DOT
+                )
                 z = z * tl.exp(end)
             else:
                 a = tl.where(i >= j, a, 0.0)
             z = tl.dot(tl.trans(y), w, z, input_precision=P)
-        r = tl.dot(a.to(DOT), vs, r, input_precision=P)
-        _put(op, t, t < stop, ot, u, U, r * scale)
+        r = tl.dot(a.to(DOT), vs, r, input_precision=P) * scale
+        if skips is not None:
+            r += tl.load(skips + own + near * gt)[:, None] * vs.to(tl.float32)
+        _put(op, start, t < stop, ot, u, U, r)
     if end_state is not None:  # noqa: SIM102  (known when it is compiled)
         if mine:
             tl.store(end_state + at, z, mask=inside)

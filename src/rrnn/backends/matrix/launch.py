@@ -11,9 +11,11 @@ from rrnn.backends.matrix import gradient_kernels as _gradient_kernels
 from rrnn.backends.matrix import kernels as _kernels
 from rrnn.backends.matrix.factors import (
     HARSH,
+    SCALAR,
     VECTOR,
     FactorGradients,
     Factors,
+    StepGradients,
     Tiles,
     Walk,
     new_sums,
@@ -70,6 +72,9 @@ class Launch:
         self.G, self.harsh = f.g, f.harsh
         if f.g is not None and not f.summed:
             self.G, self.harsh = self._running_sums(f.g)
+        self.weights, self.skips = f.weights, f.skips
+        for rows in (f.weights, f.skips):
+            assert rows is None or (f.decay == SCALAR and rows.stride() == _strides(self.G))
 
     @property
     def chunks(self) -> int:
@@ -108,6 +113,30 @@ class Launch:
         )
         return G, harsh
 
+    def decay_gradients(self, w: Tensor) -> Tensor:
+        """Return the gradients of log-decays, (T, B, H, N) or (T, B, H), from their parts."""
+        T, B, H, N, _, _ = self.sizes
+        N, C, table = (N if w.dim() == 5 else 1), self.tiles.chunk, None
+        if self.f.sequences is not None:
+            table, _ = segments_of(self.f.sequences, T, C)
+        dg, BN = w.new_empty(w.shape[1:]), min(64, 1 << (N - 1).bit_length())
+        gradient_kernels.decay_gradients[self.chunks, B * H, -(-N // BN)](
+            w,
+            dg,
+            table,
+            *_strides(w, 4),
+            *_strides(dg),
+            T,
+            B,
+            H,
+            N,
+            PARTS=w.shape[0],
+            C=C,
+            BN=BN,
+            num_warps=4,
+        )
+        return dg
+
     def grid(self, programs: int) -> tuple[int, int, int]:
         return self.segments, self.sizes.B * self.sizes.H, programs
 
@@ -138,7 +167,7 @@ class Launch:
         E = None if self.G is None else S.new_empty((self.segments, B, H, N))
         walk, G, n = self.tiles.enter, self.G, self.f.columns
         kernels.segment_states[self.grid(-(-N // walk.states) * -(-U // walk.units))](
-            x, y, G, S, E, self.mask, self.table,
+            x, y, G, None if reverse else self.weights, S, E, self.mask, self.table,
             *_strides(x), *_strides(y), *_strides(G), *_strides(self.mask, 2),
             T, B, H, N, U, shared, scale, self.tiles.segment, REVERSE=reverse, **self.constants(walk, self.f.decay),
         )  # fmt: skip
@@ -166,7 +195,7 @@ def forward(
         S, end = own.join(f.k, f.v, first, False, 1.0)
     for decay in own.ways:
         kernels.outputs[own.grid(-(-U // tiles.outputs.units))](
-            f.q, f.k, f.v, own.G, S, written, o, own.mask, own.table, own.harsh,
+            f.q, f.k, f.v, own.G, own.weights, own.skips, S, written, o, own.mask, own.table, own.harsh,
             *_strides(f.q), *_strides(f.k), *_strides(f.v), *_strides(own.G), *_strides(o), *_strides(own.mask, 2),
             T, B, H, N, U, shared, scale, tiles.segment, **own.constants(tiles.outputs, decay),
         )  # fmt: skip
@@ -182,9 +211,11 @@ def backward(
     tiles: Tiles,
     into: FactorGradients,
     scale: float = 1.0,
-) -> tuple[Tensor, Tensor | None]:
-    """Write the gradients of queries, keys and values into `into`; return those of the first state and of log-decays.
-    S: the states before each segment; if None, they are computed again from `first`."""
+    learns: bool = True,
+) -> tuple[Tensor, StepGradients]:
+    """Write the gradients of queries, keys and values into `into`; return those of the first state and of what each
+    step has. S: the states before each segment; if None, they are computed again from `first`. Unless it
+    `learns` them, there are no gradients of log-decays."""
     own = Launch(f, tiles)
     T, B, H, N, U, shared = own.sizes
     if S is None:
@@ -194,23 +225,27 @@ def backward(
         gfirst = written = f.v.new_empty((N, B, H * U), dtype=torch.float32)
     else:
         gS, gfirst = own.join(f.q, go, gend, True, scale)
-    blocks = -(-N // tiles.queries.states)
+    blocks, of_keys = -(-N // tiles.queries.states), -(-N // tiles.keys.states)
+    wide, full = f.decay == VECTOR, torch.float32
     w = Z = None
-    if f.g is not None:
-        wide = f.decay == VECTOR
-        w = f.v.new_empty((1, T, B, H, N) if wide else (blocks, B, H, T), dtype=torch.float32)
+    if f.g is not None and learns:  # parts of queries, then those of keys
+        w = f.v.new_empty((2, T, B, H, N) if wide else (blocks + of_keys, B, H, T), dtype=full)
         w = w if wide else w.permute(0, 3, 1, 2)
-        Z = f.v.new_empty(
-            (own.chunks, B, H, N, U), dtype=f.v.dtype if f.v.dtype == torch.bfloat16 else torch.float32
-        )
+        Z = f.v.new_empty((own.chunks, B, H, N, U), dtype=f.v.dtype if f.v.dtype == torch.bfloat16 else full)
+    dweights, dskips = (
+        None if t is None else t.new_empty((parts, B, H, T)).permute(0, 3, 1, 2)
+        for t, parts in ((f.weights, -(-U // (tiles.values or tiles.keys).units)), (f.skips, 1))
+    )
+    steps = _strides(w, 4) if wide else (B * H * T, 1, H * T, T)
     strides = _strides(f.q), _strides(f.k), _strides(f.v), _strides(own.G), _strides(go)
-    rest = *_strides(w, 4), *_strides(own.mask, 2), T, B, H, N, U, shared, scale, tiles.segment
+    rest = *steps, *_strides(own.mask, 2), T, B, H, N, U, shared, scale, tiles.segment
     flat = [s for each in strides for s in each]
     for decay in own.ways:
         gradient_kernels.query_gradients[own.grid(blocks)](
-            f.q, f.k, f.v, own.G, S, go, into.q, w, Z, own.mask, own.table, own.harsh, *flat, *_strides(into.q), *rest,
-            **own.constants(tiles.queries, decay),
+            f.q, f.k, f.v, own.G, own.weights, S, go, into.q, w, Z, own.mask, own.table, own.harsh, *flat,
+            *_strides(into.q), *rest, **own.constants(tiles.queries, decay),
         )  # fmt: skip
+    second = None if w is None else w[1 if wide else blocks :]
     roles = [
         (tiles.keys, True, tiles.values is None),
         *([] if tiles.values is None else [(tiles.values, False, True)]),
@@ -219,8 +254,11 @@ def backward(
         for decay in own.ways:
             programs = -(-N // walk.states) * -(-U // walk.units)
             gradient_kernels.key_gradients[own.grid(programs)](
-                f.q, f.k, f.v, own.G, gS, go, into.k, into.v, w, Z, written if keys else None, own.mask, own.table,
-                own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys, VALUES=values,
+                f.q, f.k, f.v, own.G, own.weights, own.skips, gS, go, into.k, into.v, second,
+                dweights if values else None, dskips if keys else None, Z, written if keys else None, own.mask,
+                own.table, own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys, VALUES=values,
                 **own.constants(walk, decay),
             )  # fmt: skip
-    return gfirst, None if w is None else w[0] if w.shape[0] == 1 else w.sum(0)
+    if w is not None and not f.summed:
+        w = own.decay_gradients(w)
+    return gfirst, StepGradients(w, dweights, dskips)

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from rrnn.backends.interface import CellCall, Gradients
 from rrnn.backends.matrix import chunks, elementwise
-from rrnn.backends.matrix.factors import FactorGradients, Tiles, segments_of
+from rrnn.backends.matrix.factors import FactorGradients, StepGradients, Tiles, segments_of
 from rrnn.backends.matrix.leaves import Leaf, read
 from rrnn.backends.matrix.schedule import Call, put_side_by_side
 from rrnn.ir import Op
-from rrnn.ir.separable import KEYS, LOG_DECAY, QUERIES, VALUE
+from rrnn.ir.separable import KEYS, LOG_DECAY, QUERIES, SKIP, VALUE, WEIGHT
 
 
 def readout(own: Call) -> tuple[int, ...]:
@@ -74,13 +74,15 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles) -> t
     if scale is None and own.generates(own.parts.readout, readout(own)):
         generated = elementwise.backward(own.parts.readout, readout(own))
     again = scale is None and (generated is None or elementwise.SCORE in generated.reads)  # scores are needed
+    turns = own.parts.turns and grads.state is not None  # by angles whose gradients need the final state
+    again = again or turns
     if states is None or again:
         own_first = saved[_first_places(call, call.every)]  # (1, N, B, H·U) or (n, N, 1, H·U)
         first = (own_first[0] if call.sequences is None else own_first[:, :, 0].transpose(0, 1)).contiguous()
-    scores = None
+    scores = end = None
     if again or (states is None and not own.fast):
         scores = call.x.new_empty((own.steps, call.x.shape[1], own.heads, own.units), dtype=own.dtype)
-        _, states = own.run(first, scores, 1.0)
+        end, states = own.run(first, scores, 1.0)
     if generated is not None:
         go = back.through_outputs(generated, put_side_by_side(go), scores)
     elif scale is None:
@@ -94,13 +96,21 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles) -> t
     target = FactorGradients(back.target(QUERIES), back.target(KEYS), back.target(VALUE))
     grad_end = None if grads.state is None else own.turn_states(grads.state, back=True).contiguous()
     if own.fast:
-        from rrnn.backends.matrix import launch
+        from rrnn.backends.matrix import blocks
 
-        grad_first, dg = launch.backward(f, states, first, go, grad_end, tiles, target, scale or 1.0)
+        learns = grads.wants_params or own.decay_of_steps
+        grad_first, steps = blocks.backward(
+            f, states, first, go, grad_end, tiles, target, scale or 1.0, learns
+        )
     else:
         assert states is not None
         grad_first, dg = chunks.backward(f, states, go, grad_end, target, tiles.chunk, scale or 1.0)
-    back.factors(target, dg)
+        steps = StepGradients(dg)
+    ends: list[tuple[Tensor, Tensor]] = []
+    if turns and end is not None and grads.state is not None:
+        with torch.enable_grad():
+            ends = [(own.turn_states(end), grads.state)]
+    back.factors(target, steps, ends)
     return back.finish(), grad_first if grads.wants_first else None
 
 
@@ -133,36 +143,51 @@ class _LeafGradients:
                 return self.in_place[factor]
         return own.call.x.new_empty(shape, dtype=own.call.x.dtype if own.generated else own.dtype)
 
-    def factors(self, target: FactorGradients, dg: Tensor | None) -> None:
-        """Take the gradients of all factors back to the leaves."""
-        own, outputs, given = self.own, [], []
+    def factors(
+        self, target: FactorGradients, steps: StepGradients, more: list[tuple[Tensor, Tensor]]
+    ) -> None:
+        """Take the gradients of all factors back to the leaves, and those of `more` values that leaves turn."""
+        own, outputs, given = self.own, [value for value, _ in more], [grad for _, grad in more]
         for factor, grad in ((QUERIES, target.q), (KEYS, target.k), (VALUE, target.v)):
             value = own.found[factor]
             if factor in self.in_place or (own.generated and factor in own.computed):
                 continue
-            if grad.shape != value.shape:  # heads share it
-                grad = grad.unflatten(2, (value.shape[2], -1)).sum(3)
+            shared = grad.shape != value.shape  # by heads
+            split = grad.unflatten(2, (value.shape[2], -1)) if shared else grad
             if factor in own.plain:
                 place = self.place(own.plain[factor])
-                place.copy_(grad.view(place.shape))
+                if shared and place.dtype == grad.dtype:
+                    torch.sum(split, 3, out=place.squeeze(3))
+                else:
+                    place.copy_((split.sum(3) if shared else grad).view(place.shape))
             elif value.requires_grad:
                 outputs.append(value)
-                given.append(grad)
+                given.append(split.sum(3) if shared else grad)
         if own.generated:
-            if own.computed:
-                given_by = {QUERIES: target.q, KEYS: target.k, VALUE: target.v, LOG_DECAY: dg}
-                seeds = [self.split(given_by[i]) for i in own.computed]
-                self.generate(elementwise.backward(own.parts.factors, own.wanted), seeds)
-        elif dg is not None and own.g is not None and own.g.requires_grad:
+            known = [
+                (i, n)
+                for i, n in zip(own.computed, own.wanted, strict=True)
+                if i != LOG_DECAY or steps.decay is not None
+            ]
+            if known:
+                names = QUERIES, KEYS, VALUE, LOG_DECAY, WEIGHT, SKIP
+                given_by: dict[int, Tensor | None] = dict(zip(names, (*target, *steps), strict=True))
+                seeds = [self.split(given_by[i], i in (LOG_DECAY, WEIGHT, SKIP)) for i, _ in known]
+                summed = next((j for j, (i, _) in enumerate(known) if i == LOG_DECAY), None)
+                wanted = tuple(n for _, n in known)
+                self.generate(elementwise.backward(own.parts.factors, wanted, summed), seeds)
+        elif steps.decay is not None and own.g is not None and own.g.requires_grad:
             outputs.append(own.g)
-            given.append(dg)
+            given.append(steps.decay)
         if outputs:
             self.through(outputs, given)
 
-    def split(self, grad: Tensor | None) -> Tensor:
-        """Return the gradient of a factor (T, B, H, X) or (T, B, H) by groups and heads."""
+    def split(self, grad: Tensor | None, parts: bool) -> Tensor:
+        """Return the gradient of a factor (T, B, H, X) or (T, B, H), or its `parts` on one more axis before these, by
+        groups and heads."""
         assert grad is not None
-        return (grad.unsqueeze(-1) if grad.dim() == 3 else grad).unflatten(2, (self.own.groups, -1))
+        lacks = 4 + parts - grad.dim()
+        return (grad.unsqueeze(-1) if lacks else grad).unflatten(2 + parts, (self.own.groups, -1))
 
     def generate(
         self, kernel: elementwise.Generated, seeds: list[Tensor], score: Tensor | None = None

@@ -10,10 +10,8 @@ from rrnn.ir.separable import SIGN, Separable
 
 LEAST_STATES = 16
 """Fewer states do not fill a tile of the tensor cores, and on a CPU compiled loops are as fast as torch's products."""
-SEEN_ON_GPU = (torch.bfloat16,)
-SEEN_STATES = 64
-"""What was compared with other implementations on a GPU: these dtypes, 64 and 128 states and units. Other calls are
-tested in Triton's interpreter only, so they take this schedule on a GPU only if it is asked for by name."""
+ON_GPU = (torch.bfloat16, torch.float16, torch.float32)
+"""The dtypes that have kernels."""
 NUMBERS = 8192
 """The most numbers of a tile of the state: four warps keep them in 64 registers of each thread."""
 CHOICES = (
@@ -28,6 +26,9 @@ CHOICES = (
     *((32, 2, 4096), (32, 1, 4096), (16, 1, 4096), (16, 1, 2048)),
 )
 """Steps of a chunk, stages of loads, and the most numbers of a tile of the state; the best first."""
+PARTS = {"none": (4, 1, 64), "head": (4, 2, 64), "state": (8, 1, 64)}
+"""For tiles that are parts of a head's state, by decay: warps, programs on a multiprocessor in training, and the most
+states of tiles for what segments enter."""
 NARROW = 64
 """The least rows and columns of tiles for decays per state. Operands of products that are computed lie one after the
 other at the same place of shared memory, and bfloat16 rows of 32 have 64 bytes there instead of 128. ptxas 12.8, which
@@ -35,6 +36,8 @@ triton 3.6 takes for Hopper, then derives the second operand's descriptors from 
 so that products read anywhere in shared memory: results were wrong and changed, or the access was illegal, on an H200.
 The PTX is right, and ptxas 12.9 and 13.4 write the registers. `test_machine_code` looks for such reads. (Triton's issue
 11366 and flash-linear-attention's pull request 1262 report the like.)"""
+BLOCKS = (128, 64)
+"""The most states and units of blocks into which heads are cut where a tile of all of them does not fit."""
 LENGTH = 64
 """Segments are a number of chunks, whichever of these is chosen."""
 
@@ -44,9 +47,7 @@ def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
     bare parameter has a gradient at 0, which its logarithm has not.)"""
     if SIGN in parts.factors.of_kind("factor") and not parts.turns:
         return False
-    if device.type == "cuda":
-        return dtype in SEEN_ON_GPU and parts.size >= SEEN_STATES
-    return parts.size >= LEAST_STATES
+    return parts.size >= LEAST_STATES and (device.type == "cpu" or dtype in ON_GPU)
 
 
 def on_cpu(chunk: int = 64) -> Tiles:
@@ -83,25 +84,51 @@ def tiles_of(
     """Return sizes for so many states and units of a head, steps, and columns (sequences times heads), that should fit
     the GPU's shared memory, the best first; torch's products are the last.
 
-    Where there is a gradient, kernels with decays wait for more than memory, and a second program on a multiprocessor
-    pays for one more pass over keys and values; but not those of large tiles with a decay per state."""
+    Heads are cut into blocks where no tile fits otherwise, as with a decay per state and more than 128 states or units.
+    Kernels with decays wait for more than memory. So a second program on a multiprocessor pays where sequences have to
+    be cut anyway, and where there is a gradient it pays even for one more pass over keys and values; but not for large
+    tiles with a decay per state."""
     N, U = padded(states), padded(units)
     if decay == "state":
         N, U = max(N, NARROW), max(U, NARROW)
+    found: list[Tiles] = []
+    for most in (max(N, U), *(size for size in BLOCKS if size < max(N, U))):
+        block = None if most == max(N, U) else (min(states, most), min(units, most))
+        found += _tiles_of(min(N, most), min(U, most), block, decay, dtype, gpu, steps, columns, training)
+    return [*found, on_cpu()]
+
+
+def _tiles_of(
+    N: int,
+    U: int,
+    block: tuple[int, int] | None,
+    decay: str,
+    dtype: torch.dtype,
+    gpu: Gpu,
+    steps: int,
+    columns: int,
+    training: bool,
+) -> list[Tiles]:
+    """Return sizes for blocks that fill tiles of so many states and units."""
     size = 2 if dtype == torch.bfloat16 else 4
-    each = 1 if not training or decay == "none" or (decay == "state" and N * U > NARROW**2) else 2
-    segment, found = segment_of(steps, columns * -(-U * N // NUMBERS), gpu, each), []
+    programs = columns * -(-U * N // NUMBERS)
+    warps, beside, most_enter = 4, 1 if decay == "state" and N * U > NARROW**2 else 2, 64
+    if N * U > NUMBERS:
+        warps, beside, most_enter = PARTS[decay]
+    alone = not training or beside == 1
+    each = 1 if decay == "none" or (alone and 3 * programs > 2 * gpu.multiprocessors) else 2
+    segment, found = segment_of(steps, programs, gpu, each), []
     for C, stages, numbers in CHOICES:
         if size == 4 and C == 64:
             continue
         whole, rows = numbers >= N * U, max(16, min(N, numbers // U))
-        outputs = Walk(N, max(16, min(U, numbers // N)), 4, stages)
-        keys = Walk(N if whole else rows, U, 4, min(stages, 2))
+        outputs = Walk(N, max(16, min(U, numbers // N)), warps, stages)
+        keys = Walk(N if whole else rows, U, warps, min(stages, 2))
         values = None if whole else outputs._replace(stages=keys.stages)
-        enter = Walk(min(N, 64), min(U, 64), 4, stages)
+        enter = Walk(min(N, most_enter), min(U, 64), 4, stages)
         most = max(needs(C, outputs, decay, size, (2, 1)), needs(C, keys, decay, size, (2, 2)))
         if decay == "state" and min(outputs.units, keys.states) < NARROW:
             continue
         if most <= gpu.shared_per_block:
-            found.append(Tiles(C, segment, enter, outputs, keys, keys, values))
-    return [*found, on_cpu()]
+            found.append(Tiles(C, segment, enter, outputs, keys, keys, values, block))
+    return found

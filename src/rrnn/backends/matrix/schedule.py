@@ -19,7 +19,7 @@ from rrnn.backends.matrix.factors import Factors, Tiles, count_segments, new_sum
 from rrnn.backends.matrix.leaves import Leaf, evaluate, leaves_of, read
 from rrnn.ir import Op, Program
 from rrnn.ir.program import needed
-from rrnn.ir.separable import KEYS, LOG_DECAY, QUERIES, SIGN, TURN, VALUE, Separable, separable
+from rrnn.ir.separable import KEYS, LOG_DECAY, QUERIES, SIGN, SKIP, TURN, VALUE, WEIGHT, Separable, separable
 
 
 @lru_cache(maxsize=256)
@@ -31,9 +31,8 @@ def parts_of(program: Program) -> Separable:
 
 
 @lru_cache(maxsize=256)
-def plain(program: Program) -> dict[int, Leaf]:
+def plain(parts: Separable) -> dict[int, Leaf]:
     """Return the factors that are leaves as they stand, of which no other factor and no output reads anything."""
-    parts = parts_of(program)
     if parts.turns or SIGN in parts.factors.of_kind("factor"):
         return {}
     outputs = parts.factors.of_kind("factor")
@@ -53,6 +52,13 @@ def plain(program: Program) -> dict[int, Leaf]:
     return found
 
 
+def computed(parts: Separable) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the factors that have to be computed, and their instructions."""
+    outputs, known = parts.factors.of_kind("factor"), plain(parts)
+    found = tuple(i for i in outputs if i not in known)
+    return found, tuple(outputs[i] for i in found)
+
+
 def _heads(t: Tensor, steps: int, batch: int, width: int, heads: int) -> Tensor:
     """Return (…, groups, heads of a group, X) as (T, B, heads or groups, width)."""
     t = t.expand(steps, batch, *t.shape[-3:-1], width)
@@ -64,7 +70,11 @@ class Call:
 
     def __init__(self, call: CellCall, tiles: Tiles, grad: bool = False) -> None:
         self.call, self.tiles, self.fast = call, tiles, tiles.kernels
-        self.parts, self.plain = parts_of(call.program), plain(call.program)
+        self.parts = parts_of(call.program)
+        own = self.parts.in_place
+        if own is not None and tiles.block is None and self.generates(own.factors, computed(own)[1]):
+            self.parts = own
+        self.plain = plain(self.parts)
         wide = call.program.wide
         assert wide is not None
         self.heads, self.groups, self.units = wide.heads, wide.groups, call.units // wide.heads
@@ -96,16 +106,13 @@ class Call:
         return [found[n] for n in wanted]
 
     def _factors(self) -> None:
-        outputs = self.parts.factors.of_kind("factor")
-        self.computed = tuple(i for i in outputs if i not in self.plain)
-        self.wanted = tuple(outputs[i] for i in self.computed)
+        self.computed, self.wanted = computed(self.parts)
         dtype, size = self.call.x.dtype, self.parts.size
         shape = self.steps, self.batch
         self.turned: list[Tensor] = []
         self.harsh: Tensor | None = None
-        self.generated = {KEYS, QUERIES, VALUE, LOG_DECAY}.issuperset(self.computed) and self.generates(
-            self.parts.factors, self.wanted
-        )
+        known = {KEYS, QUERIES, VALUE, LOG_DECAY, WEIGHT, SKIP}
+        self.generated = known.issuperset(self.computed) and self.generates(self.parts.factors, self.wanted)
         if self.generated:
             values = self._generate() if self.computed else {}
         else:
@@ -144,9 +151,17 @@ class Call:
         with torch.no_grad():
             g = None if self.g is None else self.g.to(self.dtype)
             q, k, v = (put_side_by_side(found[i].to(dtype)) for i in (QUERIES, KEYS, VALUE))
-            self.factors = Factors(
-                q, k, v, g, self.call.mask, self.call.sequences, self.generated, self.harsh
+            weights, skips = (
+                values[i].flatten(2, 3).squeeze(-1) if i in values else None for i in (WEIGHT, SKIP)
             )
+            more = self.generated, self.harsh, weights, skips
+            self.factors = Factors(q, k, v, g, self.call.mask, self.call.sequences, *more)
+
+    @property
+    def decay_of_steps(self) -> bool:
+        """Whether decays depend on more than parameters."""
+        n = self.parts.factors.of_kind("factor").get(LOG_DECAY)
+        return n is not None and any(op is not Op.PARAM for op, _ in leaves_of(self.parts.factors, [n]))
 
     def generates(self, program: Program, wanted: tuple[int, ...]) -> bool:
         """Return whether generated kernels compute these values; torch ops do otherwise."""
@@ -178,24 +193,23 @@ class Call:
     def _generate(self) -> dict[int, Tensor]:
         """Compute factors by a generated kernel: log-decays as running sums from the start of each chunk."""
         widths = {KEYS: self.parts.size, QUERIES: self.parts.size, VALUE: self.units}
-        widths[LOG_DECAY] = self.parts.size if self.parts.decay == "state" else 1
-        axes = {
-            KEYS: INDEX,
-            QUERIES: INDEX,
-            VALUE: UNIT,
-            LOG_DECAY: INDEX if self.parts.decay == "state" else None,
-        }
+        widths |= {LOG_DECAY: self.parts.size if self.parts.decay == "state" else 1, WEIGHT: 1, SKIP: 1}
+        axes = {KEYS: INDEX, QUERIES: INDEX, VALUE: UNIT, WEIGHT: None, SKIP: None}
+        axes[LOG_DECAY] = INDEX if self.parts.decay == "state" else None
         modes = tuple(elementwise.SUMS if i == LOG_DECAY else elementwise.PUT for i in self.computed)
         kernel = elementwise.forward(
             self.parts.factors, self.wanted, modes, tuple(axes[i] for i in self.computed)
         )
-        values = {i: self.by_heads(widths[i], self.call.x.dtype) for i in self.computed if i != LOG_DECAY}
-        if LOG_DECAY in self.computed:
-            sums = new_sums(self.call.x, self.steps, self.batch, self.heads, widths[LOG_DECAY])
-            values[LOG_DECAY] = sums.unflatten(2, (self.groups, -1))
-            if self.parts.decay == "state":
-                segments = count_segments(self.steps, self.call.sequences, self.tiles.segment)
-                self.harsh = sums.new_zeros((segments, self.batch, self.heads), dtype=torch.int32)
+        values = {}
+        for i in self.computed:
+            if i in (LOG_DECAY, WEIGHT, SKIP):
+                sums = new_sums(self.call.x, self.steps, self.batch, self.heads, widths[i])
+                values[i] = sums.unflatten(2, (self.groups, -1))
+            else:
+                values[i] = self.by_heads(widths[i], self.call.x.dtype)
+        if LOG_DECAY in self.computed and self.parts.decay == "state":
+            segments = count_segments(self.steps, self.call.sequences, self.tiles.segment)
+            self.harsh = values[LOG_DECAY].new_zeros((segments, self.batch, self.heads), dtype=torch.int32)
         written = [values[i] for i in self.computed]
         elementwise.launch(
             kernel, self.views(kernel.reads), written, [False] * len(written), self.place, self.harsh
@@ -234,7 +248,7 @@ class Call:
                 values[first], values[first + 1] = a * cos + b * sin, b * cos - a * sin
         for t, unturned in ((cos, 1.0), (sin, 0.0)):
             if t is not None:
-                self.turned.append(last_steps(t.detach(), packed, unturned))
+                self.turned.append(last_steps(t, packed, unturned))
 
     def turn_states(self, rows: Tensor, back: bool = False) -> Tensor:
         """Return the states (N, n, H·U) after the last step turned as they are, from those that only decay; `back` is
@@ -263,9 +277,9 @@ class Call:
         None if these are one segment's zeros."""
         if not self.fast:
             return chunks.forward(self.factors, first, o, self.tiles.chunk, scale)
-        from rrnn.backends.matrix import launch
+        from rrnn.backends.matrix import blocks
 
-        return launch.forward(self.factors, first, o, self.tiles, scale)
+        return blocks.forward(self.factors, first, o, self.tiles, scale)
 
     def outputs(self, score: Tensor, known: Tensor | None = None) -> Tensor:
         """Return the outputs (T, B, N·D) from the scores (T, B, H, U)."""

@@ -124,7 +124,7 @@ class Native(Backend):
 
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
         program, x, params, mask, inp, every, _, sequences = call
-        grad_out, grad_state, grad_x, grad_inp, wants_first = grads
+        grad_out, grad_state, grad_x, grad_inp, wants_first, _ = grads
         steps, batch, units = x.shape[0], call.batch, call.units
         kernel = _backward_kernel(program, x.dtype)
         x, params, saved = units_contiguous(x), cast(params, saved.dtype).contiguous(), saved.contiguous()

@@ -159,7 +159,7 @@ class Triton(Backend):
             with on_device(call.x.device):
                 return families.backward(call, saved, grads, schedule or _family_schedule(call, True))
         program, x, params, mask, inp, every, _, packed = call
-        grad_out, grad_state, grad_x, grad_inp, wants_first = grads
+        grad_out, grad_state, grad_x, grad_inp, wants_first, _ = grads
         steps, batch, units = x.shape[0], call.batch, call.units
         how = schedule or _schedule(call, True)
         launch = kernels_of(program, how.unroll, every, how.stages, packed is not None)
