@@ -12,10 +12,10 @@ LEAST_STATES = 16
 """Fewer states do not fill a tile of the tensor cores, and on a CPU compiled loops are as fast as torch's products."""
 ON_GPU = (torch.bfloat16, torch.float16, torch.float32)
 """The dtypes that have kernels."""
-LEAST_ON_GPU = 64
-"""The least states on a GPU without tensor cores (float32 at full precision), or without a decay per state: with fewer,
-the scalar schedule reads as much, computes less than padded tiles do, and has fewer launches. It computes a decay per
-state once for every unit, so there this one pays with fewer states."""
+LEAST_ON_GPU = 33
+"""The least states on a GPU where there is no decay per state, or where products do not run on tensor cores (float32 at
+full precision). With fewer, tiles of 64 are mostly padding, and the scalar schedule computes less in fewer launches. It
+computes a decay per state again for every unit, so with one this schedule pays from `LEAST_STATES` on."""
 NUMBERS = 8192
 """The most numbers of a tile of the state: four warps keep them in 64 registers of each thread."""
 CHOICES = (
