@@ -120,7 +120,8 @@ def draw(
     rows = program.flat.state_rows[-1].stop
     n, outputs = batch if offsets is None else len(offsets) - 1, program.output_count * units
     mask = None if offsets else torch.arange(steps)[:, None] < torch.tensor([steps, steps // 3, 1])
-    seeds = some(steps, batch, outputs), some(rows, n, units)
+    # Small weights of the loss, since gradients of parameters are sums over all steps.
+    seeds = some(steps, batch, outputs) / 32, some(rows, n, units) / 32
     if mask is not None:
         seeds = seeds[0] * mask[..., None], seeds[1]
     y = some(steps, batch, program.columns(units))

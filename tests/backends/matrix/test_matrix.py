@@ -90,7 +90,7 @@ def test_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_kernels_of_heads_that_are_cut_into_blocks(offsets: tuple[int, ...] | None) -> None:
     call = draw("HGRN2", torch.float32, 136, 32, 20, heads=2, offsets=offsets)
     (tiles, *_) = tiles_of(136, 16, "state", torch.float32, H200, 20, 2)
-    assert tiles.block == (128, 16)
+    assert tiles.block == (68, 16)
     found = differences(call.run("matrix", torch.float32), call.run("reference", torch.float64))
     assert max(difference for _, difference in found.values()) < 1e-5
 

@@ -12,6 +12,10 @@ LEAST_STATES = 16
 """Fewer states do not fill a tile of the tensor cores, and on a CPU compiled loops are as fast as torch's products."""
 ON_GPU = (torch.bfloat16, torch.float16, torch.float32)
 """The dtypes that have kernels."""
+LEAST_ON_GPU = 33
+"""The least states on a GPU where there is no decay per state, or where products do not run on tensor cores (float32 at
+full precision). With fewer, tiles of 64 are mostly padding, and the scalar schedule computes less in fewer launches. It
+computes a decay per state again for every unit, so with one this schedule pays from `LEAST_STATES` on."""
 NUMBERS = 8192
 """The most numbers of a tile of the state: four warps keep them in 64 registers of each thread."""
 CHOICES = (
@@ -34,8 +38,10 @@ NARROW = 64
 other at the same place of shared memory, and bfloat16 rows of 32 have 64 bytes there instead of 128. ptxas 12.8, which
 triton 3.6 takes for Hopper, then derives the second operand's descriptors from uniform registers that it never writes,
 so that products read anywhere in shared memory: results were wrong and changed, or the access was illegal, on an H200.
-The PTX is right, and ptxas 12.9 and 13.4 write the registers. `test_machine_code` looks for such reads. (Triton's issue
-11366 and flash-linear-attention's pull request 1262 report the like.)"""
+The PTX is right: with `TRITON_PTXAS_PATH` set to the wheel's own `ptxas-blackwell`, which is 12.9, the same tiles were
+right there (chunks of 64 steps, 32 or 64 states and 32 units: outputs were off by 83 % with 12.8, by 0.3 % with 12.9).
+`test_machine_code` looks for such reads. (Triton's issue 11366 and flash-linear-attention's pull request 1262 report
+the like.)"""
 BLOCKS = (128, 64)
 """The most states and units of blocks into which heads are cut where a tile of all of them does not fit."""
 LENGTH = 64
@@ -47,7 +53,11 @@ def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
     bare parameter has a gradient at 0, which its logarithm has not.)"""
     if SIGN in parts.factors.of_kind("factor") and not parts.turns:
         return False
-    return parts.size >= LEAST_STATES and (device.type == "cpu" or dtype in ON_GPU)
+    if device.type != "cuda":
+        return parts.size >= LEAST_STATES
+    cores = dtype != torch.float32 or torch.backends.cuda.matmul.allow_tf32
+    few = cores and parts.decay == "state"
+    return dtype in ON_GPU and parts.size >= (LEAST_STATES if few else LEAST_ON_GPU)
 
 
 def on_cpu(chunk: int = 64) -> Tiles:
@@ -93,9 +103,15 @@ def tiles_of(
         N, U = max(N, NARROW), max(U, NARROW)
     found: list[Tiles] = []
     for most in (max(N, U), *(size for size in BLOCKS if size < max(N, U))):
-        block = None if most == max(N, U) else (min(states, most), min(units, most))
+        block = None if most == max(N, U) else (_part(states, most), _part(units, most))
         found += _tiles_of(min(N, most), min(U, most), block, decay, dtype, gpu, steps, columns, training)
     return [*found, on_cpu()]
+
+
+def _part(count: int, most: int) -> int:
+    """Return the size of the fewest equal parts of at most this size. (Triton compiles anew for sizes and addresses
+    that are not multiples of 16: equal parts share kernels.)"""
+    return -(-count // -(-count // most))
 
 
 def _tiles_of(
