@@ -23,11 +23,11 @@ from rrnn.ir import Program, adjoint, has_scan_form
 
 TILE = 512
 """How many numbers of all families a warp has at most: 16 a thread."""
-STAGES = 1
-"""Stages of Triton's pipeline: none, since its copies and barriers cost more than what it hides."""
+STAGES = {False: 3, True: 2}
+"""Stages of the pipeline forwards, and backwards."""
 FEW = {False: 0.5, True: 1.0}
 """Warps for each of a multiprocessor's four schedulers up to which time is cut into chunks, forwards and backwards."""
-FILL = 2
+FILL = {False: 2, True: 4}
 """Warps for each scheduler to aim for then."""
 
 
@@ -68,8 +68,8 @@ def plan_of(
     warps, schedulers = wide.heads * -(-(units // wide.heads) // block) * batch, 4 * gpu.multiprocessors
     chunks = 1
     if not packed and warps <= FEW[backward] * schedulers and has_scan_form(program):
-        chunks = max(1, min(steps // MIN_CHUNK, FILL * schedulers // max(1, warps)))
-    return Plan(block, 1, TURN, -(-steps // chunks) if chunks > 1 else 0, STAGES)
+        chunks = max(1, min(steps // MIN_CHUNK, FILL[backward] * schedulers // max(1, warps)))
+    return Plan(block, 1, TURN, -(-steps // chunks) if chunks > 1 else 0, STAGES[backward])
 
 
 def _rows(x: Tensor) -> Tensor:

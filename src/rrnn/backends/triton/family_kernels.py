@@ -4,9 +4,9 @@ A Triton program owns BLOCK units of one head and one batch row, and walks the s
 axes, (BLOCK, 1) for units, (BLOCK, N) for a family, (1, N) for what the units of a head share; N is padded to a power
 of two. So the text is as long for a family of 16 states as for one of 128.
 
-A turn is a few steps. What each unit has for itself, one number a step, is loaded a turn ahead in registers; what units
-share, one or two steps ahead. That lies in memory sequence by sequence, so that its addresses are constants. (Triton's
-pipeline through shared memory takes more instructions than it saves.) A program is one warp: with up to 16 states a
+A turn is a few steps. What each unit has for itself, one number a step, is loaded a turn ahead in registers. What units
+share lies in memory sequence by sequence, so that its addresses are constants; it is loaded a step or two ahead, and
+within a turn Triton's pipeline brings it through shared memory. A program is one warp: with up to 16 states a
 thread owns a unit and has all its states in registers, so that the sum over the index, which most outputs are, needs
 no exchange between threads.
 
@@ -34,9 +34,6 @@ from rrnn.ir.program import Extent
 
 ROWS = 16
 """Rows of the smallest product on tensor cores."""
-AGAIN = " + nil"
-"""Added to the exponents of the walk back: a zero that compilers do not know, so that they compute these exponentials
-again instead of keeping them in registers that are not there."""
 CONSTANTS = "MASKED: tl.constexpr, BLOCK: tl.constexpr, FULL: tl.constexpr, STAGES: tl.constexpr"
 
 
@@ -111,7 +108,6 @@ class FamilyKernels(FamilyLoop):
         shared = [
             i for i, e in enumerate(self.wide.projections) if e.per != "unit" and k.width(e.over) >= ROWS
         ]
-        k("nil = tl.cast(zero, tl.float32)")
         if shared:
             k(f"row = tl.arange(0, {ROWS})[:, None]")
 
@@ -127,9 +123,7 @@ class FamilyKernels(FamilyLoop):
             after = p.of_kind("new_state").items() if 0 <= j < piece - 1 else ()
             j = max(j, 0)
             known = {n: f"w{j + 1}_{s}" for s, n in after if p.instructions[n].op is not Op.CONST}
-            k.again = AGAIN
             k.step(p, results, units, self._leaf(j, f"w{j}_"), "b", known)
-            k.again = ""
             self._gradients(k, p, j, at, sums, table, by)
             self._renew(k, p, "grad_state", j, "b", "g", "g")
 

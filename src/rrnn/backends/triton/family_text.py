@@ -34,8 +34,6 @@ class FamilyText(Elements):
     def __init__(self, wide: Families) -> None:
         super().__init__()
         self.wide, self.begun = wide, 0
-        self.again = ""
-        """What is added to exponents, a zero that compilers do not know: exponentials are computed again, not kept."""
 
     def place(self, packed: bool) -> None:
         """Write where the Triton program works: units d of a head, batch row b and chunk c; k0, k1, … are indices. A
@@ -145,7 +143,7 @@ class FamilyText(Elements):
                 )
                 text = text.format(folded, *names[1:], k=f"k{attr}")
             elif op is Op.EXP and (few := self._few(program, args[0])) is not None:
-                text = f"tl.exp2(({tag}v{few[0]} * {LOG2_E}{self.again}) * {tag}v{few[1]})"
+                text = f"tl.exp2(({tag}v{few[0]} * {LOG2_E}) * {tag}v{few[1]})"
             else:
                 text = OPS[op].format(*names)
             self(f"{tag}v{n} = {text}")
