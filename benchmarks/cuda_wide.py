@@ -180,15 +180,16 @@ def _plan(block: int, chunk: int, stages: int) -> Plan:
 
 FEW = Shape(2048, 1, 1024, 16)
 PLANS: list[tuple[str, Shape | None, Plan, Plan]] = [
-    *(("Mamba", None, _plan(32, 0, 3), _plan(32, chunk, 2)) for chunk in (0, 1024, 512)),
-    ("Mamba", None, _plan(32, 0, 2), _plan(32, 1024, 3)),
-    ("Mamba", None, _plan(32, 0, 4), _plan(32, 1024, 1)),
-    ("Mamba", None, _plan(32, 1024, 3), _plan(16, 1024, 2)),
+    ("Mamba", None, _plan(32, 0, 3), _plan(32, 512, 2)),
+    ("Mamba", None, _plan(32, 0, 2), _plan(32, 1024, 2)),
+    ("Mamba", None, _plan(32, 0, 4), _plan(32, 256, 2)),
+    ("Mamba", None, _plan(32, 0, 1), _plan(32, 512, 1)),
+    ("Mamba", None, _plan(16, 0, 3), _plan(32, 512, 3)),
+    ("Mamba", None, _plan(32, 1024, 3), _plan(32, 0, 2)),
+    ("Mamba", None, _plan(16, 0, 2), _plan(16, 0, 2)),
+    ("Mamba", None, _plan(16, 0, 1), _plan(16, 0, 1)),
     *(("S4D", None, _plan(8, chunk, 3), _plan(8, chunk, 2)) for chunk in (0, 1024)),
-    ("S4D", None, _plan(16, 0, 3), _plan(8, 512, 2)),
-    *(("GLA", None, _plan(32, chunk, 3), _plan(32, chunk, 2)) for chunk in (0, 512)),
-    *(("GLA", None, _plan(16, chunk, 3), _plan(16, chunk, 2)) for chunk in (0, 512)),
-    *(("Mamba", FEW, _plan(32, chunk, 3), _plan(32, chunk, 2)) for chunk in (0, 64, 128, 256)),
+    *(("Mamba", FEW, _plan(32, chunk, 3), _plan(32, chunk, 2)) for chunk in (0, 64, 128)),
 ]
 """Model, its shape (None: the usual one), and plans of both passes that `--search` times."""
 

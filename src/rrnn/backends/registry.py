@@ -73,12 +73,13 @@ def resolve(
             if why := backend.why_not(device, dtype, program):
                 raise BackendError(f"the {name} backend cannot run {program.name!r} here: {why}")
         return backend
+    thin = not any(program.wide for program in programs)
     for candidate in TABLE:
         if candidate == "triton" and device.type != "cuda":
             continue  # its interpreter runs on the CPU, for tests: a thousand times slower, so by name only
         if candidate == "native" and device.type != "cpu":
             continue  # it runs on the CPU only, which is no reason to warn at every call
-        if candidate in FAMILIES_ONLY and all(p.wide is None for p in programs):
+        if thin and candidate in FAMILIES_ONLY:
             continue  # asking them would take time at every call
         backend = get_backend(candidate)
         if packed and device.type != "cpu" and not backend.packs:

@@ -134,6 +134,9 @@ def reverse(
             assert b.wide is not None
             before, after = divmod(int(attr or 0), len(b.wide.sizes))
             accumulate(b, grads, args[0], b.move(grads[n], after, before))
+        if op is Op.EXP and b.wide is not None and (product := _regrouped(b, grads[n], n)) is not None:
+            accumulate(b, grads, args[0], product)
+            continue
         if op.value.gradient is None:
             continue
         values = [Value(b, k) for k in (*args, n, grads[n])]
@@ -141,6 +144,18 @@ def reverse(
             if g is not None and b.value(arg) is None:
                 accumulate(b, grads, arg, b.number_of(g))
     return grads
+
+
+def _regrouped(b: Builder, g: int, n: int) -> int | None:
+    """Return g · n as (x · n) · y if g is the product x · y and x · n is there already, or None. The gradient of a
+    decay exp(…) that multiplies a state is such a product: its x · n is the gradient of the state before."""
+    op, args, _ = b.instructions[g]
+    if op is Op.MUL:
+        for x, y in (args, args[::-1]):
+            for pair in ((x, n), (n, x)):
+                if (known := b.find(Op.MUL, *pair)) is not None:
+                    return b.emit(Op.MUL, known, y)
+    return None
 
 
 def _through_fold(b: Builder, grads: dict[int, int], n: int) -> None:

@@ -73,6 +73,10 @@ class Builder:
             return self.move(self.emit(op, *moved[2:]), *moved[:2])
         return self._simplify(op, args, values) if len(args) == 2 else self._add(Instruction(op, args))
 
+    def find(self, op: Op, *args: int) -> int | None:
+        """Return the instruction of an op on these arguments if there is one."""
+        return self._known.get(Instruction(op, args))
+
     def value(self, n: int) -> float | None:
         """Return the number that an instruction is known to be, or None."""
         op, _, attr = self.instructions[n]

@@ -1,5 +1,6 @@
 """Kernels compiled for a GPU, without one: two lanes a thread are read by one instruction, at every step of a turn;
-tensors that are not there; parameters in half precision; the shared memory that a plan expects."""
+tensors that are not there; parameters in half precision; the shared memory that a plan expects; sums
+over few units."""
 
 from __future__ import annotations
 
@@ -88,6 +89,34 @@ for backward in (False, True):
     print(code.metadata.shared, (how.stages - 1) * how.block * turn, narrow.shared())
 """
 
+FEW_UNITS = """
+import triton.backends.nvidia.compiler as nvidia
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from rrnn import zoo
+from rrnn.backends.triton import families
+from rrnn.backends.triton.plan import H200
+from rrnn.ir import lower
+
+nvidia.min_dot_size = lambda target: lambda left, right: (1, 1, 16)  # triton 3.6's; later versions allow 8
+program = lower(zoo.get_cell("Mamba-2", states=64)).program.with_heads(4, 2)
+how = families.plan_of(program, 70, 3, 64, False, True, H200)
+assert how.block == 8, how
+kernel = families._module(program, 4, False).backward
+given = {"MASKED": False, "BLOCK": how.block, "FULL": True, "STAGES": how.stages, "EXACT": True}
+narrow = ("x", "inp", "go", "gx", "gi")
+wide = ("shared", "theta", "saved", "gfinal", "gfirst", "gunits", "gshared")
+signature = {
+    n: "constexpr" if n in given
+    else "*fp32" if n in narrow + wide
+    else "*u8" if n == "mask"
+    else "i32"
+    for n in kernel.arg_names
+}
+code = compile(ASTSource(kernel, signature, given, {}), target=GPUTarget("cuda", 90, 32), options={"num_warps": 1})
+print("mma.sync" in code.asm["ptx"])
+"""
+
 
 def compiled_elsewhere(script: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
@@ -119,3 +148,10 @@ def test_a_pipeline_takes_the_shared_memory_that_its_plan_expects() -> None:
         assert (
             0 < taken <= expected < 2 * taken and expected <= room
         )  # the expectation is an upper bound, and a close one
+
+
+@needs_interpreter
+def test_sums_of_few_units_compile_for_every_triton() -> None:
+    """Mamba-2 with 64 states has tiles of 8 units, and triton 3.6 wants 16 rows of a product."""
+    done = compiled_elsewhere(FEW_UNITS)
+    assert done.stdout.strip() == "True", done.stdout + done.stderr[-2000:]

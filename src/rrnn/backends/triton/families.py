@@ -23,11 +23,11 @@ from rrnn.ir import Program, adjoint, has_scan_form
 
 TILE = 512
 """How many numbers of all families a warp has at most: 16 a thread."""
-STAGES = {False: 3, True: 1}
-"""Stages of the pipeline forwards, and backwards, where its copies and barriers cost more than what it hides."""
+STAGES = {False: 3, True: 2}
+"""Stages of the pipeline forwards, and backwards."""
 FEW = {False: 0.5, True: 1.0}
 """Warps for each of a multiprocessor's four schedulers up to which time is cut into chunks, forwards and backwards."""
-FILL = 2
+FILL = {False: 2, True: 4}
 """Warps for each scheduler to aim for then."""
 
 
@@ -68,7 +68,7 @@ def plan_of(
     warps, schedulers = wide.heads * -(-(units // wide.heads) // block) * batch, 4 * gpu.multiprocessors
     chunks = 1
     if not packed and warps <= FEW[backward] * schedulers and has_scan_form(program):
-        chunks = max(1, min(steps // MIN_CHUNK, FILL * schedulers // max(1, warps)))
+        chunks = max(1, min(steps // MIN_CHUNK, FILL[backward] * schedulers // max(1, warps)))
     return Plan(block, 1, TURN, -(-steps // chunks) if chunks > 1 else 0, STAGES[backward])
 
 
@@ -91,11 +91,13 @@ class _Launch:
         self.module = _module(call.program, call.every, call.sequences is not None)
         self.table = Addresses(wide, wide.projections)
         x, inp, mask = _rows(call.x), None if call.inp is None else _rows(call.inp), call.mask
-        # Each thread reads all that units share: a conversion there takes a tenth of the recurrence's instructions.
-        shared = _rows(call.x[..., self.table.rows * call.units :].float())
+        # Each thread reads all that units share: a conversion there takes a tenth of the recurrence's instructions, and
+        # steps that lie side by side need no addresses of their own.
+        few = call.x[..., self.table.rows * call.units :].transpose(0, 1)
+        shared = torch.empty(few.shape, dtype=torch.float32, device=x.device).copy_(few)
         self.x, self.params = (x, shared), call.params.contiguous()
         self.other = x if mask is None else mask.view(torch.uint8), x if inp is None else inp
-        self.strides = (*_strides(x), *_strides(shared), *_strides(mask), *_strides(inp))
+        self.strides = (*_strides(x), *_strides(mask), *_strides(inp))
         chunk, self.chunks = how.cut(x.shape[0], call.every, True)
         self.sizes = (*x.shape[:2], call.units, chunk, 0)
         self.blocks = -(-(call.units // wide.heads) // how.block)
@@ -107,18 +109,19 @@ class _Launch:
         }
 
     def __call__(self, name: str, tensors: tuple[Tensor, ...], numbers: tuple[int, ...], **more: Any) -> None:
-        """Launch a kernel of all chunks."""
+        """Launch a kernel of all chunks, or of all but one, whose summary nobody needs."""
         packed = () if self.call.sequences is None else (self.call.sequences,)
-        kernel = getattr(self.module, name)[(*self.programs, self.chunks)]
+        chunks = self.chunks - name.endswith("summary")
+        kernel = getattr(self.module, name)[(*self.programs, chunks)]
         kernel(*tensors, *packed, *numbers, *self.sizes, **self.constants, **more)
 
-    def join(self, name: str, first: Tensor, entries: Tensor, final: Tensor) -> Tensor:
+    def join(self, name: str, first: Tensor, entries: Tensor) -> Tensor:
         """Return the states before each chunk, or the gradients behind it."""
         starts = first.new_empty(self.chunks, *first.shape)
         steps, columns, units, _, zero = self.sizes
         how = self.how.options(MASKED=None) | {"STAGES": self.how.stages}
         numbers = (steps, columns, units, self.chunks, zero)
-        getattr(self.module, name)[(*self.programs, 1)](first, entries, starts, final, *numbers, **how)
+        getattr(self.module, name)[(*self.programs, 1)](first, entries, starts, *numbers, **how)
         return starts
 
     def entries(self, rows: int) -> Tensor:
@@ -141,7 +144,7 @@ def forward(call: CellCall, state: Tensor | None, out: Tensor, how: Plan) -> tup
     if launch.chunks > 1:
         entries = launch.entries(FamilyChunks(program, call.every).entries.rows)
         launch("summary", (*launch.x, launch.params, *launch.other, entries), launch.strides)
-        state = launch.join("join", state, entries, final)
+        state = launch.join("join", state, entries)
     mask, inp = launch.other
     written = (target, final, final if saved is None else saved)
     tensors = (*launch.x, launch.params, state, mask, inp, *written)
@@ -172,12 +175,12 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients, how: Plan) -> tupl
     if launch.chunks > 1:
         entries = launch.entries(FamilyChunks(program, call.every).derivatives.rows)
         launch("reverse_summary", (*read, entries), strides)
-        gfinal = launch.join("reverse_join", gfinal, entries, first)
+        gfinal = launch.join("reverse_join", gfinal, entries)
     grouped = any(e.per == "group" for e in wide.projections)
     slots = launch.blocks * (wide.heads // wide.groups if grouped else 1)
     # What heads share is summed in the first slots alone, and packed sequences may leave steps out.
     new = saved.new_zeros if grouped or packed is not None else saved.new_empty
-    shared = new(slots, steps, columns, launch.table.shared)
+    shared = new(slots, columns, steps, launch.table.shared)
     sums = saved.new_empty(launch.chunks * call.batch, rows, units)
     into = (
         grads.x
@@ -187,11 +190,11 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients, how: Plan) -> tupl
     into_inp = None if grads.inp is None else _rows(grads.inp)
     written = (into, into if into_inp is None else into_inp, first, sums, shared)
     # A tensor core's 10 bits are enough for sums that are rounded to 16-bit numbers.
-    exact = "tf32x3" if call.x.dtype == torch.float32 else "tf32"
+    exact = call.x.dtype == torch.float32
     numbers = (*strides, *_strides(into), *_strides(into_inp))
-    launch("backward", (*read, gfinal, *written), numbers, PRECISION=exact)
+    launch("backward", (*read, gfinal, *written), numbers, EXACT=exact)
     if launch.table.shared:
-        into[..., launch.table.rows * units :] = shared.sum(0)
+        into[..., launch.table.rows * units :] = shared.sum(0).transpose(0, 1)
     if into is not grads.x:
         grads.x.copy_(into)
     if into_inp is not None and grads.inp is not None and into_inp is not grads.inp:

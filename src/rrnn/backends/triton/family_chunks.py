@@ -63,7 +63,7 @@ class FamilyChunks(FamilyKernels, Transitions):
 
         self._forwards(k, p, step, store=False)
         self._store_entries(k, keys, self.entries)
-        arguments = "x, shared, theta, mask, inp, entries, xt, xb, ht, hb, mt, mb, it, ib, T, B, D, C, zero,"
+        arguments = "x, shared, theta, mask, inp, entries, xt, xb, mt, mb, it, ib, T, B, D, C, zero,"
         return k.text("summary", f"{arguments} {CONSTANTS}")
 
     def reverse_summary(self) -> str:
@@ -72,6 +72,7 @@ class FamilyChunks(FamilyKernels, Transitions):
         p = reverse_scan_form(self.unflattened).program
         units, wanted = unit_values(p), [o.value for o in p.outputs if o.kind != "new_state"]
         k.place(False)
+        k("c += 1")  # nobody needs the first chunk's
         k.units(p, units, self.parameters)
         for (i, j), extent in zip(keys, self.derivatives.extents, strict=True):
             k(f"m_{i}_{j} = tl.full({k.shape(extent.over)}, {1.0 if i == j else 0.0}, tl.float32)")
@@ -85,7 +86,7 @@ class FamilyChunks(FamilyKernels, Transitions):
         self._backwards(k, p, self._piece(), step, lambda _: None, self._pointers(grad=True))
         self._store_entries(k, keys, self.derivatives)
         arguments = "x, shared, theta, mask, inp, saved, go, entries,"
-        numbers = "xt, xb, ht, hb, mt, mb, it, ib, gt, gb, T, B, D, C, zero,"
+        numbers = "xt, xb, mt, mb, it, ib, gt, gb, T, B, D, C, zero,"
         return k.text("reverse_summary", f"{arguments} {numbers} {CONSTANTS}")
 
     def _join(
@@ -96,11 +97,11 @@ class FamilyChunks(FamilyKernels, Transitions):
         back: bool,
         renew: Callable[[FamilyText, EntryName], None],
     ) -> str:
-        """Walk the chunks; the states before each go to `starts`, the last ones to `final`."""
+        """Walk the chunks; the states before each go to `starts`."""
         k, rows, states = FamilyText(self.wide), self.states.rows, range(len(self.wide.states))
         k.place(False)
         self._load_states(k, "z", "first")
-        k("for past in tl.range(0, chunks, num_stages=STAGES):")
+        k("for past in tl.range(0, chunks - 1, num_stages=STAGES):")
         k.depth += 1
         k("at = tl.cast(chunks - 1 - past, tl.int64)" if back else "at = tl.cast(past, tl.int64)")
         self._store_states(k, "z", f"starts + at * {rows} * lanes")
@@ -110,8 +111,9 @@ class FamilyChunks(FamilyKernels, Transitions):
         renew(k, lambda key: f"e{name_of(key)}")
         k(*(f"z{s} = n{s}" for s in states))
         k.depth -= 1
-        self._store_states(k, "z", "final")
-        arguments = "first, entries, starts, final, T, B, D, chunks, zero,"
+        last = "0" if back else "(chunks - 1)"
+        self._store_states(k, "z", f"starts + tl.cast({last}, tl.int64) * {rows} * lanes")
+        arguments = "first, entries, starts, T, B, D, chunks, zero,"
         return k.text(name, f"{arguments} BLOCK: tl.constexpr, STAGES: tl.constexpr")
 
     def join(self) -> str:

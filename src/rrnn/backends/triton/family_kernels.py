@@ -4,15 +4,18 @@ A Triton program owns BLOCK units of one head and one batch row, and walks the s
 axes, (BLOCK, 1) for units, (BLOCK, N) for a family, (1, N) for what the units of a head share; N is padded to a power
 of two. So the text is as long for a family of 16 states as for one of 128.
 
-A turn is a few steps. What each unit has for itself, one number a step, is loaded a turn ahead in registers; Triton's
-pipeline brings what units share, and saved states, through shared memory. A program is one warp: with up to 16 states a
+A turn is a few steps. What each unit has for itself, one number a step, is loaded a turn ahead in registers. What units
+share lies in memory sequence by sequence, so that its addresses are constants; it is loaded a step or two ahead, and
+within a turn Triton's pipeline brings it through shared memory. A program is one warp: with up to 16 states a
 thread owns a unit and has all its states in registers, so that the sum over the index, which most outputs are, needs
 no exchange between threads.
 
 Backwards, a piece of a few steps is run forward from its saved states, and then walked back; the states in between stay
 in registers. What a head or group shares gets a partial sum from each block of units, and the partial sums are added in
 a fixed order. The sum over the units of a tile is a product with a matrix of ones, on the tensor cores: a sum by
-exchanges between threads takes 160 of them a step for two projections of 16 numbers.
+exchanges between threads takes 160 of them a step for two projections of 16 numbers. A tensor core rounds to 11 bits,
+so float32 is summed in two parts, the first 11 bits and the rest. Few units are padded with zeros to ROWS, the fewest
+that triton 3.6 multiplies.
 
 For packed sequences, a program owns units of one sequence: it moves its pointers there, and finds the length.
 """
@@ -43,7 +46,9 @@ class FamilyKernels(FamilyLoop):
         units, outputs = unit_values(p), p.of_kind("output")
         k.place(self.packed)
         if self.packed:
-            steps = {"x": "xt", "shared": "ht", "out": "ot"} | ({"inp": "it"} if p.uses_input else {})
+            steps = {"x": "xt", "shared": str(self.projections.shared), "out": "ot"} | (
+                {"inp": "it"} if p.uses_input else {}
+            )
             own = {"first": f"{rows} * D", "final": f"{rows} * D"}
             shift(k, steps, own, (every, rows) if every else None)
         k.units(p, units, self.parameters)
@@ -73,7 +78,7 @@ class FamilyKernels(FamilyLoop):
         pointers = "x, shared, theta, first, mask, inp, out, final, saved," + (
             " sequences," if self.packed else ""
         )
-        numbers = "xt, xb, ht, hb, mt, mb, it, ib, ot, ob, T, B, D, C, zero,"
+        numbers = "xt, xb, mt, mb, it, ib, ot, ob, T, B, D, C, zero,"
         return k.text("forward", f"{pointers} {numbers} {CONSTANTS}")
 
     def backward(self) -> str:
@@ -87,7 +92,7 @@ class FamilyKernels(FamilyLoop):
         if self.packed:
             steps = {
                 "x": "xt",
-                "shared": "ht",
+                "shared": str(self.projections.shared),
                 "go": "gt",
                 "gx": "gxt",
                 "gshared": str(self.projections.shared),
@@ -133,8 +138,8 @@ class FamilyKernels(FamilyLoop):
             k(f"tl.store({where}, acc{j}, mask={k.ok(extent.over)})")
         pointers = "x, shared, theta, mask, inp, saved, go, gfinal, gx, gi, gfirst, gunits, gshared,"
         pointers += " sequences," if self.packed else ""
-        numbers = "xt, xb, ht, hb, mt, mb, it, ib, gt, gb, gxt, gxb, git, gib, T, B, D, C, zero,"
-        return k.text("backward", f"{pointers} {numbers} {CONSTANTS}, PRECISION: tl.constexpr")
+        numbers = "xt, xb, mt, mb, it, ib, gt, gb, gxt, gxb, git, gib, T, B, D, C, zero,"
+        return k.text("backward", f"{pointers} {numbers} {CONSTANTS}, EXACT: tl.constexpr")
 
     def _store_shared(self, k: FamilyText, i: int, value: str, step: str, mask: str = "") -> None:
         """Write a block's partial sums of what a head or group shares."""
@@ -144,7 +149,7 @@ class FamilyKernels(FamilyLoop):
             slot += f" + head % {self.wide.heads // self.wide.groups} * blocks"
         column = f"{start} + {extent.per} * {self.wide.indices(extent)}"
         column += f" + k{extent.over[0]}" if extent.over else " + tl.zeros([1, 1], tl.int32)"
-        where = f"gshared + (({slot}) * rows + ({step}) * B + b) * {self.projections.shared} + {column}"
+        where = f"gshared + (({slot}) * rows + b * T + {step}) * {self.projections.shared} + {column}"
         mask = " & ".join(part for part in (mask, k.ok(extent.over, lanes=False)) if part)
         k(f"tl.store({where}, {value}{f', mask={mask}' if mask else ''})")
 
@@ -173,8 +178,7 @@ class FamilyKernels(FamilyLoop):
                 continue
             k("if not FULL:", "    r = tl.where(ok, r, 0.0)")
             if i in by_product:
-                total = f"tl.dot(tl.full([{ROWS}, BLOCK], 1.0, tl.float32), r, input_precision=PRECISION)"
-                k(f"sums{i} = tl.where(row == {by_product[i]}, {total}, sums{i})")
+                k(f"sums{i} = tl.where(row == {by_product[i]}, sum_units(r, EXACT), sums{i})")
             else:
                 self._store_shared(k, i, "tl.sum(r, 0, keep_dims=True)", f"t + {at}")
         for n in p.of_kind("grad_input").values():
@@ -185,7 +189,20 @@ class FamilyKernels(FamilyLoop):
             k(f"acc{i} += r")
 
 
-MATH = """
+MATH = f"""
+
+@triton.jit
+def sum_units(r, EXACT: tl.constexpr):
+    pads: tl.constexpr = max(1, {ROWS} // r.shape[0])
+    for _ in tl.static_range((pads > 1) + (pads > 2) + (pads > 4) + (pads > 8)):
+        r = tl.reshape(tl.permute(tl.join(r, tl.zeros_like(r)), (0, 2, 1)), [2 * r.shape[0], r.shape[1]])
+    ones = tl.full([{ROWS}, r.shape[0]], 1.0, tl.float32)
+    if not EXACT:
+        return tl.dot(ones, r, input_precision="tf32")
+    most = (r.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
+    return tl.dot(ones, r - most, tl.dot(ones, most, input_precision="tf32"), input_precision="tf32")
+"""
+MATH += """
 
 @triton.jit
 def logsum(v):

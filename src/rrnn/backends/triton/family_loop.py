@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 
 from rrnn.arithmetic import BY_NAME
@@ -12,10 +13,14 @@ from rrnn.ir.adjoint import unit_values
 from rrnn.ir.program import Extent, needed
 
 _LOADED = (Op.PREACT, Op.INPUT, Op.GRAD_OUTPUT)
+_NEXT = re.compile(r"\s*(n(?:w|[iqm]?\d)\w*) = ")
+"""What is loaded for the next turn: pre-activations, input, gradient, mask, and states."""
 TURN = 4
 """Steps of a turn forwards."""
-
-
+EARLY = 2
+"""Steps before its own at which what units share is loaded."""
+WAITS = 2
+"""Steps before the end of a piece at which the next saved states are loaded."""
 KEPT = 4
 """Steps for which the backward kernel keeps states in registers: with 16 numbers of a thread, 64."""
 
@@ -33,14 +38,14 @@ class FamilyLoop:
 
     # ---- states --------------------------------------------------------------------------------------------------
 
-    def _state(self, k: FamilyText, s: int, base: str) -> tuple[str, str]:
+    def _state(self, k: FamilyText, s: int, base: str, when: str = "") -> tuple[str, str]:
         """Return (where state s lies, its mask) in rows (S, B, D) that begin at `base`."""
         extent = self.wide.states[s]
-        return f"{base} + {k.at(extent, self.states.starts[s])} * lanes + lane", k.ok(extent.over)
+        return f"{base} + {k.at(extent, self.states.starts[s])} * lanes + lane", k.ok(extent.over, True, when)
 
-    def _load_states(self, k: FamilyText, names: str, base: str) -> None:
+    def _load_states(self, k: FamilyText, names: str, base: str, when: str = "") -> None:
         for s in range(len(self.wide.states)):
-            where, mask = self._state(k, s, base)
+            where, mask = self._state(k, s, base, when)
             k(f"{names}{s} = tl.load({where}, mask={mask}, other=0.0)")
 
     def _store_states(self, k: FamilyText, names: str, base: str) -> None:
@@ -64,7 +69,7 @@ class FamilyLoop:
         """Return name → (where it starts, its stride in time) of what a kernel walks along."""
         places = {"xp": ("x + t * xt + b * xb", "xt")}
         if self.projections.shared:
-            places["hp"] = ("shared + t * ht + b * hb", "ht")
+            places["hp"] = (f"shared + (b * T + t) * {self.projections.shared}", str(self.projections.shared))
         if self.program.uses_input:
             places["ip"] = ("inp + t * it + b * ib", "it")
         if grad:
@@ -92,7 +97,7 @@ class FamilyLoop:
         wanted = [o.value for o in program.outputs if not kinds or o.kind in kinds]
         code = [program.instructions[n] for n in needed(program.instructions, wanted)]
         used = sorted({(i.op.text, int(i.attr or 0)) for i in code if i.op in _LOADED})
-        own = f"u < tl.where({when}, U, 0)" if when else "ok"
+        own = k.ok((), True, when)
         for j, at in offsets.items():
             for text, index in used:
                 op = BY_NAME[text]
@@ -103,9 +108,8 @@ class FamilyLoop:
                     row = self.projections.starts[index]
                     k(f"{into}{j}_{index} = tl.load(xp + {at} * xt + {row} * D + d, mask={own}, other=0.0)")
                 elif op is Op.PREACT:
-                    k(
-                        f"{into}{j}_{index} = {k.load(self.projections, index, f'xp + {at} * xt', f'hp + {at} * ht')}"
-                    )
+                    own_row, row = f"xp + {at} * xt", f"hp + {at} * {self.projections.shared}"
+                    k(f"{into}{j}_{index} = {k.load(self.projections, index, own_row, row, when)}")
                 elif op is Op.INPUT:
                     k(f"{into}i{j} = tl.load(ip + {at} * it + d, mask={own}, other=0.0)")
                 else:
@@ -139,22 +143,19 @@ class FamilyLoop:
         places: Iterable[tuple[str, str]],
         body: Callable[[], None],
     ) -> None:
-        """Write a loop over `turns` turns of so many steps, from t on. `places`: pointers and their strides."""
+        """Write a loop over `turns` turns of so many steps, from t on. `places`: pointers and their strides. What
+        the body loads for the next turn, under names of _NEXT, becomes current behind it."""
         way = -1 if back else 1
         self._loads(k, program, {j: j for j in range(steps)}, "a", True, "turns > 0")
         k("for turn in tl.range(0, turns, num_stages=STAGES):")
         k.depth += 1
         first = len(k.lines)
         self._loads(k, program, {j: way * steps + j for j in range(steps)}, "n", True, "turn + 1 < turns")
-        ahead = [line.strip() for line in k.lines[first:]]
         body()
         k(*(f"{name} += {way * steps} * {stride}" for name, stride in places), f"t += {way * steps}")
-        for line in ahead:  # what was loaded for the next turn becomes current
-            name = line.split(" = ")[0]
-            if name == "if MASKED:":
-                k(line)
-            else:
-                k(("    " if name[1] == "m" else "") + f"a{name[1:]} = {name}")
+        for name in [found[1] for line in k.lines[first:] if (found := _NEXT.match(line))]:
+            own = name[1:] if name[1] == "w" else f"a{name[1:]}"
+            k(f"if MASKED: {own} = {name}" if name[1] == "m" else f"{own} = {name}")
         k.depth -= 1
 
     # ---- forwards ------------------------------------------------------------------------------------------------
@@ -170,9 +171,15 @@ class FamilyLoop:
 
         def turn() -> None:
             for j in range(TURN):
-                self._loads(k, program, {j: j}, ahead=False)
+                to = j + EARLY
+                if to < TURN:
+                    self._loads(k, program, {to: to}, ahead=False)
+                else:
+                    at = f"tl.where(turn + 1 < turns, {to}, {to - TURN})"
+                    self._loads(k, program, {to - TURN: at}, "n", ahead=False)
                 step(j, True)
 
+        self._loads(k, program, {j: j for j in range(EARLY)}, "a", False, "turns > 0")
         self._turns(k, program, TURN, False, strides, turn)
         k("for _ in range(0, end - t):")
         k.depth += 1
@@ -205,12 +212,13 @@ class FamilyLoop:
         program: Program,
         piece: int,
         step: Callable[[int, object], None],
-        whole: Callable[[bool], None],
+        around: Callable[[bool], None],
         places: dict[str, tuple[str, str]],
     ) -> None:
         """Walk a chunk from its end in pieces of so many steps, with w{j}_{s} the states before step j; `step(j, at)`
-        writes step j, `at` steps after t; `whole(True)` and `whole(False)` what comes before and behind the steps of a
-        piece. A last piece that T cuts off is walked step by step, each time from saved states."""
+        writes step j, `at` steps after t; `around(True)` and `around(False)` what comes before and behind the steps of
+        a piece. A last piece that T cuts off is walked step by step, each time from saved states. What units share is
+        loaded a step before its own, and a piece's saved states by the end of the piece before."""
         k(
             "begin = c * C",
             "end = tl.minimum(begin + C, T)",
@@ -227,21 +235,36 @@ class FamilyLoop:
         k(*(f"{name} -= {piece} * {stride}" for name, (_, stride) in places.items()), f"t -= {piece}")
         k(f"turns = (t - begin + {piece}) // {piece}")
 
-        def body() -> None:
-            if piece == self.every:
-                self._load_states(k, "w0_", f"saved + t // {piece} * {self.states.rows} * lanes")
-            else:
-                self._first_states(k, program, "t")
-                self._loads(k, program, {0: 0}, ahead=True)
-            whole(True)
-            for j in range(piece - 1):
-                self._loads(k, program, {j: j}, ahead=False, kinds=("new_state",))
-                self._advance(k, program, j, f"w{j}_", f"w{j + 1}_")
-            for j in reversed(range(piece)):
-                self._loads(k, program, {j: j}, ahead=False)
-                step(j, j)
-            whole(False)
+        whole = piece == self.every
+        walk = [*((j, ("new_state",)) for j in range(piece - 1)), *((j, ()) for j in reversed(range(piece)))]
 
+        def load(to: int, at: object, into: str = "a", when: str = "") -> None:
+            self._loads(k, program, {walk[to][0]: at}, into, False, when, walk[to][1])
+
+        def saved(names: str, at: str, when: str = "") -> None:
+            self._load_states(k, names, f"saved + {at} // {piece} * {self.states.rows} * lanes", when)
+
+        def body() -> None:
+            if not whole:
+                self._first_states(k, program, "t")
+                self._loads(k, program, {0: 0})
+            around(True)
+            for i, (j, kinds) in enumerate(walk):
+                if i + 1 < len(walk):
+                    load(i + 1, walk[i + 1][0])
+                else:
+                    load(0, f"tl.where(turn + 1 < turns, {-piece}, 0)", "n")
+                if whole and i == max(0, len(walk) - WAITS):
+                    saved("nw0_", f"tl.maximum(t - {piece}, begin)")
+                if kinds:
+                    self._advance(k, program, j, f"w{j}_", f"w{j + 1}_")
+                else:
+                    step(j, j)
+            around(False)
+
+        load(0, 0, when="turns > 0")
+        if whole:
+            saved("w0_", "tl.maximum(t, begin)", "turns > 0")
         self._turns(k, program, piece, True, [(name, stride) for name, (_, stride) in places.items()], body)
 
     def _piece(self) -> int:

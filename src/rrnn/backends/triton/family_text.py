@@ -74,8 +74,13 @@ class FamilyText(Elements):
         """Return the shape of a tile of lanes."""
         return f"[BLOCK, {self.width(over)}]"
 
-    def ok(self, over: Iterable[int], lanes: bool = True) -> str:
-        """Return the mask of a tile; "" if there is nothing to mask."""
+    def ok(self, over: Iterable[int], lanes: bool = True, when: str = "") -> str:
+        """Return the mask of a tile, nothing of which is wanted unless `when` holds; "" if there is nothing to mask."""
+        if when and lanes:
+            return " & ".join([f"(u < tl.where({when}, U, 0))", *self.ok(over, False).split()])
+        if when:
+            sizes = [f"(k{f} < tl.where({when}, {self.wide.sizes[f][1]}, 0))" for f in over]
+            return " & ".join(sizes) or when
         odd = [f for f in over if self.wide.sizes[f][1] < padded(self.wide.sizes[f][1])]
         return " & ".join([*(["ok"] if lanes else []), *(f"ok{f}" for f in odd)])
 
@@ -91,16 +96,16 @@ class FamilyText(Elements):
 
         self.step(program, units, (), leaf, "u")
 
-    def load(self, table: Addresses, index: int, base: str, shared: str) -> str:
+    def load(self, table: Addresses, index: int, base: str, shared: str, when: str = "") -> str:
         """Return the load of a projection or parameter: of a row of units, which begin at `base`, or of numbers that
-        units share, which begin at `shared`."""
+        units share, which begin at `shared`; zero unless `when` holds."""
         extent, start = table.extents[index], table.starts[index]
         if extent.per == "unit":
-            where, mask = f"{base} + {self.at(extent, start)} * D + d", self.ok(extent.over)
+            where, mask = f"{base} + {self.at(extent, start)} * D + d", self.ok(extent.over, True, when)
         else:
             where = f"{shared} + {start} + {extent.per} * {self.wide.indices(extent)}"
             where += f" + k{extent.over[0]}" if extent.over else ""
-            mask = self.ok(extent.over, lanes=False)
+            mask = self.ok(extent.over, False, when)
         return f"tl.load({where}{f', mask={mask}, other=0.0' if mask else ''})"
 
     def step(
