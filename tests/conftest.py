@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ if not any(Path("/dev").glob("nvidia[0-9]*")) and not Path("/dev/dxg").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 import pytest
+from quick_interpreter import patch_once_a_launch
 
 try:
     from hypothesis import settings
@@ -80,6 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "triton.runtime.interpreter" in sys.modules:
+        patch_once_a_launch()
     if item.get_closest_marker("gpu"):
         import torch
 
