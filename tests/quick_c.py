@@ -1,8 +1,8 @@
 """Choose how far the C compiler optimises kernels in tests.
 
 Kernels of -O1 compute what their source says, as those of -O3 do, and compile in a third of the time, which is where
-most of the time of layers' tests goes. What tests/backends and the test of families' equations check is compiled as
-users have it.
+most of the time of layers' tests goes. What tests/backends, tests/benchmarks and tests with the fixture `optimised_c`
+check is compiled as users have it.
 """
 
 from __future__ import annotations
