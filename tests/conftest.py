@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 # Before anything imports torch: xdist already runs one process per core.
@@ -80,6 +81,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if "triton.runtime.interpreter" in sys.modules:
+        from quick_interpreter import patch_once_a_launch
+
+        patch_once_a_launch()
     if item.get_closest_marker("gpu"):
         import torch
 
@@ -88,11 +93,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give all workers one cache of compiled kernels, beside pytest's own. Names are hashes, so it is never stale."""
+    """Give all workers one cache of compiled kernels, beside pytest's own. Names are hashes, so it is never stale.
+    Most kernels are compiled quickly: by quick_cc.sh, unless CC is set."""
     if "RRNN_CACHE" not in os.environ and hasattr(config, "cache"):
         folder = config.cache.mkdir("kernels")
         folder.chmod(0o700)
         os.environ["RRNN_CACHE"] = str(folder)
+    os.environ.setdefault("CC", str(TESTS / "quick_cc.sh"))  # see quick_c.py
+
+
+@pytest.fixture
+def optimised_c() -> Iterator[None]:
+    """Compile kernels as users have them, and use none that was compiled quickly."""
+    from quick_c import optimised
+
+    with optimised():
+        yield
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from quick_c import optimised
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +17,10 @@ def benchmark_scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     threads = torch.get_num_threads()
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def optimised_kernels() -> Iterator[None]:
+    """Measure C that is compiled as users have it."""
+    with optimised():
+        yield

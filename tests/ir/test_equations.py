@@ -138,6 +138,11 @@ GALLERY: dict[str, Cell] = {
     "states that move on": (
         Cell("c").initial("q0").arc("q0", "q1", U).arc("q1", "q2", one).arc("q2", "q3", F).final("q2").final("q3")
     ),
+    "a state that time does not change": (
+        Cell("c").initial("q0", sigmoid(parameter("r"))).loop("q0", one).arc("q0", "q1", one).arc("q1", "q2", U)
+        .final("q0", parameter("p") * parameter("s") + 0.5).final("q1", parameter("p") * parameter("s") + 0.5)
+        .final("q2").output(TANH)
+    ),
     "log (1 − f)": b_like("max-plus", log_sigmoid(linear("f")), log_sigmoid(-linear("f")) + U),
     "a projection as it is": b_like("real", linear("u"), sigmoid(U) * U),
     "no state": Cell("c").initial("q0").loop("q0", one).final("q0", parameter("p")),

@@ -217,6 +217,7 @@ def test_threads_change_no_bit() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["auto", "triton"])
+@pytest.mark.usefixtures("optimised_c")
 def test_five_times_an_eager_loop(backend: str) -> None:
     """A character-level model's shape, forwards and backwards; with torch ops alone about three times is safe to ask
     on a busy machine. `benchmarks/isan.py` has the figures."""

@@ -57,6 +57,7 @@ def close(got: Tensor | None, expected: Tensor | None, tolerance: float = 1e-10)
     return float((got - expected).detach().abs().max()) <= tolerance * scale
 
 
+@pytest.mark.usefixtures("optimised_c")
 @pytest.mark.parametrize("name, backend", COMPILED)
 def test_equations(name: str, backend: str) -> None:
     rnn = build(name)
@@ -117,6 +118,7 @@ def test_streaming_equals_one_pass(name: str, backend: str) -> None:
     assert close(state[0].states[0], end[0].states[0])
 
 
+@pytest.mark.usefixtures("optimised_c")
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 0.05)])
 @pytest.mark.parametrize("name", TWINS)

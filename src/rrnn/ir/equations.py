@@ -59,8 +59,8 @@ class Equations(FormulaWriter):
             if not self.is_zero(start)
         ]
 
-        # The value of a folded state may be a number: only computed values have symbols.
-        after = {v: self.state(s, "t") for s, v in reversed(new.items()) if self.constant(v) is None}
+        # What time does not change is written out: definitions made of it stand before the states' equations.
+        after = {v: self.state(s, "t") for s, v in reversed(new.items()) if v not in p.per_unit}
         total = self.write(score, after, states=set(after))
         between = self.take_definitions()
         lines = [line for kind, line in inside if kind != "state"]
