@@ -41,7 +41,7 @@ from rrnn.automata import (
 from rrnn.ir import Op, lower
 from rrnn.ir.equations import Equations, equations, latex, scan_text, state_symbols
 from rrnn.ir.interpreter import initial_state
-from rrnn.ir.notation import PLAIN
+from rrnn.ir.notation import LATEX, PLAIN, Symbol
 from rrnn.semirings import SEMIRINGS, Semiring
 from rrnn.zoo import CELLS, get_cell
 
@@ -381,3 +381,11 @@ def test_chunks_of_families() -> None:
     assert "a chunk of steps carries 2 numbers for each index" in text
     assert "cᵢ → cᵢ : exp(δₜ ⊙ Aᵢ)" in text
     assert "such cells run one step after another" in scan_text(get_cell("DeltaNet"))
+
+
+def test_gradients_have_another_symbol_where_a_weight_is_called_delta() -> None:
+    text = scan_text(get_cell("Mamba"))
+    assert "(∂ is dL/d·)" in text and "∂cᵢₜ gets     : ∂hₜ ⊙ Cᵢₜ" in text
+    assert "(δ is dL/d·)" in scan_text(get_cell("B"))
+    own = Symbol("c", "1", "t", "∂", "i")
+    assert PLAIN.symbol(own) == "∂c¹ᵢₜ" and LATEX.symbol(own) == r"\partial \mathbf{c}^{(1)}_{i, t}"

@@ -360,6 +360,7 @@ def test_torch_compile_and_export() -> None:
         (lambda: Block("F", 8, normalised=("f1",)), "f1 of F is none"),
         (lambda: Block("GLA", 8, heads=3), "3 heads do not divide the 8 units of GLA"),
         (lambda: Block("GLA", 8, low_rank={"beta": 2}), "low_rank names projections"),
+        (lambda: Block("GLA", 8, low_rank={"alpha": 9}), "that of alpha is 256 × 8; got the rank 9"),
         (lambda: Block("Mamba", 0), "input_size must be a whole number above 0"),
         (lambda: Block("Mamba", 8, hidden_size=0), "hidden_size must be a whole number above 0; got 0"),
         (lambda: Block("Mambo", 8), "no cell is called 'Mambo'"),

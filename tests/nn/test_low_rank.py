@@ -106,6 +106,7 @@ def test_wfsa_of_a_unit() -> None:
         ({"z": 2}, "has a window of 2"),
         ({"o": 0}, "rank of o must be a whole number above 0"),
         ([("o", 2)], "is a table"),
+        ({"o": 5}, r"that of o is 6 × 4; got the rank 5\. Use at most 4, or leave o out"),
     ],
 )
 def test_errors(ranks: Any, message: str) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from layer_cases import CASES, inputs, make_layer, windowed
 
+from rrnn.backends import use_backend
 from rrnn.errors import CellError
 from rrnn.nn import RationalLayer, RationalRNN
 
@@ -98,3 +99,16 @@ def test_unknown_projections() -> None:
         layer.projection(0, "r")
     assert layer.own_projection("gate") is None
     assert layer.projection(-1, "z").weight(1).shape == (3, 4)
+
+
+@pytest.mark.parametrize("backend", ["reference", "native"])
+def test_a_matrix_without_rows_has_an_empty_gradient(backend: str) -> None:
+    """S4D reads the input itself: it has no projections."""
+    rnn, x = RationalRNN("S4D:states=2", 4, 4), inputs(5, 2, 4).float()
+    with use_backend(backend):
+        rnn(x)[0].sum().backward()
+        weight = first(rnn).weight
+        assert weight.shape == (0, 4) and weight.grad is not None and weight.grad.shape == (0, 4)
+        weight.grad = None
+        rnn(x)[1][0].states[0].sum().backward()
+        assert weight.grad is not None

@@ -277,3 +277,10 @@ def test_the_states_of_a_family_share_a_line() -> None:
     loops = power(get_cell("GLA", states=8)).loops
     assert list(loops) == ["q0", "h_i"]
     assert loops["h_i"] == 'exp(log_sigmoid(linear("alpha_i", bias=True)) / 16) in (0, 1)'
+
+
+@pytest.mark.parametrize("name", ["B", "F", "Mamba", "RetNet", "RWKV-6"])
+def test_the_stored_states_are_those_of_a_layer(name: str) -> None:
+    cell = get_cell(name)
+    (states,) = rrnn.RationalRNN(cell, 3, 64).init_state(1)[0].states
+    assert power(cell).stored * cell.semiring.size == states.shape[0]

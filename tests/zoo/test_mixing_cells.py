@@ -14,7 +14,7 @@ from zoo.test_wide import close, gradients
 import rrnn
 from rrnn import RationalRNN, zoo
 from rrnn.automata import Cell
-from rrnn.errors import CellError
+from rrnn.errors import CellError, ShapeError
 from rrnn.theory import to_wfsa
 
 SYMBOLS, UNITS = 4, 5
@@ -149,5 +149,17 @@ def test_names_and_texts(name: str) -> None:
         zoo.cell_to_show(name) == zoo.get_cell(name, units=4) and zoo.cell_to_show(f"{name}:units=3") == cell
     )
     assert RationalRNN(f"{name}:units=3", 4, 3)(torch.randn(2, 1, 4))[0].shape == (2, 1, 3)
-    with pytest.raises(CellError, match=rf"Its automaton for 4 units is the cell {name}:units=4\."):
+    with pytest.raises(CellError, match=f"Say how many, as in {name}:units=4"):
         zoo.get_cell(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("units, heads", [(5, 1), (8, 2)])
+def test_each_unit_must_read_a_state(name: str, units: int, heads: int) -> None:
+    message = rf"with 4 states and {units} units, unit 4 reads none.* Give h at least {units} states, or"
+    with pytest.raises(ShapeError, match=message):
+        RationalRNN(f"{name}:units=4", 3, units, heads=heads)
+    with pytest.raises(ShapeError, match=message):
+        RationalRNN(f"{name}:units=4", 3, [4, units], heads=heads, num_layers=2)
+    out, _ = RationalRNN(f"{name}:units={units}", 3, units - 1)(torch.randn(6, 1, 3))
+    assert out.abs().sum((0, 1)).all()

@@ -7,7 +7,7 @@ from html import escape
 from rrnn.arithmetic import Op
 from rrnn.ir.equations import Equations
 from rrnn.ir.lower import Lowered
-from rrnn.ir.notation import GREEK, PRODUCT, QUOTIENT, Formula, Notation, Symbol
+from rrnn.ir.notation import GRADIENTS, GREEK, PRODUCT, QUOTIENT, Formula, Notation, Symbol
 from rrnn.ir.notation import PLAIN as _PLAIN
 
 
@@ -61,8 +61,8 @@ class MathML(Notation):
         letter, below = self._letter(base), self._time(time)
         if index:
             below = _mi(index) + (_mo(",") + below if below else "")
-        if prefix == "δ":
-            return _row(_mi("δ") + self.symbol(symbol._replace(prefix="")))
+        if prefix in GRADIENTS:
+            return _row(_mi(prefix) + self.symbol(symbol._replace(prefix="")))
         if prefix:
             letter, below = _mi(prefix), letter + (_mo(",") + below if below else "")
         above = _OPEN + f"<mn>{number}</mn>" + _CLOSE if number else ""

@@ -13,6 +13,7 @@ from rrnn.interpret.paths import PathStep, TokenPath, UnitPaths, best_paths, k_b
 from rrnn.interpret.phrases import Phrase, UnitPhrases, phrases
 from rrnn.interpret.reading import Reading, read
 from rrnn.interpret.trellises import scores
+from rrnn.interpret.wordings import k_best_wordings
 
 __all__ = [
     "ArcMasses",
@@ -34,6 +35,7 @@ __all__ = [
     "decompose",
     "entry_map",
     "k_best",
+    "k_best_wordings",
     "leave_one_out",
     "logit_contributions",
     "phrases",

@@ -140,18 +140,19 @@ def _backward(lowered: Lowered) -> str:
     direct = {j: n for j, n in form.program.of_kind("direct").items() if writer.constant(n) != 0}
     offsets = {i for i, j in form.carried if j in direct}
     rows: Lines = []
+    d = writer.gradient
     for j, i in sorted((j, i) for i, j in form.carried):
         value = jacobian.get(i * form.size + j)
-        left = f"{writer.state(j, 't', 'δ')} → {writer.state(i, 't-1', 'δ')}"
+        left = f"{writer.state(j, 't', d)} → {writer.state(i, 't-1', d)}"
         rows.append((left, _LONGER if value is None else writer.write(value, known)))
-    rows += [(f"{writer.state(j, 't', 'δ')} gets", writer.write(n, known)) for j, n in direct.items()]
+    rows += [(f"{writer.state(j, 't', d)} gets", writer.write(n, known)) for j, n in direct.items()]
     steps = [line for _, line in writer.take_definitions()]
     total = len(form.carried) + len(offsets)
     each = " for each index" if p.wide else ""
     text = f"Backward, over the reals: a chunk carries {_numbers(total)}{each}"
     if not states or not total:
         return text + ".\n"
-    text += f", {len(form.carried)} of the Jacobian and {len(offsets)} for what outputs add (δ is dL/d·).\n"
+    text += f", {len(form.carried)} of the Jacobian and {len(offsets)} for what outputs add ({d} is dL/d·).\n"
     text += "\n" + _block(_aligned(steps)) if steps else ""
     return text + "\nOne step, backwards:\n" + _block(_aligned(rows, " : "))
 

@@ -276,9 +276,9 @@ class FormulaWriter(ProgramSymbols):
             case Op.STATE:
                 return self.state(index, "t-1")
             case Op.GRAD_OUTPUT:
-                return self.output(index, "δ")
+                return self.output(index, self.gradient)
             case Op.GRAD_STATE:
-                return self.state(index, "t", "δ")
+                return self.state(index, "t", self.gradient)
         raise AssertionError(op)
 
     def _chain(self, n: int, op: Op) -> list[Formula]:

@@ -31,7 +31,7 @@ class Symbol(NamedTuple):
     base: str
     number: str = ""
     time: str = ""  # "", "t", "t-1", "0"
-    prefix: str = ""  # W, b, δ
+    prefix: str = ""  # W, b, or one of GRADIENTS
     index: str = ""  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
@@ -133,6 +133,7 @@ _WORDS = f"{_SMALL} {_LARGE}".split()
 GREEK: dict[str, str] = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
 """Names of letters, for equations and pictures. A parameter called epsilon becomes ϵ, since ε is the empty string."""
 
+GRADIENTS = {"δ": r"\delta", "∂": r"\partial"}  # the second where δ is a weight
 _ABOVE = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _BELOW = str.maketrans("ijkl", "ᵢⱼₖₗ")
 _PLAIN_TIMES = {"": "", "t": "ₜ", "t-1": "ₜ₋₁", "0": "₀"}
@@ -159,7 +160,7 @@ class Plain(Notation):
 
     def symbol(self, symbol: Symbol) -> str:
         base, number, time, prefix, index = symbol
-        joint = "_" if prefix and prefix != "δ" else ""
+        joint = "_" if prefix and prefix not in GRADIENTS else ""
         if re.fullmatch(r"t-\d+", time) and time != "t-1":
             end = "ₜ₋" + "".join("₀₁₂₃₄₅₆₇₈₉"[int(d)] for d in time[2:])
         else:
@@ -231,8 +232,8 @@ class Latex(Notation):
         below = "{" + time + "}" if len(time) > 1 else time
         if index:
             below = "{" + ", ".join(part for part in (index, time) if part) + "}"
-        if prefix == "δ":
-            letter = r"\delta " + letter
+        if prefix in GRADIENTS:
+            letter = rf"{GRADIENTS[prefix]} {letter}"
         elif prefix:
             below = self._word(base) + (f", {index}" if index else "")
             letter, below = rf"\mathbf{{{prefix}}}", "{" + below + "}"
@@ -319,14 +320,14 @@ class ProgramSymbols:
         self.program, self.notation = program, notation
         self.output_count = outputs or program.output_count
         self._symbols: dict[str, Symbol] = {}  # name of the cell language → its symbol
-        self.index_letters: dict[
-            int, str
-        ] = {}  # family → the letter of its index, where that is not the usual one
+        # Family → the letter of its index, where that is not the usual one
+        self.index_letters: dict[int, str] = {}
         self.names = {n: self._symbol(name) for n, name in names.items()}
         self.parameters = [self._parameter(name, names) for name in program.parameters]
         self.projections = [self._symbol(name)._replace(prefix="W") for name in program.projections]
         self._letters_used = {s.base for s in (*self.names.values(), *self.parameters) if not s.prefix}
         self._letters_used |= {symbol_of(name).base for name in taken}
+        self.gradient = "∂" if self._letters_used & {"delta", "δ"} else "δ"
         self._state_letter, self.input_letter = self._letter("c", "z", "s"), self._letter("v", "x")
         self._output_letter, self._score_letter = self._letter("h", "y"), self._letter("s", "score")
 

@@ -14,7 +14,7 @@ from rrnn.automata import Cell
 from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import evaluate
 from rrnn.errors import CellError, ShapeError, nearest
-from rrnn.nn.layer_weights import SATURATED, is_forget_gate
+from rrnn.nn.layer_weights import SATURATED, ProjectionRows, is_forget_gate
 from rrnn.nn.sequences import BlockState, LayerState, State
 
 
@@ -115,6 +115,18 @@ def check_low_rank(cells: Sequence[tuple[Cell, int]], low_rank: Any) -> None:
             raise CellError(
                 f"a projection of low rank sees one input, and {name} of {names} has a window of {windows[name]}. "
                 f"Leave it out of low_rank."
+            )
+
+
+def check_ranks(rows: Sequence[ProjectionRows], input_size: int) -> None:
+    """Raise a `ShapeError` for a low rank above that of any matrix of its projection's shape."""
+    for r in rows:
+        height, rank = r.stop - r.start, r.rank or 0
+        if rank > min(height, input_size):
+            raise ShapeError(
+                f"a low rank is at most the smaller side of the projection's matrix: that of {r.name} is {height} × "
+                f"{input_size}; got the rank {rank}. Use at most {min(height, input_size)}, or leave {r.name} out of "
+                "low_rank."
             )
 
 

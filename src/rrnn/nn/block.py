@@ -29,6 +29,7 @@ from rrnn.nn.arguments import (
     check_heads,
     check_low_rank,
     check_options,
+    check_ranks,
     named_block,
     positive,
 )
@@ -191,6 +192,8 @@ class Block(SequenceModule):
             low_rank=ranks,
             **made,
         )
+        if "low_rank" in options:  # a published block keeps its rank in small sizes, too
+            check_ranks(self.layer.low_rank_rows, self.layer.input_size)
         width = size if o.mix else self.layer.output_size
         projected = units * o.inner + width * o.gate
         self.in_proj = Dense(size, projected, bias=o.bias, **made) if projected else None

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from rrnn.arithmetic import TENSORS
 from rrnn.automata import Cell, Evaluator
 from rrnn.automata import expressions as ex
+from rrnn.errors import ShapeError
 from rrnn.ir import Lowered, Program
 from rrnn.semirings import get_semiring
 
@@ -190,6 +191,23 @@ def first_values(leaf: ex.Linear | ex.Parameter, shape: tuple[int, ...], draws: 
     return Evaluator(TENSORS, get_semiring("real"), value, number)(leaf.start).expand(shape)
 
 
+def check_read(cell: Cell, leaf: ex.Linear | ex.Parameter, values: Tensor) -> None:
+    """Raise a `ShapeError` if `leaf` alone weighs what units read, is not learned, and is zero in all states of a unit:
+    the unit's score would be zero whatever is learned."""
+    only = not cell.finals and [weight for _, weight in cell.reads] == [leaf] and leaf.per == "unit"
+    fixed = isinstance(leaf, ex.Parameter) and not leaf.learned
+    if not only or not fixed or cell.semiring.components or values.is_meta:
+        return
+    dead = (values == cell.semiring.zero).all(0).nonzero()
+    if len(dead):
+        (states, units), (family,) = values.shape, ex.families_of(leaf)
+        raise ShapeError(
+            f"each unit of {cell.name} must read a state of {family.name}, by the fixed weights {leaf.name!r}: with "
+            f"{states} states and {units} units, unit {int(dead[0])} reads none, and its score would always be "
+            f"{cell.semiring.zero:g}. Give {family.name} at least {units} states, or the layer at most {states} units."
+        )
+
+
 class CellParameters(nn.Module):
     """The parameters of one cell: biases of its projections, and its own learned parameters, (units,) each."""
 
@@ -219,6 +237,7 @@ class CellParameters(nn.Module):
             if bias or not is_bias:
                 value = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
                 (self.bias if is_bias else self.parameter).add(name, value)
+        self.cell = cell
         self.freeze_fixed()
 
     def freeze_fixed(self) -> None:
@@ -241,7 +260,9 @@ class CellParameters(nn.Module):
             found.update(kinds)
             first = sum(gate_biases[kind] for kind in kinds)
             if leaf.start is not None and not first:
-                value.copy_(first_values(leaf, shape, draws))
+                values = first_values(leaf, shape, draws)
+                check_read(self.cell, leaf, values)
+                value.copy_(values)
             else:
                 value.fill_(first)
         return found

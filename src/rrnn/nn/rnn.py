@@ -20,6 +20,7 @@ from rrnn.nn.arguments import (
     check_layers,
     check_low_rank,
     check_options,
+    check_ranks,
     check_state,
 )
 from rrnn.nn.dropout import Drops
@@ -150,6 +151,8 @@ class RationalRNN(nn.Module):
 
         self.layers = layers()
         self.reverse_layers = layers() if bidirectional else nn.ModuleList()
+        for layer in self._all_layers():
+            check_ranks(layer.low_rank_rows, layer.input_size)
         if zoneout:
             check_forget_gates(cells, f"zoneout={zoneout}")
 

@@ -85,6 +85,7 @@ class Power:
     loops: dict[str, str]
     """State → weight and range of its self-loop."""
     stored: int
+    """The number of states that a layer stores for each unit."""
     window: int
     statements: tuple[Statement, ...]
     witnesses: tuple[Witness, ...]
@@ -142,7 +143,7 @@ def power(cell: Cell) -> Power:
         cell.semiring_name,
         structure.triangular,
         _loops(given, structure),
-        structure.stored,
+        lower(given).program.state_count,
         structure.window,
         tuple(statements),
         tuple(witnesses),
@@ -223,6 +224,7 @@ class _Structure:
             for a in self.arcs
             if a.source == a.target and not a.epsilon
         }
+        # A read-out of a family is one more stored state here, since the cell is written without families.
         self.stored, self.window = len(lower(cell).program.states), reach(cell) + 1
         # The numbers that loops stand for, where scores are sums over paths
         self.sums = not ring.components and not ring.selective and ring.reads_reals

@@ -240,7 +240,7 @@ def isan(units: int) -> Cell:
     """Build ISAN (Foerster et al. 2017): c = W c' + b, with a matrix W and a vector b of the symbol.
 
     Where inputs are one-hot vectors, W and b are columns of the layer's matrix. Give the layer as many units, in one
-    head.
+    head; with fewer it reads only the first numbers, and more are an error.
     """
     h = family("h", units)
     matrix = linear("W", over=(h.source, h.target), per="head")
@@ -250,7 +250,8 @@ def isan(units: int) -> Cell:
 def linear_elman(units: int, bias: bool = True) -> Cell:
     """Build an Elman network without its nonlinearity: c = W c' + U v + b, with a learned matrix W.
 
-    W starts uniformly in ±1/√units. Give the layer as many units, in one head.
+    W starts uniformly in ±1/√units. Give the layer as many units, in one head; with fewer it reads only the first
+    numbers, and more are an error.
     """
     h = family("h", units)
     start = uniform(-(units**-0.5), units**-0.5)

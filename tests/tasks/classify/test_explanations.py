@@ -94,6 +94,15 @@ def test_units_are_the_strongest_with_what_they_found() -> None:
         assert all(set(phrase.tokens) <= {"ε", *TEXT.split()} for phrase in unit.phrases)
 
 
+@pytest.mark.parametrize("cell", ["Mamba:states=3", "GLA:states=3", "S4D:states=3"])
+def test_phrases_and_paths_of_families_are_listed_once(cell: str) -> None:
+    for unit in explain(classifier(cell=cell), TEXT, paths=4).units:
+        for found in (unit.phrases, unit.paths):
+            texts = [each.text for each in found]
+            assert len(texts) == len(set(texts))
+        assert len(unit.paths) == 4
+
+
 def test_max_plus_shows_paths_and_says_why_nothing_adds_up() -> None:
     found = explain(classifier(cell="B-max-plus"), TEXT)
     assert all(word.adds is None for word in found.words) and found.units

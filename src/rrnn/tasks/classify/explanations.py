@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from rrnn.errors import DataError, RunError
-from rrnn.interpret import Phrase, Reading, TokenPath, k_best, logit_contributions, phrases, read
+from rrnn.interpret import Phrase, Reading, TokenPath, k_best_wordings, logit_contributions, phrases, read
 from rrnn.interpret.logits import outputs
 from rrnn.interpret.paths import finite
 from rrnn.interpret.trellises import rank
@@ -67,10 +67,11 @@ class Unit:
     score: Element
     """The score after the whole text."""
     phrases: tuple[Phrase, ...]
-    """The strongest phrases that it finds anywhere in the text, regardless of the rest of the text. Empty over
-    semirings of several components, whose weights have no sign."""
+    """The strongest phrases that it finds anywhere in the text, regardless of the rest of the text, each with the
+    weight of its strongest path. Empty over semirings of several components, whose weights have no sign."""
     paths: tuple[TokenPath, ...]
-    """The strongest paths to the end of the text."""
+    """The strongest paths to the end of the text. Paths through states of a family that read the same words are one,
+    with the ⊕ of their weights."""
     covered: float | None
     """The share of these paths in the total |weight| of all paths; None as in `UnitPaths`."""
 
@@ -358,10 +359,12 @@ def _looked_into(reading: Reading, values: dict[int, tuple[float, float]], paths
         u for part in reading.parts if not part.ring.components for u in part.units
     ]  # others have no phrases
     seen = {unit.unit: unit for unit in (phrases(reading.of_units(plain), paths) if plain else [])}
-    for unit in k_best(reading, paths):
+    for unit in k_best_wordings(reading, paths):
         ring = get_semiring(unit.semiring)
         own = (*seen[unit.unit].positive, *seen[unit.unit].negative) if unit.unit in seen else ()
         both = [(float(rank(ring, torch.tensor(p.weight))), p) for p in own]
-        best = [phrase for _, phrase in sorted(both, key=lambda each: -each[0])][:paths]
+        best: dict[Any, Phrase] = {}  # paths through states of a family may give a phrase either sign
+        for _, phrase in sorted(both, key=lambda each: -each[0]):
+            best.setdefault((phrase.tokens, phrase.kinds), phrase)
         what = (unit.unit, direction, unit.cell, unit.semiring, *values[unit.unit], unit.score)
-        yield Unit(*what, tuple(best), unit.paths, unit.covered)
+        yield Unit(*what, tuple(best.values())[:paths], unit.paths, unit.covered)
