@@ -194,9 +194,9 @@ def wide_goals() -> str:
     bound = 1e3 * mamba["exponentials"] / (16 * 132 * 1.98e9)
     return paragraph(f"""
         Goals that are not reached: Mamba in 1.0 ms (here {mamba["ms"]:.2f}; at the H200's highest clock its
-        exponentials alone take {bound:.2f} ms), LRU at 60 % of copy in fp32 and 50 % in bf16 (here {shares[0]} and {shares[1]}).
-        With a batch of one and 1,024 units, chunks made Mamba {few[0] / min(few):.0f} times as fast as the serial
-        schedule.
+        exponentials alone take {bound:.2f} ms), LRU at 60 % of copy in fp32 and 50 % in bf16 (here {shares[0]} and
+        {shares[1]}). With a batch of one and 1,024 units, chunks made Mamba {few[0] / min(few):.0f} times as fast as
+        the serial schedule.
     """)
 
 
