@@ -73,7 +73,9 @@ def resolve(
             if why := backend.why_not(device, dtype, program):
                 raise BackendError(f"the {name} backend cannot run {program.name!r} here: {why}")
         return backend
-    thin = not any(program.wide for program in programs)
+    thin = True  # plain loops: a generator takes half a microsecond at every call
+    for program in programs:
+        thin = thin and program.wide is None
     for candidate in TABLE:
         if candidate == "triton" and device.type != "cuda":
             continue  # its interpreter runs on the CPU, for tests: a thousand times slower, so by name only
@@ -84,9 +86,12 @@ def resolve(
         backend = get_backend(candidate)
         if packed and device.type != "cpu" and not backend.packs:
             continue  # it would ask the device for the offsets, and run many short calls
-        if all(not backend.why_not(device, dtype, p) and backend.pays(device, dtype, p) for p in programs):
+        for program in programs:
+            if backend.why_not(device, dtype, program) or not backend.pays(device, dtype, program):
+                backend.passed_over(device, dtype)
+                break
+        else:
             return backend
-        backend.passed_over(device, dtype)
     if packed:  # no backend that works here has kernels for them
         return resolve(name, device, dtype, programs)
     raise AssertionError("the reference runs everything")

@@ -68,8 +68,8 @@ def in_one_node(x: Tensor, weight: Tensor) -> bool:
     """Return whether the product is left to `rrnn.ops.rational`, whose node of autograd's graph it is then part of: on
     a GPU, where calls can take the host longer than the device, and where nothing else has a say in the product."""
     return (
-        not captured()
-        and x.is_cuda
+        x.is_cuda
+        and not captured()
         and torch.is_grad_enabled()
         and x.is_contiguous()  # F.linear keeps the copy that it makes of another layout
         and x.dtype == weight.dtype

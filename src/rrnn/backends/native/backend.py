@@ -101,7 +101,7 @@ class Native(Backend):
         x, params = units_contiguous(x), cast(params, dtype).contiguous()
         state = first_state(program, batch, units, params, dtype) if state is None else state
         state = by_sequence(state, sequences)
-        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
+        inp = None if inp is None else units_contiguous(cast(inp, x.dtype))
         final = torch.empty_like(state)
         saved = call.new_saved(state, program.flat.state_count)
         target = out if out.stride(-1) == 1 or out.shape[-1] == 1 else torch.empty(out.shape, dtype=out.dtype)
@@ -129,7 +129,7 @@ class Native(Backend):
         kernel = _backward_kernel(program, x.dtype)
         x, params, saved = units_contiguous(x), cast(params, saved.dtype).contiguous(), saved.contiguous()
         grad_out = units_contiguous(cast(grad_out, x.dtype))
-        inp = None if inp is None else units_contiguous(inp.to(x.dtype))
+        inp = None if inp is None else units_contiguous(cast(inp, x.dtype))
         grad_state = None if grad_state is None else by_sequence(grad_state, sequences)
         first = by_sequence(saved.new_empty(saved.shape[1], batch, units), sequences)
         rows = adjoint(program).unit_rows
