@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 
 from rrnn.backends.matrix.kernels import (
+    _beginning,
     _coming,
     _halves,
     _level,
@@ -79,10 +80,7 @@ def query_gradients(
     if w is not None:
         wp = w + b * wb + h * wh
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
-    if S is None:  # noqa: SIM108
-        z = tl.zeros([BN, BU], tl.float32)
-    else:
-        z = tl.load(S + at, mask=inside, other=0.0)
+    z = _beginning(S, at, inside)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     chunks, _ = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
     if DECAY == 1:
@@ -179,19 +177,14 @@ def key_gradients(
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, Gp = v + b * vb + h * vh, go + b * ob + h * oh, G
     dkp, dvp = dk + b * dkb + h * dkh, dv + b * dvb + h * dvh
-    row, own = (
-        b * gb + h * gh,
-        b * wb + h * wh,
-    )  # where what has one number per step, and its gradients, begin
+    # Where what has one number per step begins, and its gradients.
+    row, own = b * gb + h * gh, b * wb + h * wh
     if DECAY > 0:
         Gp = G + row
     if w is not None:
         wp = w + own
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
-    if gS is None:  # noqa: SIM108
-        z = tl.zeros([BN, BU], tl.float32)
-    else:
-        z = tl.load(gS + at, mask=inside, other=0.0)
+    z = _beginning(gS, at, inside)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
     if DECAY == 1:

@@ -278,6 +278,16 @@ def _place(slot, b, B, h, H, n, N, u, U):
 
 
 @triton.jit
+def _beginning(S, at, inside):
+    """Return the state that a segment begins with: zeros if S is None."""
+    if S is None:  # noqa: SIM108
+        z = tl.zeros(inside.shape, tl.float32)
+    else:
+        z = tl.load(S + at, mask=inside, other=0.0)
+    return z
+
+
+@triton.jit
 def outputs(
     q, k, v, G, weights, skips, S, end_state, o, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb, T, B, H, N, U, shared, scale, L,
@@ -294,10 +304,7 @@ def outputs(
     if DECAY > 0:
         Gp = G + own
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
-    if S is None:  # noqa: SIM108
-        z = tl.zeros([BN, BU], tl.float32)
-    else:
-        z = tl.load(S + at, mask=inside, other=0.0)
+    z = _beginning(S, at, inside)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
     chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
     if DECAY == 1:
