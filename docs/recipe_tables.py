@@ -13,7 +13,21 @@ from figures import RESULTS, named, number, paragraph, results, signed, table
 from quality_tables import lm_run
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
-from lm_plan import ABLATED, Training, ablation_of, averaged, dev_of, literal, literal_text_gate
+from lm_plan import (
+    ABLATED,
+    NEEDED,
+    RANGES,
+    SEARCHED,
+    Training,
+    ablation_of,
+    averaged,
+    best,
+    dev_of,
+    drawn_settings,
+    literal,
+    literal_text_gate,
+    trials,
+)
 
 FOLDER = RESULTS / "lm-ptb"
 LONG = 260
@@ -122,6 +136,38 @@ def lm_stated() -> str:
         for r in (results("lm-ptb/stated") or {"rows": []})["rows"]
     ]
     return table("F, 24M | differs from our recipe by | epochs: | dev: | test: | note", body)
+
+
+@named
+def lm_best() -> str:
+    """List the trainings of the best setting, measured or not."""
+    body = []
+    for training in best(FOLDER):
+        place = FOLDER / training.place
+        found = lm_run(place)[2] if place.exists() else {}
+        size = f"{found['parameters'] / 1e6:.1f}M" if found else ""
+        dev = number(found["dev_ppl"]) if found else "not measured yet"
+        test = number(found["test_ppl"]) if found else ""
+        body.append((training.row.split("-")[0], training.seed, size, found.get("epochs", ""), dev, test))
+    return table("model | seed: | parameters: | epochs: | dev: | test:", body)
+
+
+@named
+def lm_trials() -> str:
+    """Show the settings that every model is tried with, and what each model reaches with them on dev."""
+
+    def dev(row: str, number_of_trial: int) -> str:
+        place = FOLDER / trials(row)[number_of_trial].place
+        return number(dev_of(place)) if place.exists() else ""
+
+    body = [
+        (*(_shown(settings[key]) for key in RANGES), *(dev(row, n) for row in SEARCHED))
+        for n, settings in enumerate(drawn_settings())
+    ]
+    models = [
+        row.removesuffix("-24m") + ("-scaled" if "cell" in NEEDED.get(row, {}) else "") for row in SEARCHED
+    ]
+    return table(" | ".join(f"{head}:" for head in [*(SETTINGS[key] for key in RANGES), *models]), body)
 
 
 @named
