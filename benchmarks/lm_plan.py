@@ -101,9 +101,11 @@ code instead of their text, and the literal recipe with one thing changed."""
 
 
 def why(_: Path) -> list[Training]:
-    """Return the trainings of `WHY`, which read dev only."""
+    """Return the trainings of `WHY` and, at 24M, F with the rate of B, which is ahead there. They read dev only."""
+    rate = Training("F-24m", "literal-rate-1", 0, {**LITERAL, "lr": 1.0}, "tried", test=False)
     return [
-        Training("F-10m", label, 0, {**LITERAL, **own}, "tried", test=False) for label, own in WHY.items()
+        *(Training("F-10m", label, 0, {**LITERAL, **own}, "tried", test=False) for label, own in WHY.items()),
+        rate,
     ]
 
 
