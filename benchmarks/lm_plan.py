@@ -101,9 +101,11 @@ code instead of their text, and the literal recipe with one thing changed."""
 
 
 def why(_: Path) -> list[Training]:
-    """Return the trainings of `WHY`, which read dev only."""
+    """Return the trainings of `WHY` and, at 24M, F with the rate of B, which is ahead there. They read dev only."""
+    rate = Training("F-24m", "literal-rate-1", 0, {**LITERAL, "lr": 1.0}, "tried", test=False)
     return [
-        Training("F-10m", label, 0, {**LITERAL, **own}, "tried", test=False) for label, own in WHY.items()
+        *(Training("F-10m", label, 0, {**LITERAL, **own}, "tried", test=False) for label, own in WHY.items()),
+        rate,
     ]
 
 
@@ -152,10 +154,16 @@ def averaged(*seeds: int) -> list[Training]:
 
 # ---- equal terms: the same settings for every model ------------------------------------------------------------------
 
-SEARCHED = ("F-24m", "B-24m", "C-24m", "B-max-plus-24m", "lstm-24m")
+SEARCHED: Mapping[str, Sequence[str]] = {
+    "24m": ("F-24m", "B-24m", "C-24m", "B-max-plus-24m", "lstm-24m"),
+    "10m": ("F-10m", "B-10m", "C-10m", "B-max-plus-10m"),
+}
+"""Size → the rows of the paper's table. It has no LSTM of 10M parameters."""
 NEEDED: Mapping[str, Settings] = {
-    "C-24m": {"rnn_gain": 6},
+    "C-24m": {"rnn_gain": GAINS["24m"]},
+    "C-10m": {"rnn_gain": GAINS["10m"]},
     "B-max-plus-24m": {"cell": "B-max-plus-scaled"},
+    "B-max-plus-10m": {"cell": "B-max-plus-scaled"},
     "lstm-24m": {"dev_streams": 16},
 }
 """What a model needs to train at all, and the LSTM to be evaluated fast."""
@@ -189,16 +197,21 @@ def trials(row: str) -> list[Training]:
     ]
 
 
-def equal(folder: Path) -> list[Training]:
+def equal(folder: Path, size: str = "24m") -> list[Training]:
     """Every model with the same drawn settings; then, where all are there, the best of them on dev with three seeds."""
     finals = list[Training]()
-    for row in SEARCHED:
+    for row in SEARCHED[size]:
         tried = trials(row)
         if all((folder / trial.place).exists() for trial in tried):
             best = min(tried, key=lambda trial: dev_of(folder / trial.place))
             long = {**best.settings, "emas": AVERAGED["emas"], "epochs": FINAL_EPOCHS}
-            finals += [Training(row, "equal", seed, long) for seed in (0, *SEEDS)]
-    return [trial for row in SEARCHED for trial in trials(row)] + finals
+            finals += [Training(row, equal_label(row), seed, long) for seed in (0, *SEEDS)]
+    return [trial for row in SEARCHED[size] for trial in trials(row)] + finals
+
+
+def equal_label(row: str) -> str:
+    """Return the label of a model's final trainings. As in other parts, it says if m+ has the authors' gate."""
+    return "equal-scaled" if NEEDED.get(row, {}).get("cell") == SCALED["cell"] else "equal"
 
 
 def dev_of(place: Path) -> float:
@@ -242,7 +255,7 @@ def best(_: Path) -> list[Training]:
 
 ABLATION_EPOCHS = 100
 ABLATED: Mapping[str, Settings] = {
-    "all of it": {},
+    "nothing": {},
     "embedding of 400, layers of 1216": {"embedding_size": 400, "hidden_size": 1216},
     "three layers of 960": {"layers": 3, "hidden_size": 960},
     "five layers of 784": {"layers": 5, "hidden_size": 784},
@@ -275,11 +288,14 @@ PARTS: Mapping[str, Callable[[Path], list[Training]]] = {
     "literal": lambda _: literal(0),
     "best": best,
     "equal": equal,
-    "literal-seeds": lambda _: literal(*SEEDS, sizes=["10m"]),
+    "literal-seeds": lambda _: literal(*SEEDS, sizes=["10m"]) + literal(*SEEDS, sizes=["24m"]),
     "literal-text-gate": lambda _: literal_text_gate(0),
     "ablations": ablations,
     "why": why,
     "averaged": lambda _: averaged(0),
+    "equal-10m": lambda folder: equal(folder, "10m"),
+    "averaged-seeds": lambda _: averaged(*SEEDS),
+    "literal-text-gate-seeds": lambda _: literal_text_gate(*SEEDS),
 }
 """Name → the trainings of a part, given the folder of results; those that are worth most come first."""
 

@@ -42,6 +42,9 @@ def next_in_time(trainings: Iterable[Training], seconds: float, pace: float) -> 
 def work(folder: Path, parts: Sequence[str], seconds: float, copy_to: Path | None) -> None:
     """Train what fits into these seconds."""
     end, pace, failed = time.monotonic() + seconds, UNKNOWN_PACE, set[str]()
+    if copy_to is not None:  # the last call may have ended between a training and its copy
+        for training in planned(folder, parts):
+            copy(folder / training.place, copy_to / training.place)
     while True:
         left = [training for training in waiting(folder, parts) if training.place not in failed]
         training = next_in_time(left, end - time.monotonic(), pace)
@@ -60,8 +63,16 @@ def work(folder: Path, parts: Sequence[str], seconds: float, copy_to: Path | Non
             continue
         pace = max(0.9, (time.monotonic() - began) / training.seconds)
         if copy_to is not None:
-            shutil.copytree(place, copy_to / training.place)
+            copy(place, copy_to / training.place)
         write_table(folder)
+
+
+def copy(place: Path, target: Path) -> None:
+    """Copy the folder of a finished training, if there is one and it was not copied before."""
+    if place.exists() and not target.exists():
+        scratch = target.with_name("." + target.name)
+        shutil.copytree(place, scratch, dirs_exist_ok=True)
+        scratch.rename(target)  # so that what is there is whole
 
 
 def show(folder: Path, parts: Sequence[str]) -> None:

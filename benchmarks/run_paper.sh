@@ -17,7 +17,7 @@ deadline=$((SECONDS + minutes * 60))
 case "$what" in
 lm | literal) # the plan and its settings are in lm_plan.py
     parts=(averaged averaged-seeds)
-    [ "$what" = lm ] || parts=(literal literal-seeds literal-text-gate)
+    [ "$what" = lm ] || parts=(literal literal-seeds literal-text-gate literal-text-gate-seeds)
     "$python" benchmarks/lm_queue.py "$folder/lm-ptb" --parts "${parts[@]}" --minutes "$minutes"
     ;;
 classify)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from figures import rows
+from quality_tables import variants
 from speed_tables import EQUAL, SHOWN, cpu_ratio, gpu_ratio
 
 WIDTH, LEFT, RIGHT, LINE = 720, 210, 64, 22
@@ -89,19 +90,14 @@ def perplexity() -> str:
     for millions in (10, 24):
         lines.append(Line(f"{millions}M parameters"))
         here = [r for r in found if round(r["params"] / 1e6) == millions and r["test_ppl"]]
-        for model, scaled in dict.fromkeys((r["model"], r["label"].endswith("scaled")) for r in here):
-            marks = []
-            for recipe, kind in (("averaged", "ours"), ("literal", "more")):
-                ours = [
-                    r["test_ppl"]
-                    for r in here
-                    if (r["model"], r["label"].endswith("scaled")) == (model, scaled)
-                    and r["label"].startswith(recipe)
-                ]
-                marks += [(kind, sum(ours) / len(ours))] if ours else []
-            paper = next(r["paper_test"] for r in here if r["model"] == model)
-            name = f"{model}, code's gate" if scaled else model
-            lines.append(Line(name, (*marks, ("theirs", paper))))
+        for model in dict.fromkeys(r["model"] for r in here):
+            for name, ours in variants(here, model):
+                marks = []
+                for recipe, kind in (("averaged", "ours"), ("literal", "more")):
+                    found_here = [r["test_ppl"] for r in ours if r["label"].startswith(recipe)]
+                    marks += [(kind, sum(found_here) / len(found_here))] if found_here else []
+                label = name.replace("gate of the authors' code", "code's gate")
+                lines.append(Line(label, (*marks, ("theirs", ours[0]["paper_test"]))))
     axis = Axis(58, 84, range(60, 84, 5))
     return _chart(
         "Penn Treebank: test perplexity (lower is better)",

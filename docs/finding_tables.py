@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
-from figures import RESULTS, Row, named, number, paragraph, plain, results, rows, table, unique
-from quality_tables import ACCURACIES, RECIPES, lm_columns, lm_rows_of, mean, variants
+from figures import RESULTS, Row, named, number, paragraph, plain, results, rows, signed, table, unique
+from quality_tables import ACCURACIES, RECIPES, TOLD, lm_columns, lm_rows_of, mean, variants
+
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+from lm_plan import TRIALS
+
+from rrnn.tasks.paper_tables import Difference, paired
 
 F = "RRNN(F)"
 SHORT = {"LSTM": "the LSTM", "RRNN(B)": "B", "RRNN(C)": "C", "RRNN(B) m+": "m+", F: "F"}
@@ -20,7 +27,6 @@ BETTER = {
 }
 """Data set → the label of its rows with the best word vectors."""
 OTHERS = ("B", "C", "B-max-plus-scaled")
-TOLD = {"literal": "the paper's recipe", "averaged": "our recipe"}
 
 
 @named
@@ -93,35 +99,84 @@ def _languages() -> str:
         if len(runs) > 2
     ]
     rows_of = sum(len(c.runs) for c in every)
-    untested = "no pair of models has two seeds in common, so there is no paired test; "
+    few = f"{single} of these {rows_of} rows are one seed each. " if single else ""
+    untested = "No pair of models has two seeds in common, so there is no paired test."
     tried = settings_tried("F-24m", "F")
     others = sorted({settings_tried(f"{cell.removesuffix('-scaled')}-24m", cell) for cell in OTHERS})
     return f"""
         - **On the Penn Treebank F has the lowest perplexity in {where} comparisons.** On test, F and the best other
         model:
-        {"; ".join(leads)}. But {single} of these {rows_of} rows are one seed each: {tests or untested}three seeds of a
-        row differ by at most {number(max(spans))}. And with our recipe F had more settings tried than the others
+        {"; ".join(leads)}. {few}{tests or untested} Three seeds of a row
+        differ by at most {number(max(spans))}. With our recipe F had more settings tried than the others
         ({tried} at 24M, where they had {" or ".join(map(str, others))} each), which may be a part of its lead there.
     """
 
 
-def _paired() -> str:
-    """Return the leads of F over models with the same seeds, with confidence intervals."""
-    told = []
+class _Difference(NamedTuple):
+    """How much lower F's test perplexity is than another model's, by pairs of trainings with the same seed."""
+
+    comparison: _Comparison
+    model: str
+    test: Difference
+
+    @property
+    def ahead(self) -> bool:
+        return self.test.low > 0
+
+    @property
+    def behind(self) -> bool:
+        return self.test.high < 0
+
+
+def _differences() -> list[_Difference]:
+    """Return the differences between F and models that have seeds in common with it."""
+    found = []
     for comparison in _comparisons():
         ours = {r["seed"]: r["test_ppl"] for r in comparison.runs[F]}
         for model, runs in comparison.runs.items():
             gains = [r["test_ppl"] - ours[r["seed"]] for r in runs if r["seed"] in ours]
             if model != F and len(gains) > 1:
-                from rrnn.tasks.paper_tables import paired
+                found.append(_Difference(comparison, model, paired(gains, model)))
+    return found
 
-                test = paired(gains, model)
-                where = f"at {comparison.size}M with {TOLD[comparison.recipe]}"
-                told.append(
-                    f"by pairs of {len(gains)} seeds F is {number(test.mean)} better than {SHORT[model]} {where} "
-                    f"(95 %: {number(test.low)} to {number(test.high)})"
-                )
-    return "; ".join(told) + "; " if told else ""
+
+def _paired() -> str:
+    """Say where F is ahead of or behind models with the same seeds, beyond chance."""
+    every = _differences()
+    if not every:
+        return ""
+
+    def where(some: list[_Difference]) -> str:
+        told = []
+        for comparison in _comparisons():
+            over = [SHORT[d.model] for d in some if d.comparison == comparison]
+            if over:
+                told.append(f"{_listed(over)} at {comparison.size}M with {TOLD[comparison.recipe]}")
+        return f" ({'; '.join(told)})" if told else ""
+
+    ahead, behind = [d for d in every if d.ahead], [d for d in every if d.behind]
+    return (
+        f"By pairs of seeds (paired t, 95 %, not corrected for the number of comparisons) F is ahead beyond chance in "
+        f"{len(ahead)} of {len(every)} comparisons{where(ahead)} and behind in {len(behind)}{where(behind)}."
+    )
+
+
+@named
+def lm_differences() -> str:
+    """List the paired tests of F against other models."""
+    body = [
+        (
+            f"{d.comparison.size}M, {TOLD[d.comparison.recipe]}",
+            SHORT[d.model],
+            d.test.seeds,
+            signed(d.test.mean),
+            f"{signed(d.test.low)} to {signed(d.test.high)}",
+            "yes" if d.ahead or d.behind else "",
+        )
+        for d in _differences()
+    ]
+    head = "where | F against | seeds: | lower by: | 95 %: | beyond chance"
+    return table(head, body) if body else "*No other model has two seeds in common with F yet.*\n"
 
 
 def settings_tried(row: str, cell: str) -> int:
@@ -195,7 +250,7 @@ def quality_terms() -> str:
                 found = lm_rows_of(runs, size, recipe)
                 row = f"{plain(model)}-{size}m"
                 cell = row.rpartition("-")[0] + ("-scaled" if "gate" in name else "")
-                tried = 1 if recipe == "literal" else settings_tried(row, cell)
+                tried = {"literal": 1, "equal": TRIALS}.get(recipe) or settings_tried(row, cell)
                 cells.append(f"{tried} / {len(found)}" if found else "")
             body.append((name, *cells, *(here if i == 0 else [""] * len(here))))
     titles = [f"PTB {size}M, {RECIPES[recipe]}:" for size, recipe in columns]

@@ -5,17 +5,30 @@ from __future__ import annotations
 import itertools
 import json
 import statistics
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from figures import RESULTS, Row, named, number, paragraph, results, rows, signed, table, unique
+from figures import RESULTS, Row, named, number, paragraph, results, rows, signed, span, table, unique
 from goals import count
 
 # ---- in short ------------------------------------------------------------------------------------------------------
 
 ACCURACIES = {"sst": "SST", "subj": "Subj", "cr": "CR"}
-RECIPES = {"literal": "paper's recipe", "averaged": "our recipe"}
+RECIPES = {
+    "literal": "paper's recipe",
+    "averaged": "our recipe",
+    "equal": "our recipe, equal search",
+}
+"""What a label begins with → the recipe, in the titles of columns. Those without rows are left out."""
+TOLD = {
+    "literal": "the paper's recipe",
+    "averaged": "our recipe",
+    "equal": "our recipe, searched on equal terms",
+}
+"""The same in sentences."""
+CODE_GATE = ", gate of the authors' code"
 
 
 @named
@@ -49,7 +62,7 @@ def variants(lm: Iterable[Row], model: str) -> list[tuple[str, list[Row]]]:
     def name(r: Row) -> str:
         if model == "LSTM":
             return f"LSTM, {r['layers']} layers"
-        return f"{model}, gate of the authors' code" if r["label"].endswith("scaled") else model
+        return f"{model}{CODE_GATE * r['label'].endswith('scaled')}"
 
     own = [r for r in lm if r["model"] == model and r["label"].startswith(tuple(RECIPES))]
     return [(kind, [r for r in own if name(r) == kind]) for kind in unique(map(name, own))]
@@ -87,9 +100,8 @@ def reproduction() -> str:
         ]
         return sorted(mean(r["test_ppl"] for r in g) - g[0]["paper_test"] for g in groups)
 
-    literal, averaged = map(distances, RECIPES)
+    literal, averaged = distances("literal"), distances("averaged")
     by_paper, by_ours = (sum(d <= 0 for d in found) for found in (literal, averaged))
-    seeds = max(sum(r["run"].startswith("F-10m+averaged-seed") for r in runs), 1)
 
     def gap(data: str, label: str) -> str:
         gaps = [signed(r["mean"] - r["paper"]) for r in texts if (r["dataset"], r["label"]) == (data, label)]
@@ -100,8 +112,8 @@ def reproduction() -> str:
         - **Language models: with the paper's recipe, {by_paper} of {len(literal)} rows reach the paper's test
         perplexities**; they differ from these by {signed(literal[0])} to {signed(literal[-1])}. **With a recipe that
         goes beyond the paper's, {by_ours} of {len(averaged)} rows reach them**: averaged weights, a constant learning
-        rate, more weight decay, other dropout and windows that shift from epoch to epoch. Each row is one seed (F at
-        10M with our recipe: {seeds}), and most settings were chosen for F.
+        rate, more weight decay, other dropout and windows that shift from epoch to epoch. {_seeds(runs)} Most settings
+        of our recipe were chosen for F. {_further(runs)}
     """
     classes = f"""
         - **Text classification: below the paper on SST and CR.** Our word vectors are smaller than the paper's, and
@@ -112,6 +124,35 @@ def reproduction() -> str:
     missed, every = count()
     goals = f"- **Goals: {missed} of the {every} that were set beforehand were missed.**"
     return paragraph(language) + paragraph(classes) + paragraph(goals)
+
+
+def _seeds(runs: Iterable[Row]) -> str:
+    """Say how many seeds the rows of the two recipes have."""
+    seeds = Counter(
+        (r["model"], round(r["params"] / 1e6), r["label"])
+        for r in runs
+        if r["label"].startswith(("literal", "averaged"))
+    )
+    more = [
+        f"{model} at {size}M with {TOLD[label.removesuffix('-scaled')]}{CODE_GATE * label.endswith('scaled')}: {count}"
+        for (model, size, label), count in seeds.items()
+        if count > 1
+    ]
+    if len(more) > 2:
+        return f"Rows are means of {span(seeds.values(), 0)} seeds."
+    return f"Each row is one seed ({'; '.join(more)})." if more else "Each row is one seed."
+
+
+def _further(runs: Iterable[Row]) -> str:
+    """Say what the best setting reaches, if it was trained."""
+    best = [r["test_ppl"] for r in runs if r["label"] == "best" and r["model"] == "RRNN(F)"]
+    if not best:
+        return ""
+    of = f"the mean of {len(best)} seeds" if len(best) > 1 else "one seed"
+    return f"""
+        The best setting that was found for F, with four layers and word dropout, reaches {number(mean(best))} at 24M
+        ({of}); it was searched for F alone.
+    """
 
 
 @named
@@ -183,7 +224,7 @@ def lm_tried() -> str:
     """List the settings among which those of the table were chosen, one seed each."""
     folder, body = RESULTS / "lm-ptb", []
     chosen = sorted(folder.glob("[!.]*-seed-0"))
-    for place in [*sorted((folder / "tried").iterdir()), *chosen]:
+    for place in [*sorted((folder / "tried").glob("[!.]*")), *chosen]:
         model, config, found = lm_run(place)
         decay = f"{config['weight_decay'] * 1e5:g}·10⁻⁵"
         falls = config["lr_decay_from"] <= config["epochs"]
@@ -192,6 +233,8 @@ def lm_tried() -> str:
         rate += ", halved without gain" if config.get("halve_after") else ""
         more = [word for key, word in (("shift", "shifted"), ("locked_dropout", "locked")) if config[key]]
         more += ["TF32"] if config["precision"] == "tf32" else []
+        more += [f"word dropout {config['word_dropout']:g}"] if config.get("word_dropout") else []
+        more += [f"{config['layers']} layers"] if config["layers"] > 3 else []
         dropouts = (config[f"{name}_dropout"] for name in ("embedding", "recurrent", "between"))
         reached = f"{found['best_epoch']} of {found['epochs']}", number(found["dev_ppl"])
         line = (model, *map("{:.2f}".format, dropouts), decay + shrinks, rate, ", ".join(more), *reached)
@@ -214,7 +257,7 @@ def lm_gains() -> str:
     """Show which initial gains C can start from."""
     found = sorted(
         (model, config["rnn_gain"], run["epochs"], number(run["dev_ppl"]))
-        for model, config, run in map(lm_run, (RESULTS / "lm-ptb" / "gains").iterdir())
+        for model, config, run in map(lm_run, (RESULTS / "lm-ptb" / "gains").glob("[!.]*"))
     )
     return table("model | `rnn_gain`: | epochs: | dev:", found)
 
@@ -318,6 +361,14 @@ def _spread(values: Iterable[float]) -> str:
         return number(every[0]) if every else "not measured"
     few = f" ({len(every)} of 5)" if len(every) < 5 else ""
     return f"{number(mean(every))} ± {number(statistics.stdev(every))}{few}"
+
+
+@named
+def single_units() -> str:
+    """What one unit of four cells learns of tasks that automata define."""
+    from rrnn.tasks.classify.single_units import Learned, to_markdown
+
+    return to_markdown([Learned(**row) for row in rows("single-units-cpu")]) + "\n"
 
 
 @named

@@ -15,9 +15,9 @@ from quality_tables import lm_run
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 from lm_plan import (
     ABLATED,
-    NEEDED,
-    RANGES,
     SEARCHED,
+    SHORT,
+    TRIALS,
     Training,
     ablation_of,
     averaged,
@@ -56,6 +56,16 @@ SETTINGS = {
 """What may differ between two trainings; the rest (device, how often averages are updated, …) decides no result."""
 DEFAULTS = {"rnn_gain": 1.0, "partial_shuffle": False, "embedding_size": None, "halve_after": None}
 """Of settings that are younger than some of the trainings; 0 for others."""
+NOT_YET = "not measured yet"
+DRAWN = {
+    "lr": "rate",
+    "kept_units": "kept units",
+    "between_dropout": "between",
+    "recurrent_dropout": "variational",
+    "word_dropout": "word",
+    "weight_decay": "weight decay",
+}
+"""The settings that trials draw → the titles of their columns."""
 
 
 class _Run(NamedTuple):
@@ -68,7 +78,7 @@ class _Run(NamedTuple):
 
 def _runs() -> Iterator[_Run]:
     """Yield the long trainings of seed 0."""
-    for place in [*sorted((FOLDER / "tried").iterdir()), *sorted(FOLDER.glob("[!.]*-seed-0"))]:
+    for place in [*sorted((FOLDER / "tried").glob("[!.]*")), *sorted(FOLDER.glob("[!.]*-seed-0"))]:
         _, config, found = lm_run(place)
         settings = {key: config.get(key, DEFAULTS.get(key, 0)) for key in SETTINGS}
         if isinstance(settings["emas"], list):
@@ -140,49 +150,58 @@ def lm_stated() -> str:
 
 @named
 def lm_best() -> str:
-    """List the trainings of the best setting, measured or not."""
+    """List the planned trainings with the best setting, and what came out."""
     body = []
     for training in best(FOLDER):
+        model = f"{training.row.partition('-')[0].replace('lstm', 'LSTM')}, seed {training.seed}"
         place = FOLDER / training.place
-        found = lm_run(place)[2] if place.exists() else {}
-        size = f"{found['parameters'] / 1e6:.1f}M" if found else ""
-        dev = number(found["dev_ppl"]) if found else "not measured yet"
-        test = number(found["test_ppl"]) if found else ""
-        body.append((training.row.split("-")[0], training.seed, size, found.get("epochs", ""), dev, test))
-    return table("model | seed: | parameters: | epochs: | dev: | test:", body)
+        if place.exists():
+            _, config, found = lm_run(place)
+            size = f"{config['layers']} × {config['hidden_size']}", f"{found['parameters'] / 1e6:.1f}M"
+            figures = found["epochs"], number(found["dev_ppl"]), number(found["test_ppl"])
+            body.append((model, *size, *figures))
+        else:
+            body.append((model, "", "", "", NOT_YET, ""))
+    return table("model | layers: | parameters: | epochs: | dev: | test:", body)
 
 
 @named
-def lm_trials() -> str:
-    """Show the settings that every model is tried with, and what each model reaches with them on dev."""
+def lm_equal() -> str:
+    """List the settings that every model is tried with at 24M, and each model's perplexity on dev."""
+    models = SEARCHED["24m"]
+    names = [row.removesuffix("-24m").replace("lstm", "LSTM").replace("B-max-plus", "B m+") for row in models]
+    body = []
+    for number_of, settings in enumerate(drawn_settings()):
+        places = [FOLDER / trials(row)[number_of].place for row in models]
+        figures = (number(dev_of(place)) if place.exists() else NOT_YET for place in places)
+        body.append((*(_shown(settings[key]) for key in DRAWN), *figures))
+    return table(" | ".join([*(f"{title}:" for title in DRAWN.values()), *(f"{n}:" for n in names)]), body)
 
-    def dev(row: str, number_of_trial: int) -> str:
-        place = FOLDER / trials(row)[number_of_trial].place
-        return number(dev_of(place)) if place.exists() else ""
 
-    body = [
-        (*(_shown(settings[key]) for key in RANGES), *(dev(row, n) for row in SEARCHED))
-        for n, settings in enumerate(drawn_settings())
-    ]
-    models = [
-        row.removesuffix("-24m") + ("-scaled" if "cell" in NEEDED.get(row, {}) else "") for row in SEARCHED
-    ]
-    return table(" | ".join(f"{head}:" for head in [*(SETTINGS[key] for key in RANGES), *models]), body)
+@named
+def lm_equal_terms() -> str:
+    """Say how much of the search on equal terms is there."""
+    there = {row: sum((FOLDER / trial.place).exists() for trial in trials(row)) for row in SEARCHED["24m"]}
+    done = [row for row, count in there.items() if count == TRIALS]
+    return paragraph(f"""
+        {sum(there.values())} of the {TRIALS * len(there)} trials, of {SHORT["epochs"]} epochs each, were trained so
+        far. Models are compared only when all {TRIALS} of each are there: {len(done)} of {len(there)} have theirs.
+    """)
 
 
 @named
 def lm_ablations() -> str:
     """List what is planned about the best setting, and what of it was measured."""
     body = []
-    base = FOLDER / ablation_of("all of it", {}).place
+    base = FOLDER / ablation_of("nothing", {}).place
     for what, changes in ABLATED.items():
         place = FOLDER / ablation_of(what, changes).place
         if not place.exists():
-            body.append((what, "not measured yet", ""))
+            body.append((what, NOT_YET, ""))
         else:
             dev = dev_of(place)
             body.append((what, number(dev), signed(dev - dev_of(base)) if base.exists() else ""))
-    return table("the best setting, but | dev: | difference:", body)
+    return table("change | dev: | difference:", body)
 
 
 @named

@@ -50,7 +50,7 @@ def sources() -> str:
             machine = meta.get("device", {}).get("gpu", cpu)
             torch = meta.get("versions", {}).get("torch", "")
             link = f"[{name}](results/{name})"
-            body.append((link, machine, torch, meta.get("commit", "")[:7], f"`{meta['command']}`"))
+            body.append((link, machine, torch, (meta.get("commit") or "")[:7], f"`{meta['command']}`"))
     return table("file | machine | torch | commit | command", body)
 
 

@@ -172,7 +172,7 @@ def test_precedence() -> None:
         ),
         ("semiring real", "epsilon_limit 99", 3, "whole number from 0 to 64; got 99"),
         ("semiring real", "epsilon_limit two", 3, "expected epsilon_limit K"),
-        ("f = sig", "f = sg", 4, "'sgmoid' is not a function of the cell language"),
+        ("f = sig", "f = sg", 4, "'sgmoid' is not a function of the cell language. Did you mean 'sigmoid'"),
         ("u = (1 - f)", "u = (1 - g)", 5, "'g' is not defined above this line.*Define it first"),
         ("u = (1", "f = (1", 5, "'f' is defined twice"),
         ("u = (1", "tanh = (1", 5, "'tanh' is a word of the cell language"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,14 @@ def test_the_best_setting_is_the_preset() -> None:
     assert preset("best-24m") == LMConfig.from_dict({"data": "ptb", **lm_plan.BEST})
 
 
+def test_the_script_for_whole_tables_names_parts_of_the_plan() -> None:
+    import lm_plan
+
+    script = Path(lm_plan.__file__).with_name("run_paper.sh").read_text(encoding="utf-8")
+    named = [part for parts in re.findall(r"parts=\((.*?)\)", script) for part in parts.split()]
+    assert len(named) == 6 and set(named) <= set(lm_plan.PARTS)
+
+
 def test_the_choice_waits_for_all_trials(tmp_path: Path) -> None:
     import lm_plan
 
@@ -48,10 +58,13 @@ def test_the_choice_waits_for_all_trials(tmp_path: Path) -> None:
         (tmp_path / trial.place).mkdir(parents=True)
         result = json.dumps({"dev_ppl": abs(number - 2)})
         (tmp_path / trial.place / "result.json").write_text(result, encoding="utf-8")
+    (tmp_path / "equal" / "F-10m+trial-0-seed-0").mkdir(parents=True)  # of another size
     finals = [t for t in lm_plan.equal(tmp_path) if t.label == "equal"]
     assert [(t.row, t.seed, t.test) for t in finals] == [("B-24m", seed, True) for seed in (0, 1, 2)]
     chosen = {**tried[2].settings, "emas": lm_plan.AVERAGED["emas"], "epochs": lm_plan.FINAL_EPOCHS}
     assert all(t.settings == chosen for t in finals)
+    labels = {row: lm_plan.equal_label(row) for row in ("F-24m", "B-max-plus-10m", "B-max-plus-24m")}
+    assert [*labels.values()] == ["equal", "equal-scaled", "equal-scaled"]  # which gate m+ has
 
 
 def test_what_is_there_already_has_the_settings_of_the_plan() -> None:
@@ -102,6 +115,10 @@ def test_the_queue_trains_what_is_missing_and_goes_on(
     assert not any((here / "tried" / "F-10m+tiny-seed-0").iterdir())
     assert json.loads((here / "tried" / "F-10m+tiny-seed-1" / "result.json").read_text())["test_ppl"] is None
     assert "F-10m+wrong-seed-0: " in capsys.readouterr().out  # the others are trained all the same
+    shutil.rmtree(there / "tried" / "F-10m+tiny-seed-1")  # as if the call had ended before it was copied
+    lm_queue.work(here, ["tiny"], 0, there)
+    assert {file.name for file in (there / "tried" / "F-10m+tiny-seed-1").iterdir()} == kept
+    capsys.readouterr()
     lm_queue.show(here, ["tiny"])
     lines = capsys.readouterr().out.splitlines()
     assert sum("there" in line for line in lines) == 2 and len(lines) == 5

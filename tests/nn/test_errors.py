@@ -39,6 +39,7 @@ B = cell("B")
         (lambda: RationalRNN([(B, 3), B], 3), "a list of pairs"),
         (lambda: RationalRNN(B, 4), "hidden_size is missing: how many units of B"),
         (lambda: RationalRNN(B, 4, 0), "hidden_size must be a whole number above 0; got 0"),
+        (lambda: RationalRNN(B, 10**30, 3), "input_size must be at most 2,147,483,647; got one of 100 bits"),
         (lambda: RationalRNN(B, 4, 2.5), "hidden_size must be a whole number above 0; got 2.5"),
         (lambda: RationalRNN(B, -4, 3), "input_size must be a whole number above 0; got -4"),
         (lambda: RationalRNN(B, 4, 3, 0), "num_layers must be a whole number above 0; got 0"),

@@ -283,4 +283,16 @@ def test_the_states_of_a_family_share_a_line() -> None:
 def test_the_stored_states_are_those_of_a_layer(name: str) -> None:
     cell = get_cell(name)
     (states,) = rrnn.RationalRNN(cell, 3, 64).init_state(1)[0].states
-    assert power(cell).stored * cell.semiring.size == states.shape[0]
+    known = power(cell)
+    assert known.stored * cell.semiring.size == states.shape[0]
+    assert known.states == cell.state_count > known.stored
+
+
+def test_both_numbers_of_states_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """`rrnn zoo` lists the automaton's states, so `rrnn power` says which number is which."""
+    assert main(["power", "F"]) == 0
+    assert "4 states, 2 of them stored by a layer" in capsys.readouterr().out
+    assert main(["zoo"]) == 0
+    assert "16 of Mamba's 17" in " ".join(capsys.readouterr().out.split())
+    mamba = power(get_cell("Mamba"))
+    assert (mamba.states, mamba.stored) == (17, 16)

@@ -185,6 +185,11 @@ def test_the_proof_does_not_cover_relu() -> None:
             "the vector of 'a' must have shape (4,); got list",
         ),
         (
+            lambda: to_wfsa(make_layer("F"), 0, {}),
+            ShapeError,
+            "an alphabet has at least one symbol; this one is empty. Pass {symbol: vector, …}",
+        ),
+        (
             lambda: to_wfsa(make_layer("F", num_layers=2), 0, VECTORS, layer=1),
             AutomatonError,
             "layer 1 reads the hidden states below it, real vectors that depend on the whole string so far",

@@ -79,7 +79,7 @@ def test_short_chains_are_b_and_c() -> None:
         ("ngrm", "Did you mean 'ngram4'"),
         ("ngram0", "n from 1 to 64; got 0"),
         ("ngram65", "n from 1 to 64; got 65"),
-        ("ngram1000", "no cell is called 'ngram1000'"),
+        ("ngram1234567890", "no cell is called 'ngram1234567890'"),
         ("ngram٣", "no cell is called"),
         (
             "SRU+o",
@@ -109,6 +109,18 @@ def test_names_are_text() -> None:
 def test_unreadable_files(name: str) -> None:
     with pytest.raises(FormatError, match="cannot read the cell"):
         get_cell(name)
+
+
+def test_a_missing_file_is_named_once() -> None:
+    with pytest.raises(FormatError) as caught:
+        get_cell("missing.cell")
+    assert str(caught.value) == "missing.cell: cannot read the cell: No such file or directory"
+
+
+@pytest.mark.parametrize("number", [65, 9999, 999_999_999])
+def test_a_number_that_is_too_large_is_told_from_an_unknown_name(number: int) -> None:
+    with pytest.raises(CellError, match=f"n from 1 to 64; got {number}$"):
+        get_cell(f"ngram{number}")
 
 
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rrnn.automata import expressions as ex
 from rrnn.automata.expression_text import PRECEDENCE
-from rrnn.errors import FormatError
+from rrnn.errors import FormatError, nearest
 
 _MAX_NESTING = 2 * ex.MAX_DEPTH + 2  # -(-(-x)) nests twice per operation
 
@@ -170,8 +170,11 @@ class _Parser:
         elif name in ex.constructors():
             found = ex.construct(name, *self.arguments())
         else:
+            hint = nearest(
+                _clip(name), ("linear", "parameter", "input", *ex.FUNCTIONS, *ex.FUNCTIONS_OF_SEVERAL)
+            )
             raise FormatError(
-                f"{_clip(name)!r} is not a function of the cell language. Calls are linear("
+                f"{_clip(name)!r} is not a function of the cell language.{hint} Calls are linear("
                 '"name", bias=True, window=K), parameter("name"), input(), '
                 f"{', '.join(ex.FUNCTIONS)} of one expression, {', '.join(ex.FUNCTIONS_OF_SEVERAL)} of several, "
                 f"and the semirings' constructors {', '.join(ex.constructors())}."

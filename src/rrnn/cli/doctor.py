@@ -112,7 +112,8 @@ def _devices() -> Iterator[tuple[str, str]]:
 
     from rrnn.backends.triton.plan import Gpu
 
-    yield "cpu", f"{platform.machine()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    yield "cpu", f"{platform.machine()}, {os.cpu_count()} cores, {threads} thread{'s' * (threads != 1)}"
     for i in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(i)
         gpu = Gpu.of(properties)

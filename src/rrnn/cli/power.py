@@ -46,7 +46,7 @@ def report(known: Known) -> str:
     """Return everything that is known of a cell as text."""
     from rrnn.theory.capabilities import NOTIONS, describe
 
-    states = f"{known.stored} stored state" + "s" * (known.stored != 1)
+    states = f"{known.states} states, {known.stored} of them stored by a layer"
     window = "" if known.window == 1 else f", weights that see {known.window} inputs"
     shape = "triangular (its only cycles are self-loops)" if known.triangular else "cyclic"
     lines = [f"{known.cell} over {known.semiring}: {shape}, {states}{window}"]

@@ -53,8 +53,9 @@ def show(options: Zoo) -> None:
     print()
     print(
         paragraph(
-            f"{len(models)} models: {_count(models)}. `rrnn zoo NAME` shows one. A number in a name can "
-            "be changed (ngram7), +o adds an output gate (F+o), and options follow a colon (F:g=tanh)."
+            f"{len(models)} models: {_count(models)}. States are those of the automaton; a layer stores fewer of "
+            "them, such as 16 of Mamba's 17 (`rrnn power NAME`). `rrnn zoo NAME` shows a model. A number in a name "
+            "can be changed (ngram7), +o adds an output gate (F+o), and options follow a colon (F:g=tanh)."
         )
     )
 

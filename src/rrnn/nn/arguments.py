@@ -17,6 +17,9 @@ from rrnn.errors import CellError, ShapeError, nearest
 from rrnn.nn.layer_weights import SATURATED, ProjectionRows, is_forget_gate
 from rrnn.nn.sequences import BlockState, LayerState, State
 
+MAX_SIZE = 2**31 - 1
+"""The most units, inputs or layers: more fit no memory, and torch's own error is a page of C++."""
+
 
 def check_cells(cell: Any, hidden_size: Any) -> list[tuple[Cell, int]]:
     """Return the (cell, units) pairs of one cell and a hidden size, or of a list of pairs. A cell may be a name."""
@@ -202,6 +205,8 @@ def positive(value: Any, name: str) -> int:
     """Return a whole number above 0, or raise a `ShapeError` that calls it by `name`."""
     if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
         raise ShapeError(f"{name} must be a whole number above 0; got {value!r}")
+    if value > MAX_SIZE:
+        raise ShapeError(f"{name} must be at most {MAX_SIZE:,}; got one of {value.bit_length()} bits")
     return value
 
 

@@ -149,8 +149,8 @@ class Section:
             else f"What else {cell[0]} offers:"
         )
         return (
-            f"{start} Every unit of {cell[0]} is the score of an automaton, so predictions can be explained exactly, "
-            "path by path; it reads a stream with a few numbers of memory per unit; and it computes all steps of a "
+            f"{start} Every unit of {cell[0]} is the score of an automaton, which splits exactly into what words and "
+            "phrases add; it reads a stream with a few numbers of memory per unit; and it computes all steps of a "
             f"long text side by side, where {other[0]} takes one after the other."
         )
 
@@ -260,10 +260,14 @@ def _card(model: str, members: list[int], cell: Cell | None) -> AutomatonCard:
         try:
             known = get_model(model)
             why = known.open or "Its units depend on each other, so it is not a cell."
-            why = f"It is {known.proved}. {why}" if known.proved else why
+            no_automaton = (
+                f"This model is no automaton: it is {known.proved}; docs/theory.md has the proof. "
+                if known.proved
+                else ""
+            )
         except CellError:
-            why = ""
-        return AutomatonCard(model, members, None, why)
+            no_automaton, why = "", "Nothing is known of an automaton for this model."
+        return AutomatonCard(model, members, None, f"No picture. {no_automaton}{why}")
     picture, note = "", ""
     try:
         picture = to_svg(cell, legend=False)  # the equations say what the names stand for

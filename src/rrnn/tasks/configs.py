@@ -101,6 +101,8 @@ class Config:
                 raise RunError(
                     f"{field.name} must be a number below 2⁵³; got one of {len(str(abs(value)))} digits"
                 )
+            if isinstance(value, float) and math.isnan(value):
+                raise RunError(f"{field.name} must be a number; got nan")
             low, high = field.metadata["low"], field.metadata["high"]
             if isinstance(value, int | float) and not low <= value <= high:
                 above = f"at most {high:g}" if low == -math.inf else f"at least {low:g}"

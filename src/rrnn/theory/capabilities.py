@@ -84,8 +84,11 @@ class Power:
     """Whether its only cycles are self-loops."""
     loops: dict[str, str]
     """State → weight and range of its self-loop."""
+    states: int
+    """The number of the automaton's states, as `rrnn zoo` lists it."""
     stored: int
-    """The number of states that a layer stores for each unit."""
+    """How many of them a layer stores for each unit: not the start state, whose weight is always one, nor a state that
+    only ε-arcs enter."""
     window: int
     statements: tuple[Statement, ...]
     witnesses: tuple[Witness, ...]
@@ -98,6 +101,7 @@ class Power:
             "semiring": self.semiring,
             "triangular": self.triangular,
             "loops": self.loops,
+            "states": self.states,
             "stored_states": self.stored,
             "window": self.window,
             "statements": [
@@ -143,6 +147,7 @@ def power(cell: Cell) -> Power:
         cell.semiring_name,
         structure.triangular,
         _loops(given, structure),
+        given.state_count,
         lower(given).program.state_count,
         structure.window,
         tuple(statements),

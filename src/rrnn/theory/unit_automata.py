@@ -274,6 +274,8 @@ def _vectors(alphabet: Alphabet, size: int) -> dict[Any, Tensor]:
             "layer that reads vectors has no alphabet of its own."
         )
     vectors: dict[Any, Any] = dict(alphabet) if isinstance(alphabet, Mapping) else dict(enumerate(alphabet))
+    if not vectors:
+        raise ShapeError("an alphabet has at least one symbol; this one is empty. Pass {symbol: vector, …}")
     for symbol, vector in vectors.items():
         if not isinstance(vector, Tensor) or vector.shape != (size,):
             came = tuple(vector.shape) if isinstance(vector, Tensor) else type(vector).__name__

@@ -114,7 +114,8 @@ def read_cell(path: str | Path) -> Cell:
         with Path(path).open(encoding="utf-8-sig") as file:
             text = file.read(MAX_TEXT + 1)  # Cell.from_text refuses longer texts
     except (OSError, ValueError) as error:
-        raise FormatError(f"cannot read the cell: {error}", source=str(path)[:200]) from None
+        why = getattr(error, "strerror", None) or error  # a text that is not UTF-8 raises a ValueError
+        raise FormatError(f"cannot read the cell: {why}", source=str(path)[:200]) from None
     return Cell.from_text(text, str(path))
 
 
@@ -127,7 +128,7 @@ def _find(name: str) -> tuple[str, Model, dict[str, Any]] | None:
     word, gate = base.lower().removesuffix("+o"), base.lower().endswith("+o")
     options: dict[str, Any] = {"gate": True} if gate else {}
     key = next((key for key in MODELS if key.lower() == word), None)
-    if key is None and (m := re.fullmatch(r"([a-z]+)([0-9]{0,3})((?:-[a-z]+)*)", word)):
+    if key is None and (m := re.fullmatch(r"([a-z]+)([0-9]{0,9})((?:-[a-z]+)*)", word)):
         stems = {re.sub("[0-9]", "", key.lower()): key for key, model in MODELS.items() if model.size}
         key = stems.get(m[1] + m[3])
         if key and m[2]:

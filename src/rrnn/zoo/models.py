@@ -84,8 +84,8 @@ class Model:
 PAPER = "Peng et al. 2018"
 SIGNED = "gates of Grazzi et al. 2025"
 _ELMAN = (
-    "The paper hypothesises that models like Elman networks, LSTMs and GRUs, whose states pass through affine maps and "
-    "nonlinear functions, are not rational; it has no proof."
+    "The paper hypothesises, without a proof, that models like Elman networks, LSTMs and GRUs, whose states pass "
+    "through affine maps and nonlinear functions, are not rational."
 )
 _PROPOSITION_1 = "not rational over real, log, max-plus (Proposition 1)"
 MODELS: dict[str, Model] = {

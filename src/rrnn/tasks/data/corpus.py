@@ -105,8 +105,8 @@ def _read_path(path: Path) -> dict[str, list[str]]:
     lines = read_lines(path)
     if len(lines) < 10:
         raise DataError(
-            f"{path} has {len(lines)} lines, too few to split off 10 % each for valid and test; "
-            "give three files, or a folder that contains them"
+            f"{path} has {len(lines)} line{'s' * (len(lines) != 1)}, too few to split off 10 % each for valid and "
+            "test; give three files, or a folder that contains them"
         )
     tenth = len(lines) // 10
     return {"train": lines[: -2 * tenth], "valid": lines[-2 * tenth : -tenth], "test": lines[-tenth:]}
