@@ -51,13 +51,8 @@ classify)
     ;;
 table)
     "$python" benchmarks/paper_lm.py "$folder/lm-ptb" --table
-    "$python" benchmarks/plots.py lm "$folder/lm-ptb" -o "$folder/lm-ptb/curves.svg"
-    "$python" benchmarks/plots.py lm "$folder/lm-ptb/tried" -o "$folder/lm-ptb/tried.svg"
-    if [ -d "$folder/classify" ]; then
-        "$python" benchmarks/paper_classify.py "$folder/classify" --table
-        "$python" benchmarks/plots.py classify "$folder/classify" -o "$folder/classify/curves.svg"
-    fi
-    "$python" docs/tables.py
+    [ ! -d "$folder/classify" ] || "$python" benchmarks/paper_classify.py "$folder/classify" --table
+    "$python" docs/tables.py # the pages, with the tables and plots of docs/results
     ;;
 *)
     echo "lm, literal, classify or table; got $what" >&2

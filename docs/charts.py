@@ -1,4 +1,5 @@
-"""Charts of the result files, as small SVG files in docs/results/ that follow the reader's light or dark scheme.
+"""Charts of the result files, as small SVG files in docs/results/ that follow the reader's light or dark scheme; those
+with curves are drawn by benchmarks/plots.py.
 
 `python docs/tables.py` writes them together with the tables, and `--check` compares them.
 """
@@ -6,13 +7,18 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
-from figures import rows
+from figures import RESULTS, results, rows
 from quality_tables import variants
 from speed_tables import EQUAL, SHOWN, cpu_ratio, gpu_ratio
+
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+from plots import classifiers, language_models, roofline
 
 WIDTH, LEFT, RIGHT, LINE = 720, 210, 64, 22
 
@@ -128,7 +134,12 @@ CHARTS: dict[str, Callable[[], str]] = {
     "speed.svg": speed,
     "perplexity.svg": perplexity,
     "accuracy.svg": accuracy,
+    "lm-ptb/curves.svg": lambda: language_models(RESULTS / "lm-ptb"),
+    "lm-ptb/tried.svg": lambda: language_models(RESULTS / "lm-ptb" / "tried"),
+    "classify/curves.svg": lambda: classifiers(RESULTS / "classify"),
+    "kernels-h200.svg": lambda: roofline(results("kernels-h200") or {}),
 }
+"""File below docs/results → the function that draws it."""
 
 
 def _chart(

@@ -51,9 +51,19 @@ def test_every_word_for_families_is_used_by_two_models() -> None:
 
 
 def test_every_chart_is_on_a_page() -> None:
-    page = RESULTS.read_text(encoding="utf-8")
-    for name in ("speed", "perplexity", "accuracy"):
-        assert f"(results/{name}.svg)" in page
+    pages = "".join(page.read_text(encoding="utf-8") for page in RESULTS.parent.glob("*.md"))
+    source = (SCRIPT.parent / "charts.py").read_text(encoding="utf-8")
+    names = re.findall(r'^    "([\w/-]+)\.svg": ', source, re.M)
+    assert len(names) == 7
+    for name in names:
+        assert f"(results/{name}.svg)" in pages, name
+
+
+def test_curves_are_those_of_all_rows() -> None:
+    folder = RESULTS.parent / "results" / "lm-ptb"
+    curves = (folder / "curves.svg").read_text(encoding="utf-8")
+    for row in json.loads((folder / "table.json").read_text(encoding="utf-8"))["rows"]:
+        assert f">{row['run'].replace('-seed-', ', seed ')}: " in curves
 
 
 def test_a_figure_that_drifted_is_found_and_corrected(tmp_path: Path) -> None:

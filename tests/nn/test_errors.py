@@ -26,7 +26,7 @@ B = cell("B")
             lambda: RationalRNN("ISAN", 4, 3),
             "a state for each unit of the layer. Say how many, as in ISAN:units=4",
         ),
-        (lambda: RationalRNN("Q", 4, 3), "no cell is called 'Q': the zoo has B, "),
+        (lambda: RationalRNN("Q", 4, 3), "no cell is called 'Q'. The zoo has B, "),
         (lambda: RationalRNN("fF", 4, 3), "no cell is called 'fF'"),
         (lambda: RationalRNN("F", 4), "hidden_size is missing: how many units of F"),
         (

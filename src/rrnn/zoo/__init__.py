@@ -175,8 +175,8 @@ def _unknown(name: str, table: dict[str, Any]) -> str:
     hint = nearest(_split(name[:64])[0].removesuffix("+o"), table)
     what = "cell" if table is CELLS else "model"
     return (
-        f"no {what} is called {name[:64]!r}: the zoo has {', '.join(table)} ('+o' adds an output gate, and the number "
-        f"in a name can be changed); the name of a file must end in .cell.{hint}"
+        f"no {what} is called {name[:64]!r}.{hint} The zoo has {', '.join(table)} ('+o' adds an output gate, and the "
+        "number in a name can be changed); the name of a file must end in .cell."
     )
 
 
