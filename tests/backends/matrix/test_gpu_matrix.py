@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -27,13 +26,6 @@ DECAYS = ("none", "head", "state")
 PACKED = (0, 70, 70, 71, 199, 400)
 SIZES = [(16, 16), (48, 80), (64, 64), (80, 48), (128, 128), (192, 256), (256, 192)]
 DTYPES = [torch.bfloat16, torch.float16, torch.float32]
-
-
-@pytest.fixture
-def tf32() -> Iterator[None]:
-    torch.backends.cuda.matmul.allow_tf32 = True
-    yield
-    torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def check_recurrence(call: Recurrence, dtype: torch.dtype, tolerance: float | None = None) -> None:
