@@ -106,8 +106,8 @@ class StepGradients(NamedTuple):
 def through_tf32() -> bool:
     """Return whether the user's setting lets products of float32 go through TF32. (Once fp32_precision has been set,
     torch refuses to answer by the older name.)"""
-    precision = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
-    return torch.backends.cuda.matmul.allow_tf32 if precision is None else precision == "tf32"
+    precision: str | None = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    return bool(torch.backends.cuda.matmul.allow_tf32) if precision is None else precision == "tf32"
 
 
 def full_precision(dtype: torch.dtype) -> bool:

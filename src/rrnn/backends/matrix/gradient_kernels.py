@@ -2,7 +2,7 @@
 
 # Type checkers do not know Triton's language.
 # pyright: reportPossiblyUnboundVariable=false, reportArgumentType=false, reportAttributeAccessIssue=false
-# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false, reportCallIssue=false, reportAssignmentType=false
 
 import triton
 import triton.language as tl
