@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from cuda_timing import CudaClock, copy_bandwidth
-from matrix import MODELS, SHAPES, Case
+from matrix_cases import MODELS, SHAPES, Case
 from results import Row, print_table, write
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile

@@ -24,6 +24,8 @@ from rrnn.ops import rational
 MODELS = ("linear-attention", "RetNet", "GLA", "HGRN2", "Mamba-2")
 SCORE, FACTOR, GATE = "score", "factor", "gate"
 """Kinds of results: outputs and states, gradients of what decays depend on (GATE), all other gradients."""
+LIMITS = {SCORE: 0.005, FACTOR: 0.008, GATE: 0.02}
+"""How far results may be off with inputs of half precision, as an RMS ratio."""
 
 
 def own_cell(states: int = 20) -> Cell:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 import torch
 from backends.matrix import recurrences
-from backends.matrix.recurrences import FACTOR, GATE, MODELS, SCORE, Recurrence, differences
-from backends.matrix.test_kernels import Case, by_kernels, draw, exact, ratio
+from backends.matrix.recurrences import LIMITS, MODELS, Recurrence, differences
+from backends.matrix.test_kernels import Case, by_kernels, draw, exact, limit, ratio
 from backends.matrix.test_matrix import make, rms, run
 
 import rrnn
@@ -21,19 +20,10 @@ from rrnn.ir import lower
 
 pytestmark = pytest.mark.gpu
 
-GRADIENTS = {"q": 0.008, "k": 0.008, "v": 0.008, "g": 0.02, "weights": 0.008}
-KINDS = {SCORE: 0.005, FACTOR: 0.008, GATE: 0.02}
 DECAYS = ("none", "head", "state")
 PACKED = (0, 70, 70, 71, 199, 400)
 SIZES = [(16, 16), (48, 80), (64, 64), (80, 48), (128, 128), (192, 256), (256, 192)]
 DTYPES = [torch.bfloat16, torch.float16, torch.float32]
-
-
-@pytest.fixture
-def tf32() -> Iterator[None]:
-    torch.backends.cuda.matmul.allow_tf32 = True
-    yield
-    torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def check_recurrence(call: Recurrence, dtype: torch.dtype, tolerance: float | None = None) -> None:
@@ -42,7 +32,7 @@ def check_recurrence(call: Recurrence, dtype: torch.dtype, tolerance: float | No
     found = differences(ours, wanted)
     print(found)
     for name, (kind, difference) in found.items():
-        assert difference < (tolerance or KINDS[kind]), (name, difference)
+        assert difference < (tolerance or LIMITS[kind]), (name, difference)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -86,7 +76,7 @@ def check(case: Case, tiles: Tiles, dtype: torch.dtype, tolerance: float | None 
     differences = {name: ratio(ours[name], value) for name, value in wanted.items()}
     print(case, tiles, differences)
     for name, difference in differences.items():
-        assert difference < (tolerance or GRADIENTS.get(name, 0.005)), (name, difference)
+        assert difference < (tolerance or limit(name)), (name, difference)
 
 
 @pytest.mark.parametrize("size, decay, dtype, packed", MATRIX)

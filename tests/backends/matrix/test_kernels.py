@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import subprocess
+import sys
 from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 import torch
+from backends.matrix.recurrences import FACTOR, GATE, LIMITS, SCORE
 from kernel_cases import needs_interpreter
 from torch import Tensor
 
@@ -14,6 +17,21 @@ from rrnn.backends.interface import sequence_table
 from rrnn.backends.matrix import chunks
 from rrnn.backends.matrix.factors import FactorGradients, Factors, Tiles, Walk, padded, segments_of
 from rrnn.backends.matrix.plan import on_cpu
+
+
+@pytest.fixture(autouse=True)
+def memory_holds_rubbish(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill empty tensors, so that reading what nothing has written shows."""
+
+    def filled(new: Any) -> Any:
+        def make(*args: Any, **options: Any) -> Tensor:
+            tensor = new(*args, **options)
+            return tensor.fill_(float("nan") if tensor.is_floating_point() else 77)
+
+        return make
+
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (Tensor, "new_empty")):
+        monkeypatch.setattr(owner, name, filled(getattr(owner, name)))
 
 
 class Case(NamedTuple):
@@ -158,6 +176,12 @@ def ratio(a: Tensor, b: Tensor) -> float:
     return float((a.double().cpu() - b).norm() / b.norm())
 
 
+def limit(name: str) -> float:
+    """Return how far a result may be off with inputs of half precision."""
+    kinds = dict.fromkeys(["q", "k", "v", "weights"], FACTOR) | {"g": GATE}
+    return LIMITS[kinds.get(name, SCORE)]
+
+
 @needs_interpreter
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
@@ -166,6 +190,18 @@ def test_equal_to_torch(case: Case) -> None:
     wanted, ours = exact(data), by_kernels(case.tiles(), data.to(torch.float32))
     for name, value in wanted.items():
         assert ratio(ours[name], value) < 1e-5, name
+
+
+@needs_interpreter
+@pytest.mark.slow
+@pytest.mark.parametrize("decay", [1, 2])
+def test_strong_decays_in_bfloat16(decay: int, tensor_cores: None) -> None:
+    """Gates from 1 − 1e-6 to 1e-6 (log: −14)."""
+    case = Case(decay=decay, strength=14.0, heads=2, groups=1, segment=64, chunk=32, weighted=decay == 1)
+    data = draw(case, torch.bfloat16)
+    wanted, ours = exact(data), by_kernels(case.tiles(), data.to(torch.bfloat16))
+    for name, value in wanted.items():
+        assert ratio(ours[name], value) < limit(name), name
 
 
 @needs_interpreter
@@ -189,24 +225,10 @@ def test_decays_that_are_not_learned(decay: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("decay, strength", [(1, 1.0), (2, 1.0), (2, 30.0)])
 def test_rounding_cancels_in_gradients_of_decays(
-    decay: int, strength: float, monkeypatch: pytest.MonkeyPatch
+    decay: int, strength: float, tf32: None, tensor_cores: None
 ) -> None:
     """The gradient of a log-decay is a difference. If its two sides rounded differently, its errors would have the same
     sign over many steps, and those of a gate's bias, which is a sum over time, would be far larger."""
-    import triton.language as tl
-    from triton.runtime import interpreter
-
-    from rrnn.backends.matrix import launch
-
-    def cut(x: np.ndarray) -> np.ndarray:
-        return (np.ascontiguousarray(x).view(np.int32) & -8192).view(np.float32)
-
-    def dot(self: Any, a: Any, b: Any, d: Any, *_: Any) -> Any:
-        """Multiply as tensor cores do with TF32."""
-        return interpreter.TensorHandle(cut(a.data) @ cut(b.data) + d.data, d.dtype.scalar)
-
-    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
-    monkeypatch.setattr(launch, "precision", lambda dtype: (tl.float32, "tf32"))
     case = Case(decay=decay, strength=strength, heads=2, groups=2, segment=64, chunk=64, steps=128)
     data = draw(case)
     wanted, ours = exact(data), by_kernels(case.tiles(), data.to(torch.float32))
@@ -238,6 +260,36 @@ def test_segments_of_packed_sequences() -> None:
     firsts, stops, numbers, begins = table.T.tolist()
     assert firsts == [0, 4, 5, 5, 9, 13, 17] and stops == [4, 5, 5, 9, 13, 17, 18]
     assert numbers == [0, 0, 1, 2, 2, 2, 2] and begins == [0, 0, 5, 5, 5, 5, 5]
+
+
+def test_grids_have_no_more_programs_than_cuda_allows() -> None:
+    """Along the second and third axis of a grid, CUDA allows 65535 programs. There may be more columns or sequences."""
+    from rrnn.backends.matrix.launch import Launch
+
+    tiles, T = Case().tiles(), 48
+    for batch, offsets in ((40_000, None), (1, (0, *[T] * 90_000))):
+        x = torch.zeros(1).expand(T, batch, 2, 16)
+        table = None if offsets is None else sequence_table(torch.tensor(offsets), T)
+        own = Launch(Factors(x, x, x, None, None, table), tiles)
+        assert max(own.grid(4)[1:]) <= 65_535
+        assert math.prod(own.grid(4)) == own.segments * 2 * batch * 4
+
+
+def test_full_precision_follows_the_setting_of_torch() -> None:
+    """It can be set by either of two names, after which torch may refuse to answer by the older one."""
+    script = """
+import torch
+from rrnn.backends.matrix.factors import full_precision
+{}
+assert full_precision(torch.float32) is {} and not full_precision(torch.bfloat16)
+"""
+    settings = {"": True, "torch.backends.cuda.matmul.allow_tf32 = True": False}
+    settings["torch.set_float32_matmul_precision('high')"] = False
+    if hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        settings["torch.backends.cuda.matmul.fp32_precision = 'tf32'"] = False
+        settings["torch.backends.cuda.matmul.fp32_precision = 'ieee'"] = True
+    for setting, full in settings.items():
+        subprocess.run([sys.executable, "-c", script.format(setting, full)], check=True)
 
 
 def test_sizes_of_torch_products_have_no_kernels() -> None:

@@ -96,10 +96,10 @@ class Matrix(Backend):
         """Return the sizes to try, the best first."""
         parts, wide = schedule.parts_of(program), program.wide
         assert wide is not None
-        far = max(x.stride(0), x.shape[1] * max(units, parts.size * wide.heads)) * LENGTH >= 2**31
+        size = parts.size * (2 if parts.turns else 1)
+        far = max(x.stride(0), x.shape[1] * max(units, size * wide.heads)) * LENGTH >= 2**31
         if far or not has_kernels(x.device, x.dtype):  # kernels count the numbers of a chunk with 32 bits
             return [on_cpu()]
-        size = parts.size * (2 if parts.turns else 1)
         steps, columns = x.shape[0], x.shape[1] * wide.heads
         sizes = size, units // wide.heads, parts.decay
         return tiles_of(*sizes, x.dtype, gpu_of(x.device), steps, columns, training)

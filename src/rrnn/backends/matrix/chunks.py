@@ -24,8 +24,10 @@ class _Chunks:
             self.table, self.places = segments_of(f.sequences, self.steps, chunk)
         self.q, self.k, self.v = (self.cut(t) for t in (f.q, f.k, f.v))
         self.vector = f.g is not None and f.g.dim() == 4
-        # Steps that fill up a chunk have decays of 1, so they repeat the last sum.
-        self.G = None if f.g is None else self.cut(f.g if self.vector else f.g.unsqueeze(-1)).cumsum(-2)
+        # Steps that fill up a chunk have decays of 1, so they repeat the last sum. Sums have 64 bits, since decays err
+        # by what the sums are rounded by.
+        g = None if f.g is None else self.cut(f.g if self.vector else f.g.unsqueeze(-1))
+        self.G = None if g is None else g.cumsum(-2, dtype=torch.float64)
         self.end = None if self.G is None else self.G[..., -1:, :]
         self.apart = self.i[:, None] ^ self.i[None, :]
         self.lower = self.i[:, None] > self.i[None, :]
@@ -58,12 +60,16 @@ class _Chunks:
         within = step - begin[owner]
         return t[self.places[owner, 0] + within // self.chunk, within % self.chunk]
 
+    def exp(self, gap: Tensor) -> Tensor:
+        """Return the exponential of differences of sums."""
+        return gap.to(self.dtype).exp()
+
     def to_end(self) -> Tensor | float:
         """Return the decays from each step to the end of its chunk."""
-        return 1.0 if self.G is None or self.end is None else (self.end - self.G).exp()
+        return 1.0 if self.G is None or self.end is None else self.exp(self.end - self.G)
 
     def from_start(self) -> Tensor | float:
-        return 1.0 if self.G is None else self.G.exp()
+        return 1.0 if self.G is None else self.exp(self.G)
 
     def mild(self) -> bool:
         """Return whether no chunk forgets so much that a decay from or to its middle could overflow."""
@@ -72,8 +78,8 @@ class _Chunks:
 
     def around_middle(self) -> tuple[Tensor, Tensor]:
         assert self.G is not None
-        middle = self.G[..., self.chunk // 2 - 1, None, :]
-        return (self.G - middle).exp(), (middle - self.G).exp()
+        gap = (self.G - self.G[..., self.chunk // 2 - 1, None, :]).to(self.dtype)
+        return gap.exp(), gap.neg().exp()
 
     def levels(self) -> list[tuple[Tensor, Tensor, Tensor]]:
         """Return for each level which steps are in right halves, decays from or to the boundary, and pairs."""
@@ -83,7 +89,7 @@ class _Chunks:
             right = ((self.i >> level) & 1 == 1)[:, None]
             before = ((self.i >> (level + 1)) << (level + 1)) + (1 << level) - 1
             gap = self.G - self.G[..., before, :]
-            found.append((right, torch.where(right, gap, -gap).exp(), self.apart >> level == 1))
+            found.append((right, self.exp(torch.where(right, gap, -gap)), self.apart >> level == 1))
         return found
 
     def pairs(self) -> Tensor:
@@ -107,11 +113,22 @@ class _Chunks:
         """Return exp(G_t − G_s) for s ≤ t of a decay per head, else 0."""
         assert self.G is not None
         gap = self.G - self.G.mT
-        return torch.where(self.lower | (self.apart == 0), gap, -torch.inf).exp()
+        return self.exp(torch.where(self.lower | (self.apart == 0), gap, -torch.inf))
+
+    def gradient_of_sums(self, pairs: Tensor, queries: Tensor, keys: Tensor, kept: Tensor) -> Tensor:
+        """Return the gradient of a head's log-decays (T, B, H) from what each pair of steps s < t, each query with what
+        was there before the chunk, each key with what comes after it, and both of these contribute to the loss. A step
+        gets what passes through it; there are no differences, so nothing cancels."""
+        before, onward = self.lower.to(self.dtype), (~self.lower).to(self.dtype)
+        through = (
+            (onward @ pairs).tril(-1).sum(-1, keepdim=True)
+        )  # from each step s before t to all from t on
+        through += onward @ queries[..., None] + before @ keys[..., None] + kept[..., None]
+        return self.join(through).squeeze(-1)
 
     def run(self, local: Tensor, first: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
         """Return the states before each chunk (reverse: gradients after each) and the last one of each sequence."""
-        decay = None if self.end is None else self.end.exp().mT
+        decay = None if self.end is None else self.exp(self.end).mT
         states, after = torch.empty_like(local), torch.empty_like(local)
         order = range(local.shape[0])
         starts = owners = last = None
@@ -170,31 +187,33 @@ def backward(
     up, down = c.from_start(), c.to_end()
     last = None if gend is None else _matrices(gend, c.heads)
     after, first = c.run((q * up).mT @ g, last, True)
-    into.v.copy_(c.join(c.pairs().mT @ g + (k * down) @ after))
-    da = (g @ v.mT).tril()
+    a, da = c.pairs(), (g @ v.mT).tril()
+    into.v.copy_(c.join(a.mT @ g + (k * down) @ after))
     rq, rk = (g @ states.mT) * up, (v @ after.mT) * down
     dg = None
     if c.G is None or c.end is None:
         rq, rk = rq + da @ k, rk + da.mT @ q
     else:
-        kept = c.end.exp() * (states * after).sum(-1).unsqueeze(-2) + (k * rk).sum(-2, keepdim=True)
+        kept = c.exp(c.end) * (states * after).sum(-1).unsqueeze(-2)
         same = torch.diagonal(da, dim1=-2, dim2=-1).unsqueeze(-1)
         da = da.tril(-1)
         if not c.vector:
+            dg = c.gradient_of_sums(a * da, (q * rq).sum(-1), (k * rk).sum(-1), kept.sum(-1))
             da = da * c.decays()
             rq, rk = rq + da @ k, rk + da.mT @ q
-        elif c.mild():
-            up, down = c.around_middle()
-            rq, rk = rq + (da @ (k * down)) * up, rk + (da.mT @ (q * up)) * down
         else:
-            both = da + da.mT
-            for right, e, pairs in c.levels():
-                r = (torch.where(pairs, both, 0.0) @ (torch.where(right, q, k) * e)) * e
-                rq, rk = rq + torch.where(right, r, 0.0), rk + torch.where(right, 0.0, r)
-        dG = q * rq - k * rk
-        dG[..., -1:, :] += kept
-        dg = c.join(dG.flip(-2).cumsum(-2).flip(-2))
-        dg = dg if c.vector else dg.sum(-1)
+            kept += (k * rk).sum(-2, keepdim=True)
+            if c.mild():
+                up, down = c.around_middle()
+                rq, rk = rq + (da @ (k * down)) * up, rk + (da.mT @ (q * up)) * down
+            else:
+                both = da + da.mT
+                for right, e, pairs in c.levels():
+                    r = (torch.where(pairs, both, 0.0) @ (torch.where(right, q, k) * e)) * e
+                    rq, rk = rq + torch.where(right, r, 0.0), rk + torch.where(right, 0.0, r)
+            dG = q * rq - k * rk
+            dG[..., -1:, :] += kept
+            dg = c.join(dG.flip(-2).cumsum(-2).flip(-2))
         rq, rk = rq + same * k, rk + same * q
     into.q.copy_(c.join(rq))
     into.k.copy_(c.join(rk))

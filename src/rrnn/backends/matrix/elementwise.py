@@ -157,11 +157,11 @@ def _text(
     constants += ["C", "B0", "B1", "MILD", "QUICK"]
     lines = [
         HEAD,
-        "from rrnn.backends.matrix.kernels import _rows, _segment, chunk_sums, note_harsh\n\n",
+        "from rrnn.backends.matrix.kernels import _program, _rows, _segment, chunk_sums, note_harsh\n\n",
         "@triton.jit",
         f"def evaluate({', '.join([*names, 'mask', 'table', 'harsh', *strides, 'mt', 'mb'])},",
         f"    T, B, H, HG, X0, X1, S, {', '.join(f'{c}: tl.constexpr' for c in constants)}):",
-        "    slot, b, head = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H",
+        "    slot, b, head = _program(B, H)",
         "    first, stop, _ = _segment(table, slot, T, C)",
         "    t, ok, _ = _rows(first, stop, b, mask, mt, mb, C)",
         "    t, ok, g, h = t[:, None], ok[:, None], head // HG, head % HG",
@@ -181,8 +181,10 @@ def _text(
         place = at(f"r{i}", axis, "t" if step else None)
         lines += [
             f"    v{n} = tl.load({place}, mask={there}, other=0.0).to(tl.float32)",
-            f"    for part in range(1, PARTS{i}):",
-            f"        v{n} += tl.load({place} + part * r{i}n, mask={there}, other=0.0).to(tl.float32)",
+            f"    part{i} = r{i}",
+            f"    for _ in range(1, PARTS{i}):",
+            f"        part{i} += r{i}n",
+            f"        v{n} += tl.load(part{place[1:]}, mask={there}, other=0.0).to(tl.float32)",
         ]
         if n == summed:
             lines.append(f"    v{n} = chunk_sums(v{n}, True, QUICK)")
@@ -198,13 +200,13 @@ def _text(
     for i, (n, mode, axis) in enumerate(zip(writes, modes, axes, strict=True)):
         lines.append(f"    y, there = tl.where(ok & ({x[axis][1]}), v{n}, 0.0), (t < stop) & ({x[axis][1]})")
         if mode == SUMS:
-            lines.append("    y = chunk_sums(y, False, QUICK)")
+            lines.append(f"    y = chunk_sums(y.to(w{i}.dtype.element_ty), False, QUICK)")
             if axis is not None:
                 lines.append("    note_harsh(y, harsh, table, slot, S, B, b, H, head, MILD, C)")
         if mode == PARTIAL:
             lines.append(f"    y, there = tl.sum(y, 0)[None, :], {x[axis][1]}")
         lines += [
-            f"    place = {at(f'w{i}', axis, 'slot' if mode == PARTIAL else 't')}",
+            f"    place = {at(f'w{i}', axis, 'slot.to(tl.int64)' if mode == PARTIAL else 't')}",
             f"    if ADD{i}:",
             "        y += tl.load(place, mask=there, other=0.0).to(tl.float32)",
             f"    tl.store(place, y.to(w{i}.dtype.element_ty), mask=there)",
@@ -258,7 +260,7 @@ def launch(
     flags |= {f"PARTS{i}": t.shape[0] if t.dim() == 6 else 1 for i, t in enumerate(reads)}
     blocks = {f"B{axis}": 1 << (size - 1).bit_length() for axis, size in ((0, at.N), (1, at.U))}
     warps = 8 if max(blocks.values()) > 128 else 4 if any(t.shape[-1] > 1 for t in (*reads, *writes)) else 1
-    found.kernel[(at.chunks, at.B * at.H)](
+    found.kernel[(at.chunks * at.B * at.H,)](
         *reads,
         *writes,
         mask,

@@ -73,6 +73,13 @@ class Factors(NamedTuple):
         return NONE if self.g is None else SCALAR if self.g.dim() == 3 else VECTOR
 
     @property
+    def parts_of_decay(self) -> bool:
+        """Whether kernels give parts of log-decays' gradients, which are sums of these from each step to the end of its
+        chunk. In such sums, what keys take away cancels what queries add, and leaves the rounding errors of both.
+        Kernels of a decay per head avoid that at full precision, and give the gradients themselves."""
+        return self.decay == VECTOR or not full_precision(self.v.dtype)
+
+    @property
     def columns(self) -> int:
         """The number of sequences."""
         return self.v.shape[1] if self.sequences is None else self.sequences.shape[0]
@@ -89,11 +96,23 @@ class FactorGradients(NamedTuple):
 
 class StepGradients(NamedTuple):
     """The gradients of log-decays, weights and skips, None where there are none. Those of weights and skips are sums
-    over a first axis; so are those of log-decays that come as running sums, from each step to the end of its chunk."""
+    over a first axis; so are those of log-decays that come as running sums (see `Factors.parts_of_decay`)."""
 
     decay: Tensor | None
     weights: Tensor | None = None
     skips: Tensor | None = None
+
+
+def through_tf32() -> bool:
+    """Return whether the user's setting lets products of float32 go through TF32. (Once fp32_precision has been set,
+    torch refuses to answer by the older name.)"""
+    precision: str | None = getattr(torch.backends.cuda.matmul, "fp32_precision", None)
+    return bool(torch.backends.cuda.matmul.allow_tf32) if precision is None else precision == "tf32"
+
+
+def full_precision(dtype: torch.dtype) -> bool:
+    """Return whether inputs of a dtype are multiplied as float32, not rounded to bfloat16 or TF32."""
+    return dtype == torch.float32 and not through_tf32()
 
 
 def padded(size: int) -> int:
@@ -101,12 +120,17 @@ def padded(size: int) -> int:
     return max(16, 1 << (size - 1).bit_length())
 
 
-def new_sums(like: Tensor, T: int, B: int, H: int, N: int) -> Tensor:
-    """Return an empty float32 tensor for running sums of log-decays (T, B, H, N). Those of a decay per head, N = 1, lie
-    with their steps side by side."""
+def sums_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype of running sums of log-decays, for inputs of a dtype. A decay from one step to another is the
+    exponential of a difference of two sums, so it errs by what these are rounded by, however large they are."""
+    return torch.float64 if full_precision(dtype) else torch.float32
+
+
+def new_steps(like: Tensor, T: int, B: int, H: int, N: int, dtype: torch.dtype) -> Tensor:
+    """Return an empty tensor for numbers of steps (T, B, H, N). With N = 1, the steps of a head lie side by side."""
     if N > 1:
-        return like.new_empty((T, B, H, N), dtype=torch.float32)
-    return like.new_empty((B, H, 1, T), dtype=torch.float32).permute(3, 0, 1, 2)
+        return like.new_empty((T, B, H, N), dtype=dtype)
+    return like.new_empty((B, H, 1, T), dtype=dtype).permute(3, 0, 1, 2)
 
 
 def count_segments(steps: int, sequences: Tensor | None, length: int) -> int:

@@ -2,7 +2,7 @@
 
 # Type checkers do not know Triton's language.
 # pyright: reportPossiblyUnboundVariable=false, reportArgumentType=false, reportAttributeAccessIssue=false
-# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportOperatorIssue=false, reportCallIssue=false, reportAssignmentType=false
 
 import triton
 import triton.language as tl
@@ -10,12 +10,14 @@ import triton.language as tl
 from rrnn.backends.matrix.kernels import (
     _beginning,
     _coming,
+    _exp,
     _halves,
     _level,
     _middle,
     _own,
     _pairs,
     _place,
+    _program,
     _put,
     _rows,
     _segment,
@@ -47,16 +49,21 @@ def _diagonal(x, N: tl.constexpr):
 
 @triton.jit
 def decay_gradients(
-    w, dg, table, wn, wt, wb, wh, dt, db, dh, T, B, H, N, PARTS: tl.constexpr, C: tl.constexpr, BN: tl.constexpr
+    w, dg, table, wn, wt, wb, wh, dt, db, dh, T, B, H, N,
+    PARTS: tl.constexpr, SUM: tl.constexpr, C: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradients of log-decays from all parts of w: sums from each step to the end of its chunk."""
-    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    """Write the gradients of log-decays from all parts of w. SUM: as sums from each step to the end of its chunk."""
+    slot, b, h = _program(B, H)
     first, stop, _ = _segment(table, slot, T, C)
-    t, n = first + tl.arange(0, C), tl.program_id(2) * BN + tl.arange(0, BN)
+    t, n = first + tl.arange(0, C), tl.program_id(1) * BN + tl.arange(0, BN)
     sums = tl.zeros([C, BN], tl.float32)
-    for part in range(PARTS):
-        sums += _tile(w + part * wn + b * wb + h * wh, first, t < stop, wt, n, N)
-    _put(dg + b * db + h * dh, first, t < stop, dt, n, N, tl.cumsum(sums, 0, reverse=True))
+    wp = w + b * wb + h * wh
+    for _ in range(PARTS):
+        sums += _tile(wp, first, t < stop, wt, n, N)
+        wp += wn
+    if SUM:
+        sums = tl.cumsum(sums, 0, reverse=True)
+    _put(dg + b * db + h * dh, first, t < stop, dt, n, N, sums)
 
 
 @triton.jit
@@ -69,14 +76,15 @@ def query_gradients(
 ):  # fmt: skip
     """Write the gradients of BN states' queries. Where they decay, write the queries times their gradients into w
     (summed over these states, if the decay is a head's), and into Z the states before each chunk, for keys."""
-    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    slot, b, h = _program(B, H)
     first, stop, ahead = _segment(table, slot, T, L)
-    n, u = tl.program_id(2) * BN + tl.arange(0, BN), tl.arange(0, BU)
+    n, u = tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BU)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, dp, Gp = v + b * vb + h * vh, go + b * ob + h * oh, dq + b * dqb + h * dqh, G
     row = b * gb + h * gh
     if DECAY > 0:
         Gp = G + row
+    EXACT: tl.constexpr = w is not None and DECAY == 1 and P == "ieee" and tl.float32 == DOT
     if w is not None:
         wp = w + b * wb + h * wh
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
@@ -115,8 +123,8 @@ def query_gradients(
                 r = r * up
                 z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
             else:
-                y = (ks * tl.exp(end[None, :] - Gs)).to(DOT)
-                r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale * tl.exp(Gs)
+                y = (ks * _exp(end[None, :] - Gs)).to(DOT)
+                r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale * _exp(Gs)
                 if w is not None:
                     own = qs * r
                 for level in tl.range(0, C.bit_length() - 1, num_stages=1):
@@ -129,7 +137,7 @@ def query_gradients(
                 r += (
                     tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * ks
                 )  # what a step reads of itself does not decay
-                z = tl.dot(tl.trans(y), vs, z * tl.exp(end)[:, None], input_precision=P)
+                z = tl.dot(tl.trans(y), vs, z * _exp(end)[:, None], input_precision=P)
             if w is not None:
                 _put(wp, start, t < stop, wt, n, N, own)
         else:
@@ -138,19 +146,22 @@ def query_gradients(
             if DECAY == 1:
                 here, end = tl.load(Gp + near * gt), coming
                 coming = _coming(Gp, start + 2 * C - 1, stop, gt, True)
-                da = da * tl.exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
+                da = da * _exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
                 da = _weighted(da, weights, row + near[None, :] * gt)
-                r = r * tl.exp(here)[:, None]
-                x = (vs.to(tl.float32) * _weighted(tl.exp(end - here), weights, row + near * gt)[:, None]).to(
+                r = r * _exp(here)[:, None]
+                x = (vs.to(tl.float32) * _weighted(_exp(end - here), weights, row + near * gt)[:, None]).to(
                     DOT
                 )
-                z = z * tl.exp(end)
+                z = z * _exp(end)
             else:
                 da = tl.where(i >= j, da, 0.0)
+            if EXACT:
+                along = tl.sum(tl.where(i >= j, tl.sum(qs * r, 1)[:, None], 0.0), 0)
             r = tl.dot(da.to(DOT), y, r, input_precision=P)
             if w is not None:
-                along = tl.sum(rounded(qs, DOT, P).to(tl.float32) * r, 1)
-                tl.store(wp + tl.program_id(2) * wn + t * wt, along, mask=t < stop)
+                if not EXACT:
+                    along = tl.sum(rounded(qs, DOT, P).to(tl.float32) * r, 1)
+                tl.store(wp + tl.program_id(1).to(tl.int64) * wn + t * wt, along, mask=t < stop)
             z = tl.dot(tl.trans(y), x, z, input_precision=P)
         _put(dp, start, t < stop, dqt, n, N, r)
 
@@ -167,13 +178,13 @@ def key_gradients(
     from the gradient of the state after each segment; into w, keys times their gradients, negative, and at each chunk's
     last step what the state after it contributes. Write the gradients of weights for these units (VALUES) and of skips
     (KEYS), where there are any. Write the gradient of the state before the segment unless `gfirst` is None."""
-    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    slot, b, h = _program(B, H)
     first, stop, ahead = _segment(table, slot, T, L)
     n, u = tl.arange(0, BN), tl.arange(0, BU)
     if not VALUES:
-        n += tl.program_id(2) * BN
+        n += tl.program_id(1) * BN
     if not KEYS:
-        u += tl.program_id(2) * BU
+        u += tl.program_id(1) * BU
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, Gp = v + b * vb + h * vh, go + b * ob + h * oh, G
     dkp, dvp = dk + b * dkb + h * dkh, dv + b * dvb + h * dvh
@@ -181,6 +192,7 @@ def key_gradients(
     row, own = b * gb + h * gh, b * wb + h * wh
     if DECAY > 0:
         Gp = G + row
+    EXACT: tl.constexpr = w is not None and DECAY == 1 and P == "ieee" and tl.float32 == DOT
     if w is not None:
         wp = w + own
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
@@ -212,8 +224,8 @@ def key_gradients(
                 if VALUES:
                     a = tl.dot(y, tl.trans(x), input_precision=P)  # transposed: rows are s
             else:
-                x, y = (qs * tl.exp(Gs)).to(DOT), (ks * tl.exp(end[None, :] - Gs)).to(DOT)
-                into = tl.exp(end)
+                x, y = (qs * _exp(Gs)).to(DOT), (ks * _exp(end[None, :] - Gs)).to(DOT)
+                into = _exp(end)
                 after, z = z.to(DOT), z * into[:, None]
                 if VALUES:
                     a = tl.trans(_pairs(qs, ks, Gs, Gp, t, start, stop, gt, n, N, C, DOT, P))
@@ -234,7 +246,7 @@ def key_gradients(
                         taken = y.to(tl.float32) * r
                     r = r * down
                 else:
-                    r = r * tl.exp(end[None, :] - Gs)
+                    r = r * _exp(end[None, :] - Gs)
                     if w is not None:
                         taken = ks * r
                         kept += tl.sum(taken, 0)
@@ -266,8 +278,8 @@ def key_gradients(
             if DECAY == 1:
                 here, end = tl.load(Gp + near * gt), coming
                 coming = _coming(Gp, start - 1, stop, gt, True)
-                pair = tl.exp(tl.where(i <= j, here[None, :] - here[:, None], float("-inf")))
-                to_end = tl.exp(end - here)[:, None]
+                pair = _exp(tl.where(i <= j, here[None, :] - here[:, None], float("-inf")))
+                to_end = _exp(end - here)[:, None]
             if VALUES:
                 a = tl.dot(y, tl.trans(x), input_precision=P) * scale  # transposed: rows are s
                 a = a * pair if DECAY == 1 else tl.where(i <= j, a, 0.0)
@@ -287,7 +299,9 @@ def key_gradients(
                 r = tl.dot(a.to(DOT), os, r, input_precision=P)
                 if dweights is not None:
                     along = tl.sum(r * vs.to(tl.float32), 1)
-                    tl.store(dweights + own + tl.program_id(2) * wn + t * wt, along, mask=t < stop)
+                    tl.store(
+                        dweights + own + tl.program_id(1).to(tl.int64) * wn + t * wt, along, mask=t < stop
+                    )
                 r = _weighted(r, weights, row + near[:, None] * gt)
                 if skips is not None:
                     r += _weighted(os.to(tl.float32), skips, row + near[:, None] * gt)
@@ -297,15 +311,22 @@ def key_gradients(
                 if DECAY == 1:
                     r = r * _weighted(to_end, weights, row + near[:, None] * gt)
                 if w is not None:
-                    kept = tl.sum(before.to(tl.float32) * z) * tl.exp(end) + tl.sum(y.to(tl.float32) * r)
+                    kept = tl.sum(before.to(tl.float32) * z) * _exp(end)
+                    if EXACT:
+                        m = tl.where(i < j, da * tl.dot(y, tl.trans(x), input_precision=P), 0.0)
+                        m = tl.dot(m, tl.where(i >= j, 1.0, 0.0), input_precision=P)  # sums from each t on
+                        along = kept + tl.sum(tl.where(i < j, m + tl.sum(y * r, 1)[:, None], 0.0), 0)
+                    else:
+                        kept += tl.sum(y.to(tl.float32) * r)
                 r = tl.dot(da.to(DOT), x, r, input_precision=P)
                 if w is not None:
-                    along = tl.where(t == last, kept, 0.0) - tl.sum(y.to(tl.float32) * r, 1)
-                    tl.store(w + own + tl.program_id(2) * wn + t * wt, along, mask=t < stop)
+                    if not EXACT:
+                        along = tl.where(t == last, kept, 0.0) - tl.sum(y.to(tl.float32) * r, 1)
+                    tl.store(w + own + tl.program_id(1).to(tl.int64) * wn + t * wt, along, mask=t < stop)
                 _put(dkp, start, t < stop, dkt, n, N, r)
             g = os
             if DECAY == 1:
-                g, z = (os.to(tl.float32) * tl.exp(here)[:, None]).to(DOT), z * tl.exp(end)
+                g, z = (os.to(tl.float32) * _exp(here)[:, None]).to(DOT), z * _exp(end)
             z += tl.dot(tl.trans(x), g, input_precision=P) * scale
     if gfirst is not None:  # noqa: SIM102  (known when it is compiled)
         if mine:

@@ -32,6 +32,15 @@ import triton.language as tl
 
 
 @triton.jit
+def _program(B, H):
+    """Return the numbers of a program's segment (or chunk), column and head. They share the first axis of the grid: the
+    others have 65535 programs at most."""
+    own = tl.program_id(0)
+    slots = tl.num_programs(0) // (B * H)
+    return own % slots, (own // slots // H).to(tl.int64), own // slots % H
+
+
+@triton.jit
 def _segment(table, slot, T, L):
     """Return the first step of a segment, the one behind its last, and by how much its chunks' numbers are ahead."""
     if table is None:
@@ -82,6 +91,12 @@ def _sums(Gp, t, stride, n, N):
 
 
 @triton.jit
+def _exp(x):
+    """Return the exponential of differences of sums, which may have 64 bits. The result has 32."""
+    return tl.exp(x.to(tl.float32))
+
+
+@triton.jit
 def _weighted(x, weights, at):
     """Return numbers of steps times the weights at their places, if there are any."""
     return x if weights is None else x * tl.load(weights + at)
@@ -100,7 +115,7 @@ def _halves(G, Gp, t, start, stop, gt, n, N, level, C: tl.constexpr):
     right = ((i >> level) & 1 == 1)[:, None]
     before = start + ((i >> (level + 1)) << (level + 1)) + ((1 << level) - 1)
     gap = G - _sums(Gp, tl.minimum(before, stop - 1), gt, n, N)
-    return tl.exp(tl.where(right, gap, -gap))
+    return _exp(tl.where(right, gap, -gap))
 
 
 @triton.jit
@@ -127,7 +142,7 @@ def _middle(G, Gp, start, stop, gt, n, N, end, C: tl.constexpr):
     """Return the decays from a chunk's middle to each step, the other way round, up to the middle, and from it on."""
     at = tl.minimum(start + C // 2, stop) - 1
     middle = tl.load(Gp + at * gt + n, mask=n < N, other=0.0)
-    return tl.exp(G - middle[None, :]), tl.exp(middle[None, :] - G), tl.exp(middle), tl.exp(end - middle)
+    return _exp(G - middle[None, :]), _exp(middle[None, :] - G), _exp(middle), _exp(end - middle)
 
 
 @triton.jit
@@ -161,10 +176,10 @@ def running_sums(
     C: tl.constexpr, BN: tl.constexpr, MILD: tl.constexpr,
 ):  # fmt: skip
     """Write the running sums of g (T, B, H, N) from each chunk's start; note harsh segments, unless None is given."""
-    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    slot, b, h = _program(B, H)
     first, stop, _ = _segment(table, slot, T, C)
-    t, n = first + tl.arange(0, C), tl.program_id(2) * BN + tl.arange(0, BN)
-    sums = tl.cumsum(_tile(g + b * gb + h * gh, first, t < stop, gt, n, N), 0)
+    t, n = first + tl.arange(0, C), tl.program_id(1) * BN + tl.arange(0, BN)
+    sums = tl.cumsum(_tile(g + b * gb + h * gh, first, t < stop, gt, n, N).to(G.dtype.element_ty), 0)
     _put(G + b * Gb + h * Gh, first, t < stop, Gt, n, N, sums)
     if harsh is not None:
         note_harsh(sums, harsh, table, slot, S, B, b, H, h, MILD, C)
@@ -178,11 +193,11 @@ def segment_states(
 ):  # fmt: skip
     """Write the state after each segment from zeros, and the sum of its log-decays. REVERSE: the gradient of the state
     before it, with queries in place of keys and gradients of outputs in place of values."""
-    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    slot, b, h = _program(B, H)
     first, stop, _ = _segment(table, slot, T, L)
     blocks = tl.cdiv(U, BU)
-    n = tl.program_id(2) // blocks * BN + tl.arange(0, BN)
-    u = tl.program_id(2) % blocks * BU + tl.arange(0, BU)
+    n = tl.program_id(1) // blocks * BN + tl.arange(0, BN)
+    u = tl.program_id(1) % blocks * BU + tl.arange(0, BU)
     kp, vp, Gp = k + b * kb + h // shared * kh, v + b * vb + h * vh, G
     own = b * gb + h * gh
     if DECAY > 0:
@@ -199,16 +214,16 @@ def segment_states(
         last = tl.minimum(start + C, stop) - 1
         if DECAY == 2:
             here, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
-            x = x.to(tl.float32) * tl.exp(here if REVERSE else end[None, :] - here)
-            z = z * tl.exp(end)[:, None]
-            total += end
+            x = x.to(tl.float32) * _exp(here if REVERSE else end[None, :] - here)
+            z = z * _exp(end)[:, None]
+            total += end.to(tl.float32)
         if DECAY == 1:
             here, end = tl.load(Gp + near * gt), coming
             coming = _coming(Gp, start + (0 if REVERSE else 2 * C) - 1, stop, gt, True)
-            carried = _weighted(tl.exp(here if REVERSE else end - here), weights, own + near * gt)
+            carried = _weighted(_exp(here if REVERSE else end - here), weights, own + near * gt)
             y = y.to(tl.float32) * carried[:, None]
-            z = z * tl.exp(end)
-            total += end
+            z = z * _exp(end)
+            total += end.to(tl.float32)
         z = tl.dot(tl.trans(x.to(DOT)), y.to(DOT), z, input_precision=P)
     stride = tl.cast(B, tl.int64) * H * U
     inside = (n < N)[:, None] & (u < U)[None, :]
@@ -296,9 +311,9 @@ def outputs(
 ):  # fmt: skip
     """Write the outputs of a segment for BU units, from the state before it (zeros if S is None); write the state after
     it unless `end_state` is None."""
-    slot, b, h = tl.program_id(0), (tl.program_id(1) // H).to(tl.int64), tl.program_id(1) % H
+    slot, b, h = _program(B, H)
     first, stop, _ = _segment(table, slot, T, L)
-    n, u = tl.arange(0, BN), tl.program_id(2) * BU + tl.arange(0, BU)
+    n, u = tl.arange(0, BN), tl.program_id(1) * BU + tl.arange(0, BU)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, Gp, own = v + b * vb + h * vh, o + b * ob + h * oh, G, b * gb + h * gh
     if DECAY > 0:
@@ -331,9 +346,9 @@ def outputs(
                 z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
             else:
                 a = _pairs(qs, ks, Gs, Gp, t, start, stop, gt, n, N, C, DOT, P)
-                x, y = (qs * tl.exp(Gs)).to(DOT), (ks * tl.exp(end[None, :] - Gs)).to(DOT)
+                x, y = (qs * _exp(Gs)).to(DOT), (ks * _exp(end[None, :] - Gs)).to(DOT)
                 r = tl.dot(x, z.to(DOT), input_precision=P)
-                z = tl.dot(tl.trans(y), vs, z * tl.exp(end)[:, None], input_precision=P)
+                z = tl.dot(tl.trans(y), vs, z * _exp(end)[:, None], input_precision=P)
             a = tl.where(i >= j, a, 0.0)
         else:
             x, y, w = qs.to(DOT), ks.to(DOT), vs
@@ -342,13 +357,13 @@ def outputs(
             if DECAY == 1:
                 here, end = tl.load(Gp + near * gt), coming
                 coming = _coming(Gp, start + 2 * C - 1, stop, gt, True)
-                a = a * tl.exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
+                a = a * _exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
                 a = _weighted(a, weights, own + near[None, :] * gt)
-                r = r * tl.exp(here)[:, None]
-                w = (vs.to(tl.float32) * _weighted(tl.exp(end - here), weights, own + near * gt)[:, None]).to(
+                r = r * _exp(here)[:, None]
+                w = (vs.to(tl.float32) * _weighted(_exp(end - here), weights, own + near * gt)[:, None]).to(
                     DOT
                 )
-                z = z * tl.exp(end)
+                z = z * _exp(end)
             else:
                 a = tl.where(i >= j, a, 0.0)
             z = tl.dot(tl.trans(y), w, z, input_precision=P)

@@ -18,9 +18,11 @@ from rrnn.backends.matrix.factors import (
     StepGradients,
     Tiles,
     Walk,
-    new_sums,
+    full_precision,
+    new_steps,
     padded,
     segments_of,
+    sums_dtype,
 )
 
 kernels: Any = _kernels  # (type checkers do not know how Triton's kernels are launched)
@@ -34,9 +36,7 @@ def precision(dtype: torch.dtype) -> tuple[Any, str]:
 
     if dtype == torch.bfloat16:
         return tl.bfloat16, "ieee"
-    if dtype == torch.float16 or torch.backends.cuda.matmul.allow_tf32:
-        return tl.float32, "tf32"
-    return tl.float32, "ieee"
+    return tl.float32, "ieee" if full_precision(dtype) else "tf32"
 
 
 def _strides(t: Tensor | None, count: int = 3) -> tuple[int, ...]:
@@ -91,10 +91,10 @@ class Launch:
             g = g.contiguous()
         if self.f.sequences is not None:
             table, _ = segments_of(self.f.sequences, T, C)
-        G, BN, S = new_sums(g, T, B, H, N), min(64, 1 << (N - 1).bit_length()), self.tiles.segment
+        G, BN = new_steps(g, T, B, H, N, sums_dtype(self.f.v.dtype)), min(64, 1 << (N - 1).bit_length())
         harsh = g.new_zeros((self.segments, B, H), dtype=torch.int32) if g.dim() == 4 else None
         G = G if g.dim() == 4 else G.squeeze(-1)
-        kernels.running_sums[self.chunks, B * H, -(-N // BN)](
+        kernels.running_sums[self.chunks * B * H, -(-N // BN)](
             g,
             G,
             harsh,
@@ -105,7 +105,7 @@ class Launch:
             B,
             H,
             N,
-            S,
+            self.tiles.segment,
             C=C,
             BN=BN,
             MILD=self.tiles.mild,
@@ -120,7 +120,7 @@ class Launch:
         if self.f.sequences is not None:
             table, _ = segments_of(self.f.sequences, T, C)
         dg, BN = w.new_empty(w.shape[1:]), min(64, 1 << (N - 1).bit_length())
-        gradient_kernels.decay_gradients[self.chunks, B * H, -(-N // BN)](
+        gradient_kernels.decay_gradients[self.chunks * B * H, -(-N // BN)](
             w,
             dg,
             table,
@@ -131,14 +131,15 @@ class Launch:
             H,
             N,
             PARTS=w.shape[0],
+            SUM=self.f.parts_of_decay,
             C=C,
             BN=BN,
             num_warps=4,
         )
         return dg
 
-    def grid(self, programs: int) -> tuple[int, int, int]:
-        return self.segments, self.sizes.B * self.sizes.H, programs
+    def grid(self, programs: int) -> tuple[int, int]:
+        return self.segments * self.sizes.B * self.sizes.H, programs
 
     @property
     def ways(self) -> tuple[int, ...]:

@@ -173,7 +173,8 @@ class _LeafGradients:
                 names = QUERIES, KEYS, VALUE, LOG_DECAY, WEIGHT, SKIP
                 given_by: dict[int, Tensor | None] = dict(zip(names, (*target, *steps), strict=True))
                 seeds = [self.split(given_by[i], i in (LOG_DECAY, WEIGHT, SKIP)) for i, _ in known]
-                summed = next((j for j, (i, _) in enumerate(known) if i == LOG_DECAY), None)
+                parts = own.factors.parts_of_decay
+                summed = next((j for j, (i, _) in enumerate(known) if i == LOG_DECAY and parts), None)
                 wanted = tuple(n for _, n in known)
                 self.generate(elementwise.backward(own.parts.factors, wanted, summed), seeds)
         elif steps.decay is not None and own.g is not None and own.g.requires_grad:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rrnn.backends.matrix.factors import Tiles, Walk, padded
+from rrnn.backends.matrix.factors import Tiles, Walk, full_precision, padded
 from rrnn.backends.triton.plan import Gpu
 from rrnn.ir.separable import SIGN, Separable
 
@@ -55,8 +55,7 @@ def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
         return False
     if device.type != "cuda":
         return parts.size >= LEAST_STATES
-    cores = dtype != torch.float32 or torch.backends.cuda.matmul.allow_tf32
-    few = cores and parts.decay == "state"
+    few = parts.decay == "state" and not full_precision(dtype)
     return dtype in ON_GPU and parts.size >= (LEAST_STATES if few else LEAST_ON_GPU)
 
 

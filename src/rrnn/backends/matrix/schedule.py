@@ -15,7 +15,7 @@ from torch import Tensor
 from rrnn.backends.interface import CellCall, compute_dtype
 from rrnn.backends.matrix import chunks, elementwise
 from rrnn.backends.matrix.elementwise import INDEX, UNIT
-from rrnn.backends.matrix.factors import Factors, Tiles, count_segments, new_sums, segments_of
+from rrnn.backends.matrix.factors import Factors, Tiles, count_segments, new_steps, segments_of, sums_dtype
 from rrnn.backends.matrix.leaves import Leaf, evaluate, leaves_of, read
 from rrnn.ir import Op, Program
 from rrnn.ir.program import needed
@@ -149,7 +149,7 @@ class Call:
                 self.g = torch.cat([g, g], -1)
         self.found = found
         with torch.no_grad():
-            g = None if self.g is None else self.g.to(self.dtype)
+            g = self.g if self.g is None or self.generated else self.g.to(self.dtype)
             q, k, v = (put_side_by_side(found[i].to(dtype)) for i in (QUERIES, KEYS, VALUE))
             weights, skips = (
                 values[i].flatten(2, 3).squeeze(-1) if i in values else None for i in (WEIGHT, SKIP)
@@ -203,8 +203,9 @@ class Call:
         values = {}
         for i in self.computed:
             if i in (LOG_DECAY, WEIGHT, SKIP):
-                sums = new_sums(self.call.x, self.steps, self.batch, self.heads, widths[i])
-                values[i] = sums.unflatten(2, (self.groups, -1))
+                dtype = sums_dtype(self.call.x.dtype) if i == LOG_DECAY else torch.float32
+                rows = new_steps(self.call.x, self.steps, self.batch, self.heads, widths[i], dtype)
+                values[i] = rows.unflatten(2, (self.groups, -1))
             else:
                 values[i] = self.by_heads(widths[i], self.call.x.dtype)
         if LOG_DECAY in self.computed and self.parts.decay == "state":
