@@ -1,8 +1,8 @@
 """Triton functions that fold a family by a semiring's own ⊕, for those whose ⊕ is no single op.
 
-`plus` is ⊕ on the components of two elements. Folds run along the second axis of tiles, one tile for each component;
-padding holds 0̄. For the ⊕ of all states before (or after) each one, a scan carries pairs: the ⊕ of a stretch of states
-without its last (or first) one, and that one.
+`plus` is ⊕ on the components of two elements. Folds run along an axis of tiles, one tile for each component; padding
+holds 0̄. For the ⊕ of all states before (or after) each one, a scan carries pairs: the ⊕ of a stretch of states without
+its last (or first) one, and that one.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def _functions(ring: Semiring) -> str:
     def names(letter: str) -> str:
         return ", ".join(f"{letter}{c}" for c in range(ring.size))
 
-    def function(name: str, arguments: list[str], lines: list[str]) -> str:
-        head = f"\n\n@triton.jit\ndef {name}({', '.join(map(names, arguments))}):\n"
+    def function(name: str, arguments: list[str], lines: list[str], axis: str = "") -> str:
+        head = f"\n\n@triton.jit\ndef {name}({', '.join(map(names, arguments))}{axis}):\n"
         return head + "".join(f"    {line}\n" for line in lines)
 
     instructions, results = operation_code(ring, "plus")
@@ -50,18 +50,16 @@ def _functions(ring: Semiring) -> str:
 
     def scan(name: str, reverse: bool) -> str:
         empty = [f"e{c} = tl.full(a{c}.shape, {number(z)}, tl.float32)" for c, z in enumerate(zero)]
-        call = f"tl.associative_scan(({names('e')}, {names('a')}), 1, {name}_joined, reverse={reverse})"
-        return function(name, ["a"], [*empty, f"{names('r')}, {names('x')} = {call}", f"return {names('r')}"])
+        call = f"tl.associative_scan(({names('e')}, {names('a')}), axis, {name}_joined, reverse={reverse})"
+        lines = [*empty, f"{names('r')}, {names('x')} = {call}", f"return {names('r')}"]
+        return function(name, ["a"], lines, axis)
 
-    zero = ring.numbers_of(ring.zero)
-    ends = [f"r{c}[:, None]" for c in range(ring.size)]
+    zero, axis = ring.numbers_of(ring.zero), ", axis: tl.constexpr"
     given = f"({names('a')})" if ring.size > 1 else "a0"
     return "".join(
         [
             function("plus", ["a", "b"], plus),
-            function(
-                "fold", ["a"], [f"{names('r')} = tl.reduce({given}, 1, plus)", f"return {', '.join(ends)}"]
-            ),
+            function("fold", ["a"], [f"return tl.reduce({given}, axis, plus, keep_dims=True)"], axis),
             # (a without its last state x) and (b without its last state y)
             function(
                 "before_joined",
