@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 from rrnn.arithmetic import ALONG_FAMILY, SEMIRING_FOLDS
@@ -214,7 +215,15 @@ class FamilyText(Elements):
         if mask := self.ok([family], lanes=False):
             zero = program.semiring.numbers_of(program.semiring.zero)
             tiles = [f"tl.where({mask}, {t}, {number(z)})" for t, z in zip(tiles, zero, strict=True)]
-        line = f"{', '.join(results)} = {op.text}({', '.join(tiles)}, {self.axis(family)})"
+        where = str(self.axis(family))
+        if op is not Op.FOLD:
+            behind = [f for f in over if self.axis(f) > self.axis(family)]
+            size, stride = (
+                padded(self.wide.sizes[family][1]),
+                math.prod(padded(self.wide.sizes[f][1]) for f in behind),
+            )
+            where = f"k{family}, {size.bit_length() - 1}, {stride}"
+        line = f"{', '.join(results)} = {op.text}({', '.join(tiles)}, {where})"
         if "    " * self.depth + line not in self.lines[self.begun :]:
             self(line)
         return results[component]
