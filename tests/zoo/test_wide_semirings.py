@@ -17,6 +17,7 @@ from rrnn.arithmetic import Range
 from rrnn.automata import Expr, family, linear, log_sigmoid, one, parameter, score, sigmoid, step, tanh
 from rrnn.backends.native.families import render_backward, render_forward
 from rrnn.backends.triton.families import render
+from rrnn.backends.triton.pair_kernels import render as render_pairs
 from rrnn.ir import Program, adjoint, lower
 from rrnn.ir.equations import latex
 from rrnn.semirings import SEMIRINGS, get_semiring
@@ -93,18 +94,33 @@ def cell_over(semiring: str, states: int = 4) -> Cell:
     return cell.output(*(tanh(part) for part in parts))
 
 
-def layer(semiring: str, dtype: torch.dtype = torch.float64, **options: Any) -> RationalRNN:
+def matrix_over(semiring: str, states: int = 3) -> Cell:
+    """Return a cell with a whole matrix of arcs: the ⊕ runs over one of two indices."""
+    h = family("h", states)
+    entry = weight(semiring, linear, "u", over=h, per="head")
+    matrix = weight(semiring, linear, "m", over=(h.source, h.target), per="head")
+    cell = Cell("matrix", semiring).initial("q0").loop("q0", one).arc("q0", h, entry).mix(h, h, matrix)
+    cell = cell.read(h, weight(semiring, parameter, "r", over=h))
+    parts = [getattr(score, name) for name in get_semiring(semiring).components] or [score]
+    return cell.output(*(tanh(part) for part in parts))
+
+
+CELLS = {"family": cell_over, "matrix": matrix_over}
+
+
+def layer(semiring: str, dtype: torch.dtype = torch.float64, cell: str = "family") -> RationalRNN:
     torch.manual_seed(0)
-    rnn = RationalRNN(cell_over(semiring), 5, 6, heads=2, dtype=torch.float64, **options)
+    rnn = RationalRNN(CELLS[cell](semiring), 5, 6, heads=2, dtype=torch.float64)
     for value in rnn.parameters():
         torch.nn.init.normal_(value)
     return rnn.to(dtype)
 
 
 @pytest.mark.parametrize("backend", ["reference", pytest.param("native", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("semiring", NAMES)
-def test_equal_to_the_cell_written_out(semiring: str, backend: str) -> None:
-    rnn, found = layer(semiring), []
+def test_equal_to_the_cell_written_out(semiring: str, cell: str, backend: str) -> None:
+    rnn, found = layer(semiring, cell=cell), []
     x = torch.randn(7, 3, 5, dtype=torch.float64)
     for each in (rnn, without_families(rnn)):
         v = x.clone().requires_grad_()
@@ -125,12 +141,13 @@ def test_equal_to_the_cell_written_out(semiring: str, backend: str) -> None:
         pytest.param("triton", torch.float32, 1e-3, marks=[pytest.mark.slow, needs_interpreter]),
     ],
 )
+@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("semiring", NAMES)
-def test_backends_agree(semiring: str, backend: str, dtype: torch.dtype, tolerance: float) -> None:
+def test_backends_agree(semiring: str, cell: str, backend: str, dtype: torch.dtype, tolerance: float) -> None:
     """Outputs, last states and all gradients, of padded sequences."""
     found = []
     for name, kind in ((backend, dtype), ("reference", torch.float64)):
-        rnn = layer(semiring, kind)
+        rnn = layer(semiring, kind, cell)
         torch.manual_seed(2)
         x = torch.randn(5, 2, 5).to(kind).requires_grad_()
         with rrnn.use_backend(name):
@@ -140,27 +157,26 @@ def test_backends_agree(semiring: str, backend: str, dtype: torch.dtype, toleran
     assert all(close(a, b, tolerance) for a, b in zip(*found, strict=True))
 
 
+@needs_interpreter
 @pytest.mark.slow
-@pytest.mark.parametrize("semiring", NAMES)
-def test_arcs_from_each_state_to_each(semiring: str) -> None:
-    """A whole matrix of arcs: the ⊕ runs over one of two indices."""
-    h, found = family("h", 3), []
-    entry = weight(semiring, linear, "u", over=h, per="head")
-    matrix = weight(semiring, linear, "m", over=(h.source, h.target), per="head")
-    cell = Cell("matrix", semiring).initial("q0").loop("q0", one).arc("q0", h, entry).mix(h, h, matrix)
-    cell = cell.read(h, weight(semiring, parameter, "r", over=h))
-    parts = [getattr(score, name) for name in get_semiring(semiring).components] or [score]
-    torch.manual_seed(0)
-    rnn = RationalRNN(cell.output(*(tanh(part) for part in parts)), 5, 6, heads=2, dtype=torch.float64)
-    x = torch.randn(5, 2, 5, dtype=torch.float64)
-    for each, backend in ((rnn, "native"), (rnn, "reference"), (without_families(rnn), "reference")):
-        v = x.clone().requires_grad_()
-        with rrnn.use_backend(backend):
-            out, _ = each(v)
-            (grad,) = torch.autograd.grad((out * torch.arange(out.numel()).view(out.shape).cos()).sum(), v)
-        found.append((out, grad))
-    for out, grad in found[:2]:
-        assert close(out, found[2][0]) and close(grad, found[2][1])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("semiring", ["signed-log", "triangles"])
+def test_packed_sequences_and_given_states_on_triton(semiring: str, cell: str) -> None:
+    """The second call starts with the states of the first one, through which its gradients go back."""
+    found = []
+    for name, kind in (("triton", torch.float32), ("reference", torch.float64)):
+        rnn = layer(semiring, kind, cell)
+        torch.manual_seed(2)
+        x = torch.randn(5, 5).to(kind).requires_grad_()
+        with rrnn.use_backend(name):
+            packed, ends = rnn(x, cu_seqlens=[0, 3, 3, 5])
+            _, between = rnn(x[:2].unsqueeze(1))
+            rest, state = rnn(x[2:].unsqueeze(1), between)
+        last = torch.cat([end[0].states[0] for end in (ends, state)], 1).tanh()
+        out = torch.cat([packed, rest[:, 0]])
+        found.append([out, last, *gradients(rnn, x, out, last)])
+    assert all(close(a, b, 1e-3) for a, b in zip(*found, strict=True))
 
 
 def test_gradients_are_those_of_finite_differences() -> None:
@@ -209,6 +225,8 @@ def test_the_text_does_not_grow_with_the_family(semiring: str) -> None:
         assert len(write(few).split("\n")) == len(write(many).split("\n"))
     wide = lower(cell_over(semiring, 16)).program  # from 16 states on, Triton sums over units on tensor cores
     assert len(render(wide, 8).split("\n")) == len(render(many, 8).split("\n"))
+    few, many = (lower(matrix_over(semiring, states)).program for states in (4, 128))
+    assert len(render_pairs(few, 8).split("\n")) == len(render_pairs(many, 8).split("\n"))
 
 
 def test_equations() -> None:
@@ -223,11 +241,12 @@ def test_layers_are_their_automata(semiring: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("semiring", NAMES)
-def test_on_a_gpu(semiring: str) -> None:
+def test_on_a_gpu(semiring: str, cell: str) -> None:
     found = []
     for device, kind in (("cuda", torch.float32), ("cpu", torch.float64)):
-        rnn = layer(semiring, kind).to(device)
+        rnn = layer(semiring, kind, cell).to(device)
         torch.manual_seed(2)
         x = torch.randn(20, 3, 5).to(device, kind).requires_grad_()
         with rrnn.use_backend("triton" if device == "cuda" else "reference"):

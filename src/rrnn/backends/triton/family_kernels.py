@@ -144,12 +144,9 @@ class FamilyKernels(FamilyLoop):
     def _store_shared(self, k: FamilyText, i: int, value: str, step: str, mask: str = "") -> None:
         """Write a block's partial sums of what a head or group shares."""
         extent, start = self.wide.projections[i], self.projections.starts[i]
-        slot = "tl.program_id(0) % blocks"
-        if extent.per == "group":
-            slot += f" + head % {self.wide.heads // self.wide.groups} * blocks"
-        column = f"{start} + {extent.per} * {self.wide.indices(extent)}"
-        column += f" + k{extent.over[0]}" if extent.over else " + tl.zeros([1, 1], tl.int32)"
-        where = f"gshared + (({slot}) * rows + b * T + {step}) * {self.projections.shared} + {column}"
+        column = k.column(extent, start) + ("" if extent.over else " + tl.zeros([1, 1], tl.int32)")
+        row = f"(({self._slot(extent)}) * rows + b * T + {step})"
+        where = f"gshared + {row} * {self.projections.shared} + {column}"
         mask = " & ".join(part for part in (mask, k.ok(extent.over, lanes=False)) if part)
         k(f"tl.store({where}, {value}{f', mask={mask}' if mask else ''})")
 

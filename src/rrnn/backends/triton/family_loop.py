@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 
 from rrnn.arithmetic import BY_NAME
-from rrnn.backends.native.family_loops import Addresses
-from rrnn.backends.triton.family_text import FamilyText
+from rrnn.backends.triton.family_text import FamilyText, TileKernels
 from rrnn.ir import Op, Program
 from rrnn.ir.adjoint import unit_values
 from rrnn.ir.program import Extent, needed
@@ -25,33 +24,8 @@ KEPT = 4
 """Steps for which the backward kernel keeps states in registers: with 16 numbers of a thread, 64."""
 
 
-class FamilyLoop:
+class FamilyLoop(TileKernels):
     """Writes loops over time; its subclass writes the kernels around them."""
-
-    def __init__(self, program: Program, every: int, packed: bool = False) -> None:
-        assert program.wide is not None
-        self.packed, self.every = packed, every
-        self.program, self.wide = program.flat, program.flat.wide or program.wide
-        self.projections = Addresses(self.wide, self.wide.projections)
-        self.parameters = Addresses(self.wide, self.wide.parameters)
-        self.states = Addresses(self.wide, self.wide.states)
-
-    # ---- states --------------------------------------------------------------------------------------------------
-
-    def _state(self, k: FamilyText, s: int, base: str, when: str = "") -> tuple[str, str]:
-        """Return (where state s lies, its mask) in rows (S, B, D) that begin at `base`."""
-        extent = self.wide.states[s]
-        return f"{base} + {k.at(extent, self.states.starts[s])} * lanes + lane", k.ok(extent.over, True, when)
-
-    def _load_states(self, k: FamilyText, names: str, base: str, when: str = "") -> None:
-        for s in range(len(self.wide.states)):
-            where, mask = self._state(k, s, base, when)
-            k(f"{names}{s} = tl.load({where}, mask={mask}, other=0.0)")
-
-    def _store_states(self, k: FamilyText, names: str, base: str) -> None:
-        for s in range(len(self.wide.states)):
-            where, mask = self._state(k, s, base)
-            k(f"tl.store({where}, {names}{s}, mask={mask})")
 
     def _renew(
         self, k: FamilyText, program: Program, kind: str, j: int, tag: str, old: str, new: str

@@ -1,7 +1,8 @@
-"""The text of a kernel of families: tiles of two axes, units and the index of a family, and how leaves are loaded."""
+"""The text of a kernel of families: tiles of units and indices of families, and how leaves are loaded."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 from rrnn.arithmetic import ALONG_FAMILY, SEMIRING_FOLDS
@@ -12,14 +13,14 @@ from rrnn.ir.program import Extent, Families, needed
 from rrnn.ir.semiring_code import OperationCode
 
 _JIT = '@triton.jit(do_not_specialize=["T", "B", "C", "chunks", "zero"])'
-_FOLDS = {
-    Op.SUM: ("tl.sum({0}, 1, keep_dims=True)", "0.0"),
-    Op.MOST: ("tl.max({0}, 1, keep_dims=True)", 'float("-inf")'),
-    Op.LEAST: ("tl.min({0}, 1, keep_dims=True)", 'float("inf")'),
+FOLDS = {
+    Op.SUM: ("tl.sum({0}, {axis}, keep_dims=True)", "0.0"),
+    Op.MOST: ("tl.max({0}, {axis}, keep_dims=True)", 'float("-inf")'),
+    Op.LEAST: ("tl.min({0}, {axis}, keep_dims=True)", 'float("inf")'),
     Op.LOGSUM: ("logsum({0})", 'float("-inf")'),
     Op.FIRST: ("first(({0} == {1}) & (tl.abs({1}) < float('inf')), {k})", 'float("nan")'),
 }
-"""How Triton folds a tile along the index, and what stands where the index is padded."""
+"""How Triton folds a tile along an index, and what stands where the index is padded (None: the text has the mask)."""
 LOG2_E = 1.4426950408889634
 
 
@@ -28,8 +29,44 @@ def padded(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
+class TileKernels:
+    """What writers of kernels on tiles share: where things lie, and how states are loaded and stored."""
+
+    def __init__(self, program: Program, every: int, packed: bool = False) -> None:
+        assert program.wide is not None
+        self.packed, self.every = packed, every
+        self.program, self.wide = program.flat, program.flat.wide or program.wide
+        self.projections = Addresses(self.wide, self.wide.projections)
+        self.parameters = Addresses(self.wide, self.wide.parameters)
+        self.states = Addresses(self.wide, self.wide.states)
+
+    def _state(self, k: FamilyText, s: int, base: str, when: str = "") -> tuple[str, str]:
+        """Return (where state s lies, its mask) in rows (S, B, D) that begin at `base`."""
+        extent = self.wide.states[s]
+        return f"{base} + {k.at(extent, self.states.starts[s])} * lanes + lane", k.ok(extent.over, True, when)
+
+    def _load_states(self, k: FamilyText, names: str, base: str, when: str = "") -> None:
+        for s in range(len(self.wide.states)):
+            where, mask = self._state(k, s, base, when)
+            k(f"{names}{s} = tl.load({where}, mask={mask}, other=0.0)")
+
+    def _store_states(self, k: FamilyText, names: str, base: str) -> None:
+        for s in range(len(self.wide.states)):
+            where, mask = self._state(k, s, base)
+            k(f"tl.store({where}, {names}{s}, mask={mask})")
+
+    def _slot(self, extent: Extent) -> str:
+        """Return which partial sum of a shared projection's gradient a Triton program writes."""
+        slot = "tl.program_id(0) % blocks"
+        if extent.per == "group":
+            slot += f" + head % {self.wide.heads // self.wide.groups} * blocks"
+        return slot
+
+
 class FamilyText(Elements):
-    """The lines of a kernel whose values are tiles."""
+    """The lines of a kernel whose values are tiles of two axes, of units and of the index of a family."""
+
+    rank, folds, chunks = 2, FOLDS, True
 
     def __init__(self, wide: Families) -> None:
         super().__init__()
@@ -44,24 +81,37 @@ class FamilyText(Elements):
             self("number = tl.load(sequences + tl.program_id(1) * 3)")
             self("offset = tl.load(sequences + tl.program_id(1) * 3 + 1)")
             self("T = tl.load(sequences + tl.program_id(1) * 3 + 2) - offset")
-            self("C = T")
+            if self.chunks:
+                self("C = T")
         self(
             f"U = D // {heads}",
             "blocks = tl.cdiv(U, BLOCK)",
             "head = tl.program_id(0) // blocks",
             f"group = head // {heads // groups}",
-            "u = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK)[:, None]",
+            f"u = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK){self.along(0)}",
             f"b = tl.program_id({2 if packed else 1}).to(tl.int64)",
-            "c = tl.program_id(2).to(tl.int64)",
+            *(["c = tl.program_id(2).to(tl.int64)"] if self.chunks else []),
             "ok = u < U",
-            "d = (head * U + u).to(tl.int64) + zero",
+            f"d = (head * U + u).to(tl.int64){' + zero' if self.chunks else ''}",
             "lanes = tl.cast(B, tl.int64) * D",
             "lane = b * D + d",
         )
         for f, (_, size) in enumerate(self.wide.sizes):
-            self(f"k{f} = tl.arange(0, {padded(size)})[None, :]")
-            if size < padded(size):
+            self(f"k{f} = tl.arange(0, {padded(size)}){self.along(self.axis(f))}")
+            if self.masked([f]):
                 self(f"ok{f} = k{f} < {size}")
+
+    def axis(self, family: int) -> int:
+        """Return the axis of a family's index in tiles."""
+        return 1
+
+    def along(self, axis: int) -> str:
+        """Return the subscript that gives a row of numbers the shape of a tile, along an axis."""
+        return f"[{', '.join(':' if k == axis else 'None' for k in range(self.rank))}]"
+
+    def masked(self, over: Iterable[int]) -> list[int]:
+        """Return those of these families whose index has a mask: those that are padded."""
+        return [f for f in over if self.wide.sizes[f][1] < padded(self.wide.sizes[f][1])]
 
     def filled(self, value: str) -> str:
         return f"tl.full([BLOCK, 1], {value}, tl.float32)"
@@ -70,9 +120,12 @@ class FamilyText(Elements):
         """Return the length of a tile's second axis."""
         return padded(self.wide.sizes[f][1]) if (f := next(iter(over), None)) is not None else 1
 
-    def shape(self, over: Iterable[int]) -> str:
-        """Return the shape of a tile of lanes."""
-        return f"[BLOCK, {self.width(over)}]"
+    def shape(self, over: Iterable[int], lanes: str = "BLOCK") -> str:
+        """Return the shape of a tile."""
+        sizes = [lanes, *["1"] * (self.rank - 1)]
+        for f in over:
+            sizes[self.axis(f)] = str(padded(self.wide.sizes[f][1]))
+        return f"[{', '.join(sizes)}]"
 
     def ok(self, over: Iterable[int], lanes: bool = True, when: str = "") -> str:
         """Return the mask of a tile, nothing of which is wanted unless `when` holds; "" if there is nothing to mask."""
@@ -81,12 +134,16 @@ class FamilyText(Elements):
         if when:
             sizes = [f"(k{f} < tl.where({when}, {self.wide.sizes[f][1]}, 0))" for f in over]
             return " & ".join(sizes) or when
-        odd = [f for f in over if self.wide.sizes[f][1] < padded(self.wide.sizes[f][1])]
-        return " & ".join([*(["ok"] if lanes else []), *(f"ok{f}" for f in odd)])
+        return " & ".join([*(["ok"] if lanes else []), *(f"ok{f}" for f in self.masked(over))])
 
     def at(self, extent: Extent, start: int) -> str:
-        """Return the number of a row, with the index of its family."""
-        return f"({start} + k{extent.over[0]})" if extent.over else str(start)
+        """Return the number of a row, with the indices of its families."""
+        return f"({start} + {Addresses(self.wide, ()).number(extent)})" if extent.over else str(start)
+
+    def column(self, extent: Extent, start: int) -> str:
+        """Return the number of what units share, with the index of its family."""
+        text = f"{start} + {extent.per} * {self.wide.indices(extent)}"
+        return text + (f" + k{extent.over[0]}" if extent.over else "")
 
     def units(self, program: Program, units: tuple[int, ...], table: Addresses) -> None:
         """Write the per-unit values, which are computed once."""
@@ -103,8 +160,7 @@ class FamilyText(Elements):
         if extent.per == "unit":
             where, mask = f"{base} + {self.at(extent, start)} * D + d", self.ok(extent.over, True, when)
         else:
-            where = f"{shared} + {start} + {extent.per} * {self.wide.indices(extent)}"
-            where += f" + k{extent.over[0]}" if extent.over else ""
+            where = f"{shared} + {self.column(extent, start)}"
             mask = self.ok(extent.over, False, when)
         return f"tl.load({where}{f', mask={mask}, other=0.0' if mask else ''})"
 
@@ -131,17 +187,18 @@ class FamilyText(Elements):
                 text = known[n]
             elif op.arity == 0:
                 text = leaf(op, int(attr or 0))
+            elif op is Op.MOVE:
+                before, after = map(self.axis, divmod(int(attr or 0), len(self.wide.sizes)))
+                text = names[0] if before == after else f"tl.permute({names[0]}, (0, 2, 1))"
             elif op in SEMIRING_FOLDS:
                 assert isinstance(program, Program)
                 text = self._fold(program, n, tag)
             elif op in ALONG_FAMILY:
-                text, neutral = _FOLDS[op]
-                folded = (
-                    names[0]
-                    if not self.ok([int(attr or 0)], lanes=False)
-                    else f"tl.where(ok{attr}, {names[0]}, {neutral})"
-                )
-                text = text.format(folded, *names[1:], k=f"k{attr}")
+                text, neutral = self.folds[op]
+                mask = self.ok([int(attr or 0)], lanes=False)
+                folded = f"tl.where({mask}, {names[0]}, {neutral})" if mask and neutral else names[0]
+                axis = self.axis(int(attr or 0))
+                text = text.format(folded, *names[1:], k=f"k{attr}", ok=mask, axis=axis)
             elif op is Op.EXP and (few := self._few(program, args[0])) is not None:
                 text = f"tl.exp2(({tag}v{few[0]} * {LOG2_E}) * {tag}v{few[1]})"
             else:
@@ -153,11 +210,20 @@ class FamilyText(Elements):
         op, args, attr = program.instructions[n]
         family, component = divmod(int(attr or 0), len(args))
         results = [f"{tag}{op.text}{family}_{c}_{'_'.join(map(str, args))}" for c in range(len(args))]
-        tiles = [self.whole(program, a, tag, [family]) for a in args]
-        if self.ok([family], lanes=False):
+        over = frozenset([family]).union(*(program.over[a] for a in args))
+        tiles = [self.whole(program, a, tag, over) for a in args]
+        if mask := self.ok([family], lanes=False):
             zero = program.semiring.numbers_of(program.semiring.zero)
-            tiles = [f"tl.where(ok{family}, {t}, {number(z)})" for t, z in zip(tiles, zero, strict=True)]
-        line = f"{', '.join(results)} = {op.text}({', '.join(tiles)})"
+            tiles = [f"tl.where({mask}, {t}, {number(z)})" for t, z in zip(tiles, zero, strict=True)]
+        where = str(self.axis(family))
+        if op is not Op.FOLD:
+            behind = [f for f in over if self.axis(f) > self.axis(family)]
+            size, stride = (
+                padded(self.wide.sizes[family][1]),
+                math.prod(padded(self.wide.sizes[f][1]) for f in behind),
+            )
+            where = f"k{family}, {size.bit_length() - 1}, {stride}"
+        line = f"{', '.join(results)} = {op.text}({', '.join(tiles)}, {where})"
         if "    " * self.depth + line not in self.lines[self.begun :]:
             self(line)
         return results[component]

@@ -14,152 +14,57 @@ For packed sequences, a program owns units of one sequence: it moves its pointer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
-from rrnn.arithmetic import ALONG_FAMILY
 from rrnn.backends.native.family_loops import Addresses
-from rrnn.backends.triton.family_text import padded
-from rrnn.backends.triton.kernel_text import HEAD, OPS, number, shift
+from rrnn.backends.triton.family_text import FOLDS, FamilyText, TileKernels
+from rrnn.backends.triton.kernel_text import HEAD, shift
+from rrnn.backends.triton.semiring_folds import fold_functions
 from rrnn.ir import Op, Program, adjoint
 from rrnn.ir.adjoint import unit_values
-from rrnn.ir.program import Extent, needed
+from rrnn.ir.program import Extent
 
 _JIT = '@triton.jit(do_not_specialize=["T", "B"])'
-_FOLDS = {
-    Op.SUM: "tl.sum(tl.where({ok}, {0}, 0.0), {axis}, keep_dims=True)",
-    Op.MOST: 'tl.max(tl.where({ok}, {0}, float("-inf")), {axis}, keep_dims=True)',
-    Op.LEAST: 'tl.min(tl.where({ok}, {0}, float("inf")), {axis}, keep_dims=True)',
-    Op.LOGSUM: 'logsum(tl.where({ok}, {0}, float("-inf")), {axis})',
-    Op.FIRST: "first(tl.where({ok}, {0} == {1}, False) & (tl.abs({1}) < float('inf')), {k}, {axis})",
-}
 
 
-class _Text:
-    """The lines of one kernel."""
+class PairText(FamilyText):
+    """The lines of a kernel whose values are tiles of three axes. Every index has a mask."""
 
-    def __init__(self, program: Program) -> None:
-        assert program.wide is not None
-        self.wide, self.lines, self.depth = program.wide, list[str](), 1
-
-    def __call__(self, *lines: str) -> None:
-        self.lines += ["    " * self.depth + line for line in lines]
-
-    def place(self, packed: bool) -> None:
-        """Write where the Triton program works: units d of a head and batch row b; k0, k1, … are indices. A packed
-        sequence is a batch of one row, of which T is the length; `rows` counts all steps."""
-        heads, groups = self.wide.heads, self.wide.groups
-        self("rows = tl.cast(T, tl.int64) * B")
-        if packed:
-            self("number = tl.load(sequences + tl.program_id(1) * 3)")
-            self("offset = tl.load(sequences + tl.program_id(1) * 3 + 1)")
-            self("T = tl.load(sequences + tl.program_id(1) * 3 + 2) - offset")
-        self(
-            f"U = D // {heads}",
-            "blocks = tl.cdiv(U, BLOCK)",
-            "head = tl.program_id(0) // blocks",
-            f"group = head // {heads // groups}",
-            f"u = tl.program_id(0) % blocks * BLOCK + tl.arange(0, BLOCK){self.along(0)}",
-            f"b = tl.program_id({2 if packed else 1}).to(tl.int64)",
-            "ok = u < U",
-            "d = (head * U + u).to(tl.int64)",
-            "lanes = tl.cast(B, tl.int64) * D",
-            "lane = b * D + d",
-        )
-        for f, (_, size) in enumerate(self.wide.sizes):
-            self(f"k{f} = tl.arange(0, {padded(size)}){self.along(self.axis(f))}", f"ok{f} = k{f} < {size}")
+    rank, chunks = 3, False
+    folds = FOLDS | {
+        Op.LOGSUM: ("logsum({0}, {axis})", 'float("-inf")'),
+        Op.FIRST: (
+            "first(tl.where({ok}, {0} == {1}, False) & (tl.abs({1}) < float('inf')), {k}, {axis})",
+            None,
+        ),
+    }
 
     def axis(self, family: int) -> int:
         """Return the axis of a family's index in tiles: sources have one of their own."""
         return 2 if self.wide.sizes[family][0].endswith(".source") else 1
 
-    def along(self, axis: int) -> str:
-        """Return the subscript that gives a row of numbers the shape of a tile, along an axis."""
-        return f"[{', '.join(':' if k == axis else 'None' for k in range(3))}]"
+    def masked(self, over: Iterable[int]) -> list[int]:
+        return list(over)
 
-    def shape(self, over: Iterable[int], lanes: str = "BLOCK") -> str:
-        """Return the shape of a tile."""
-        sizes = [lanes, "1", "1"]
-        for f in over:
-            sizes[self.axis(f)] = str(padded(self.wide.sizes[f][1]))
-        return f"[{', '.join(sizes)}]"
+    def column(self, extent: Extent, start: int) -> str:
+        return f"{self.at(extent, start)} + {extent.per} * {self.wide.indices(extent)}"
 
-    def ok(self, over: Iterable[int], lanes: bool = True) -> str:
-        """Return the mask of a tile."""
-        parts = [*(["ok"] if lanes else []), *(f"ok{f}" for f in over)]
-        return " & ".join(parts) or "True"
-
-    def at(self, extent: Extent, start: int) -> str:
-        """Return the number of a row, with the indices of its families."""
-        return f"({start} + {Addresses(self.wide, ()).number(extent)})" if extent.over else str(start)
-
-    def units(self, program: Program, units: tuple[int, ...], table: Addresses) -> None:
-        """Write the per-unit values, which are computed once."""
-
-        def leaf(op: Op, index: int) -> str:
-            return self.load(table, index, "theta", "D")
-
-        self.step(program, units, (), leaf, "u")
-
-    def load(self, table: Addresses, index: int, base: str, stride: str) -> str:
-        """Return the load of a projection or parameter: rows of units, then what is shared."""
-        extent, start = table.extents[index], table.starts[index]
-        if extent.per == "unit":
-            where, mask = f"{self.at(extent, start)} * {stride} + d", self.ok(extent.over)
-        else:
-            indices = self.wide.indices(extent)
-            where = f"{table.rows} * {stride} + {self.at(extent, start)} + {extent.per} * {indices}"
-            mask = self.ok(extent.over, lanes=False)
-        if mask == "True":
-            return f"tl.load({base} + {where}).to(tl.float32)"
-        return f"tl.load({base} + {where}, mask={mask}, other=0.0).to(tl.float32)"
-
-    def step(
-        self, program: Program, values: Iterable[int], units: tuple[int, ...], leaf: object, tag: str
-    ) -> None:
-        """Write the instructions that `values` need, as {tag}v{n}; per-unit values have the name uv{n}."""
-        for n in sorted(needed(program.instructions, values, stop=units)):
-            op, args, attr = program.instructions[n]
-            names = [f"{tag}v{a}" for a in args]
-            if op is Op.CONST:
-                text = number(float(attr or 0.0))
-            elif n in units:
-                text = f"uv{n}"
-            elif op.arity == 0:
-                text = leaf(op, int(attr or 0))  # type: ignore[operator]
-            elif op is Op.MOVE:
-                before, after = map(self.axis, divmod(int(attr or 0), len(self.wide.sizes)))
-                text = names[0] if before == after else f"tl.permute({names[0]}, (0, 2, 1))"
-            elif op in ALONG_FAMILY:
-                axis = self.axis(int(attr or 0))
-                text = _FOLDS[op].format(*names, ok=f"ok{attr}", k=f"k{attr}", axis=axis)
-            else:
-                text = OPS[op].format(*names)
-            self(f"{tag}v{n} = {text}")
-
-    def whole(self, value: str, over: Iterable[int]) -> str:
-        """Return a value as a full tile of lanes."""
-        return f"({value} + tl.zeros({self.shape(over)}, tl.float32))"
+    def whole(self, program: Program, n: int, tag: str, over: Iterable[int]) -> str:
+        return f"({tag}v{n} + tl.zeros({self.shape(over)}, tl.float32))"
 
     def text(self, name: str, arguments: str) -> str:
         return "\n".join([f"\n\n{_JIT}", f"def {name}({arguments}):", *self.lines]) + "\n"
 
 
-class PairKernels:
+class PairKernels(TileKernels):
     """Writes the kernels of one program."""
 
-    def __init__(self, program: Program, packed: bool = False) -> None:
-        assert program.wide is not None
-        self.packed = packed
-        self.program, self.wide = program.flat, program.flat.wide or program.wide
-        self.projections = Addresses(self.wide, self.wide.projections)
-        self.parameters = Addresses(self.wide, self.wide.parameters)
-        self.states = Addresses(self.wide, self.wide.states)
-
-    def _leaf(self, k: _Text, state: str) -> object:
+    def _leaf(self, k: PairText, state: str) -> Callable[[Op, int], str]:
         def leaf(op: Op, index: int) -> str:
             match op:
                 case Op.PREACT:
-                    return k.load(self.projections, index, "xp", "D")
+                    shared = f"xp + {self.projections.rows} * D"
+                    return k.load(self.projections, index, "xp", shared) + ".to(tl.float32)"
                 case Op.INPUT:
                     return "tl.load(ip + d, mask=ok, other=0.0).to(tl.float32)"
                 case Op.STATE:
@@ -172,39 +77,24 @@ class PairKernels:
 
         return leaf
 
-    def _state(self, k: _Text, s: int, base: str) -> tuple[str, str]:
-        """Return (where state s lies, its mask) in rows (S, B, D) that begin at `base`."""
-        extent = self.wide.states[s]
-        return f"{base} + {k.at(extent, self.states.starts[s])} * lanes + lane", k.ok(extent.over)
-
-    def _load_states(self, k: _Text, names: str, base: str) -> None:
-        for s in range(len(self.wide.states)):
-            where, mask = self._state(k, s, base)
-            k(f"{names}{s} = tl.load({where}, mask={mask}, other=0.0)")
-
-    def _store_states(self, k: _Text, names: str, base: str) -> None:
-        for s in range(len(self.wide.states)):
-            where, mask = self._state(k, s, base)
-            k(f"tl.store({where}, {names}{s}, mask={mask})")
-
-    def _walk(self, k: _Text) -> None:
+    def _walk(self, k: PairText) -> None:
         """Write what a step reads: pointers, and whether it is valid."""
         k("xp = x + t * xt + b * xb")
         if self.program.uses_input:
             k("ip = inp + t * it + b * ib")
         k("if MASKED:", "    valid = tl.load(mask + t * mt + b * mb) != 0")
 
-    def _renew(self, k: _Text, program: Program, kind: str, names: str, tag: str) -> None:
+    def _renew(self, k: PairText, program: Program, kind: str, names: str, tag: str) -> None:
         """Write the new states in the place of the old ones."""
         new = program.of_kind(kind)
         for s, n in new.items():
-            value = k.whole(f"{tag}v{n}", self.wide.states[s].over)
-            k(f"new{s} = {value}")
+            k(f"new{s} = {k.whole(program, n, tag, self.wide.states[s].over)}")
             k("if MASKED:", f"    new{s} = tl.where(valid, new{s}, {names}{s})")
         k(*(f"{names}{s} = new{s}" for s in new))
 
-    def forward(self, every: int) -> str:
-        p, k = self.program, _Text(self.program)
+    def forward(self) -> str:
+        """Return the kernel that runs all steps."""
+        p, k, every = self.program, PairText(self.wide), self.every
         units, outputs = unit_values(p), p.of_kind("output")
         k.place(self.packed)
         if self.packed:
@@ -225,7 +115,7 @@ class PairKernels:
             k.depth -= 1
         k.step(p, [*p.of_kind("state").values(), *outputs.values()], units, self._leaf(k, "z"), "s")
         for j, n in outputs.items():
-            k(f"r = {k.whole(f'sv{n}', ())}", "if MASKED:", "    r = tl.where(valid, r, 0.0)")
+            k(f"r = {k.whole(p, n, 's', ())}", "if MASKED:", "    r = tl.where(valid, r, 0.0)")
             k(f"tl.store(out + t * ot + b * ob + {j} * D + d, r.to(out.dtype.element_ty), mask=ok)")
         self._renew(k, p, "state", "z", "s")
         k.depth -= 1
@@ -234,9 +124,10 @@ class PairKernels:
         numbers = "xt, xb, mt, mb, it, ib, ot, ob, T, B, D,"
         return k.text("forward", f"{pointers} {numbers} MASKED: tl.constexpr, BLOCK: tl.constexpr")
 
-    def backward(self, every: int) -> str:
+    def backward(self) -> str:
+        """Return the kernel of the gradient."""
         whole = adjoint(self.program)
-        p, k = whole.step, _Text(whole.step)
+        p, k, every = whole.step, PairText(self.wide), self.every
         units, sums = unit_values(p), p.of_kind("grad_unit")
         table = Addresses(self.wide, [Extent(tuple(sorted(self.program.over[n]))) for n in whole.units])
         rows = self.states.rows
@@ -293,11 +184,11 @@ class PairKernels:
         numbers = "xt, xb, mt, mb, it, ib, gt, gb, gxt, gxb, git, gib, T, B, D,"
         return k.text("backward", f"{pointers} {numbers} MASKED: tl.constexpr, BLOCK: tl.constexpr")
 
-    def _gradients(self, k: _Text, p: Program, sums: Mapping[int, int], table: Addresses) -> None:
+    def _gradients(self, k: PairText, p: Program, sums: Mapping[int, int], table: Addresses) -> None:
         """Write the gradients of a step's projections, input and per-unit values."""
 
         def value(n: int, over: Iterable[int]) -> None:
-            k(f"r = {k.whole(f'bv{n}', over)}", "if MASKED:", "    r = tl.where(valid, r, 0.0)")
+            k(f"r = {k.whole(p, n, 'b', over)}", "if MASKED:", "    r = tl.where(valid, r, 0.0)")
 
         for i, n in p.of_kind("grad_preact").items():
             extent, start = self.wide.projections[i], self.projections.starts[i]
@@ -307,12 +198,9 @@ class PairKernels:
                 k(f"tl.store({where}, r.to(gx.dtype.element_ty), mask={k.ok(extent.over)})")
                 continue
             k("r = tl.sum(tl.where(ok, r, 0.0), 0, keep_dims=True)")
-            slot = "tl.program_id(0) % blocks"
-            if extent.per == "group":
-                slot += f" + head % {self.wide.heads // self.wide.groups} * blocks"
-            column = f"{k.at(extent, start)} + {extent.per} * {self.wide.indices(extent)}"
+            column = k.column(extent, start)
             column += "" if extent.over else f" + tl.zeros({k.shape((), lanes='1')}, tl.int32)"
-            row = f"({slot}) * rows + t * B + b"
+            row = f"({self._slot(extent)}) * rows + t * B + b"
             where = f"gshared + ({row}) * {self.projections.shared} + {column}"
             mask = f", mask={k.ok(extent.over, lanes=False)}" if extent.over else ""
             k(f"tl.store({where}, r{mask})")
@@ -344,6 +232,7 @@ def first(hit, k, axis: tl.constexpr):
 
 def render(program: Program, every: int, packed: bool = False) -> str:
     """Return the source of a module with the kernels of a program; without `every`, none of the gradient."""
-    kernels = PairKernels(program, packed)
+    kernels = PairKernels(program, every, packed)
     about = f'"""{program.name}, generated: pairs of states, saved every {every} steps."""\n\n'
-    return about + HEAD + _MATH + kernels.forward(every) + (kernels.backward(every) if every else "")
+    parts = [about, HEAD, _MATH, fold_functions(kernels.program), kernels.forward()]
+    return "".join([*parts, kernels.backward() if every else ""])

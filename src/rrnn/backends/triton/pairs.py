@@ -9,7 +9,6 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from rrnn.arithmetic import SEMIRING_FOLDS
 from rrnn.backends.interface import CellCall, Gradients, by_sequence, by_state, first_state
 from rrnn.backends.native.family_loops import Addresses
 from rrnn.backends.triton.family_text import padded
@@ -46,8 +45,6 @@ def block_of(program: Program, units: int) -> tuple[int, int]:
 
 def why_not(program: Program) -> str | None:
     """Return why these kernels cannot run a program, or None."""
-    if any(i.op in SEMIRING_FOLDS for i in program.flat.instructions):
-        return "arcs from each state of a family to each need a ⊕ that is one operation, or one on each component"
     step = adjoint(program).step if program.semiring.has_gradient else program
     if step.has_pairs and (most := widest(step)) > MOST:
         return f"its matrices between states have {most} numbers, padded to powers of two, and a tile at most {MOST}"

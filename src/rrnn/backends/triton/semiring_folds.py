@@ -1,8 +1,10 @@
 """Triton functions that fold a family by a semiring's own ⊕, for those whose ⊕ is no single op.
 
-`plus` is ⊕ on the components of two elements. Folds run along the second axis of tiles, one tile for each component;
-padding holds 0̄. For the ⊕ of all states before (or after) each one, a scan carries pairs: the ⊕ of a stretch of states
-without its last (or first) one, and that one.
+`plus` is ⊕ on the components of two elements. Folds run along an axis of tiles, one tile for each component; padding
+holds 0̄. The ⊕ of all states before (or after) each one is found in log₂ N steps, in which blocks of 1, 2, 4, … states
+are joined: of two neighbouring blocks, the states of the right one have all of the left one before them. Blocks are
+exchanged as in `tl.sort`. (`tl.associative_scan` is wrong in triton 3.6 for some layouts in which lanes or registers
+repeat a number, as those of small tiles do: pull requests 9185 and 9189 of triton-lang/triton.)
 """
 
 from __future__ import annotations
@@ -15,6 +17,15 @@ from rrnn.ir import Op, Program
 from rrnn.ir.semiring_code import operation_code
 from rrnn.semirings import Semiring
 
+_NEIGHBOUR = """
+
+@triton.jit
+def neighbour(v, stride: tl.constexpr):
+    bits = tl.reshape(v.to(tl.int32, bitcast=True), [v.numel // (2 * stride), 2, stride])
+    return tl.reshape(bits ^ tl.xor_sum(bits, 1, keep_dims=True), v.shape).to(tl.float32, bitcast=True)
+"""
+"""Returns the values of the states whose index differs in one bit."""
+
 
 def fold_functions(program: Program) -> str:
     """Return the functions that a program's folds call; none for a program without such folds."""
@@ -26,9 +37,12 @@ def _functions(ring: Semiring) -> str:
     def names(letter: str) -> str:
         return ", ".join(f"{letter}{c}" for c in range(ring.size))
 
-    def function(name: str, arguments: list[str], lines: list[str]) -> str:
-        head = f"\n\n@triton.jit\ndef {name}({', '.join(map(names, arguments))}):\n"
-        return head + "".join(f"    {line}\n" for line in lines)
+    def function(head: str, lines: list[str]) -> str:
+        return f"\n\n@triton.jit\ndef {head}:\n" + "".join(f"    {line}\n" for line in lines)
+
+    def each(text: str) -> list[str]:
+        """Write a line for each component c, whose zero is z."""
+        return [text.format(c=c, z=number(z)) for c, z in enumerate(ring.numbers_of(ring.zero))]
 
     instructions, results = operation_code(ring, "plus")
     plus, leaves = [], [f"{letter}{c}" for letter in "ab" for c in range(ring.size)]
@@ -40,41 +54,30 @@ def _functions(ring: Semiring) -> str:
         plus.append(f"v{n} = {text}")
     plus.append("return " + ", ".join(f"v{n}" for n in results))
 
-    def join(first: str, *others: str) -> list[str]:
-        """Write the ⊕ of some elements, from left to right, into s."""
-        lines, left = [], first
-        for right in others:
-            lines.append(f"{names('s')} = plus({names(left)}, {names(right)})")
-            left = "s"
-        return lines
-
-    def scan(name: str, reverse: bool) -> str:
-        empty = [f"e{c} = tl.full(a{c}.shape, {number(z)}, tl.float32)" for c, z in enumerate(zero)]
-        call = f"tl.associative_scan(({names('e')}, {names('a')}), 1, {name}_joined, reverse={reverse})"
-        return function(name, ["a"], [*empty, f"{names('r')}, {names('x')} = {call}", f"return {names('r')}"])
-
-    zero = ring.numbers_of(ring.zero)
-    ends = [f"r{c}[:, None]" for c in range(ring.size)]
     given = f"({names('a')})" if ring.size > 1 else "a0"
+    others = [
+        *each("r{c} = tl.full(a{c}.shape, {z}, tl.float32)"),
+        "for level in tl.static_range(levels):",
+        "    joined = ((k >> level) & 1) != after",
+        *each("    b{c} = neighbour(a{c}, stride << level)"),
+        f"    {names('s')} = plus({names('b')}, {names('r')})",
+        *each("    r{c} = tl.where(joined, s{c}, r{c})"),
+        *each("    s{c} = tl.where(joined, b{c}, a{c})"),
+        *each("    b{c} = tl.where(joined, a{c}, b{c})"),
+        f"    {names('a')} = plus({names('s')}, {names('b')})",
+        f"return {names('r')}",
+    ]
+    where = f"{names('a')}, k, levels: tl.constexpr, stride: tl.constexpr"
     return "".join(
         [
-            function("plus", ["a", "b"], plus),
+            function(f"plus({names('a')}, {names('b')})", plus),
             function(
-                "fold", ["a"], [f"{names('r')} = tl.reduce({given}, 1, plus)", f"return {', '.join(ends)}"]
+                f"fold({names('a')}, axis: tl.constexpr)",
+                [f"return tl.reduce({given}, axis, plus, keep_dims=True)"],
             ),
-            # (a without its last state x) and (b without its last state y)
-            function(
-                "before_joined",
-                ["a", "x", "b", "y"],
-                [*join("a", "x", "b"), f"return {names('s')}, {names('y')}"],
-            ),
-            scan("before", False),
-            # A scan from the right begins with the right one, a: its first state is x.
-            function(
-                "after_joined",
-                ["a", "x", "b", "y"],
-                [*join("b", "x", "a"), f"return {names('s')}, {names('y')}"],
-            ),
-            scan("after", True),
+            _NEIGHBOUR,
+            function(f"others({where}, after: tl.constexpr)", others),
+            function(f"before({where})", [f"return others({names('a')}, k, levels, stride, 0)"]),
+            function(f"after({where})", [f"return others({names('a')}, k, levels, stride, 1)"]),
         ]
     )
