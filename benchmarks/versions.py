@@ -5,7 +5,8 @@
 A tree is a checkout: its `src` holds rrnn. Each tree has a process of its own with a cache of its own; the two set up
 the same cases and are timed in strict alternation, so that only one of them works at a time. A case is a cell, a shape
 (time, batch, units), a number type and a pass: the bare kernels (gates, recurrence and output), on CUDA as replays of a
-CUDA graph, and whole layers, called from Python. "first call" rows time a cell's first training step, with an empty
+CUDA graph, and whole layers, called from Python; "step" rows call a layer's `step`, as streaming does, one token at a
+time. "first call" rows time a cell's first training step, with an empty
 cache and in a fresh process each time: that is mostly compiling.
 
 Times are medians. `ratio` is the median of new over old in neighbouring timings: above 1, the new tree is slower.
@@ -60,11 +61,13 @@ def cases(device: str, quick: bool) -> list[Spec]:
         {"kind": "kernel", "cell": cell, "shape": shape, "dtype": dtype, "pass": name, "timing": timing}
         for shape, dtype, cell, name in product(shapes, dtypes, cells, PASSES)
     ]
+    plain = {"cell": "F+o", "dtype": "float32", "timing": "plain"}
     layers = [
-        {"kind": "layer", "cell": "F+o", "shape": shape, "dtype": "float32", "pass": name, "timing": "plain"}
+        {"kind": "layer", "shape": shape, "pass": name, **plain}
         for shape, name in product(LAYER_SHAPES[device], PASSES)
     ]
-    return kernels + layers
+    steps = [{"kind": "step", "shape": LAYER_SHAPES[device][0], "pass": "forward", **plain}]
+    return kernels + layers + steps
 
 
 class Process:

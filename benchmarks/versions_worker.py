@@ -37,7 +37,7 @@ def make_cell(name: str) -> Any:
 
 def make_runs(spec: Spec, device: str) -> dict[str, Run]:
     """Return what to time, by the name of the pass, for a case of `versions.py`."""
-    return (layer_runs if spec["kind"] == "layer" else kernel_runs)(spec, device)
+    return (kernel_runs if spec["kind"] == "kernel" else layer_runs)(spec, device)
 
 
 def kernel_runs(spec: Spec, device: str) -> dict[str, Run]:
@@ -68,7 +68,7 @@ def kernel_runs(spec: Spec, device: str) -> dict[str, Run]:
 
 
 def layer_runs(spec: Spec, device: str) -> dict[str, Run]:
-    """A whole layer, called as users call it: a step with a state, and a training step."""
+    """A whole layer, called as users call it: with a state, in a training step, and one token at a time."""
     import rrnn
 
     (steps, batch, units), dtype = spec["shape"], getattr(torch, spec["dtype"])
@@ -79,6 +79,8 @@ def layer_runs(spec: Spec, device: str) -> dict[str, Run]:
     grad = torch.randn(steps, batch, units, generator=g, device=device, dtype=dtype)
     with torch.no_grad():
         state = layer(x)[1]
+    if spec["kind"] == "step":
+        return {"forward": without_gradient(lambda: layer.step(x[0], state)[0])}
     leaves = [x, *layer.parameters()]
     return {
         "forward": without_gradient(lambda: layer(x, state)[0]),

@@ -75,35 +75,28 @@ def rational(
     Packed sequences: x and inp are (total, 1, …), states[i] (S, n, D), and `sequences` (n, 3) is what `packed_table`
     makes of their offsets. Nothing crosses from one sequence to the next, and no padding is made."""
     rows = [[p] if isinstance(p, Tensor) else p for p in params]
-    widths = [r[0].shape[-1] for r in rows] if widths is None else list(widths)
-    grad = wants_gradients(x, weight, inp, *chain(*rows), *(states or ()))
-    name, batch = chosen(), x.shape[1] if sequences is None else sequences.shape[0]
-    if not torch.compiler.is_compiling() and captured():
-        every = _interval(x, programs, save_every)
-        tables, texts = [_table(r) for r in rows], json.dumps([p.text for p in programs])
-        first = list(initial_states(programs, tables, batch, widths) if states is None else states)
-        # One op, of any number of steps, that can be trained or not. Traces have no lists of strings.
-        traced = torch.ops.rrnn.traced(x, tables, first, mask, inp, texts, every, name, sequences)
-        return Result(*traced)
-    if torch.compiler.is_compiling():
-        every = _interval(x, programs, save_every) if grad else 0
+    widths = [r[0].shape[-1] for r in rows] if widths is None else widths
+    name, grad = chosen(), wants_gradients(chain((x, weight, inp), *rows, states or ()))
+    batch = x.shape[1] if sequences is None else sequences.shape[0]
+    if captured():
         tables, texts = [_table(r) for r in rows], [p.text for p in programs]
         first = list(initial_states(programs, tables, batch, widths) if states is None else states)
+        every, given = save_every or _interval(x, programs), (x, tables, first, mask, inp)
+        if not torch.compiler.is_compiling():
+            # One op, of any number of steps, that can be trained or not. Traces have no lists of strings.
+            return Result(*torch.ops.rrnn.traced(*given, json.dumps(texts), every, name, sequences))
         if torch.onnx.is_in_onnx_export():
             cells = LayerCells(programs, widths, 0, resolve(name, x.device, x.dtype, programs))
             return Result(*cell_by_cell(LayerCall(x, tables, mask, inp, cells, sequences), first))
-        layer = texts, widths, every, name, sequences
-        out, final, _ = torch.ops.rrnn.forward(x, tables, first, mask, inp, *layer)
+        layer = texts, list(widths), every if grad else 0, name, sequences
+        out, final, _ = torch.ops.rrnn.forward(*given, *layer)
         return Result(out, final)
     if name == "auto" and torch._C._are_functorch_transforms_active():
         name = "reference"  # torch.func can transform torch ops only
     backend = resolve(name, x.device, x.dtype, programs, packed=sequences is not None)
     if weight is not None and not (grad and backend.name != "reference"):
         x = F.linear(x, weight)
-    every = 0
-    if grad:
-        wanted = save_every or backend.interval(x, programs, widths)
-        every = _interval(x, programs, wanted)
+    every = (save_every or backend.interval(x, programs, widths) or _interval(x, programs)) if grad else 0
     cells = LayerCells(programs, widths, every, backend)
     if backend.name == "reference":
         tables = [_table(r) for r in rows]
@@ -125,10 +118,8 @@ def rational(
     return Result(out, final)
 
 
-def _interval(x: Tensor, programs: Sequence[Program], save_every: int | None) -> int:
-    """Return the interval at which training saves states."""
-    if save_every is not None:
-        return save_every
+def _interval(x: Tensor, programs: Sequence[Program]) -> int:
+    """Return the interval at which training saves states where neither the caller nor the backend has a wish."""
     return min(gpu_interval(len(p.flat.instructions)) for p in programs) if x.is_cuda else SAVE_EVERY
 
 
@@ -249,8 +240,10 @@ class _RationalFunction(torch.autograd.Function):
         twice = torch.is_grad_enabled()  # create_graph=True
         with torch.no_grad() if twice else nullcontext():
             call, wanted = LayerCall(y, params, mask, inp, cells, sequences), ctx.needs_input_grad[-count:]
-            rows = iter(ctx.needs_input_grad[6:])
-            learned = [any([next(rows) for _ in range(n)]) for n in ctx.counts]
+            learned, at = [], 6
+            for n in ctx.counts:
+                learned.append(True in ctx.needs_input_grad[at : at + n])
+                at += n
             gx, gp, gs, gi = run_backward(call, saved, go, grad_finals, wanted, learned)
             gw = None
             if weight is not None:

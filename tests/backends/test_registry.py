@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 from cell_calls import cell
@@ -36,6 +38,9 @@ def picky(monkeypatch: pytest.MonkeyPatch) -> Backend:
     monkeypatch.setattr(
         registry, "TABLE", {"picky": f"{__name__}:Picky", "reference": registry.TABLE["reference"]}
     )
+    monkeypatch.setattr(
+        registry, "_candidates", cache(registry._candidates.__wrapped__)
+    )  # it remembers the table
     found = Picky()
     get_before = registry.get_backend
     monkeypatch.setattr(registry, "get_backend", lambda name: found if name == "picky" else get_before(name))

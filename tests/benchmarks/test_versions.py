@@ -23,19 +23,20 @@ def test_a_tree_and_itself(tmp_path: Path) -> None:
         spec("kernel", "B", "forward"),
         spec("kernel", "B", "forward_backward"),
         spec("layer", "B", "forward_backward"),
+        spec("step", "B", "forward"),
         spec("kernel", "nobody", "forward"),
     ]
     comparison = versions.Comparison({"old": ROOT, "new": ROOT}, "cpu", 1, tmp_path)
     meta, rows = versions.compare(comparison, specs, 2, ["B"], 2)
     assert meta["trees"]["old"] == meta["trees"]["new"] and {"torch", "python"} <= set(meta["versions"])
-    assert rows[3]["error"].startswith("old: CellError: no cell is called 'nobody'")
-    for row in (*rows[:3], rows[4]):
+    assert rows[4]["error"].startswith("old: CellError: no cell is called 'nobody'")
+    for row in (*rows[:4], rows[5]):
         assert row["spread"][0] <= row["ratio"] <= row["spread"][1] and row.get("difference", 0.0) == 0.0
-    assert rows[4]["kind"] == "first call" and rows[4]["old_ms"] > rows[1]["old_ms"]
+    assert rows[5]["kind"] == "first call" and rows[5]["old_ms"] > rows[1]["old_ms"]
     table = versions.table(rows)
     assert len({len(line) for line in table}) == 1
     ratios = [float(line[6]) for line in table[2:]]  # after the head and the case that failed
-    assert ratios == sorted(ratios) and len(ratios) == 4
+    assert ratios == sorted(ratios) and len(ratios) == 5
 
 
 def test_every_case_is_known(tmp_path: Path) -> None:

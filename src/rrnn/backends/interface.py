@@ -44,7 +44,7 @@ class CellCall(NamedTuple):
     every: int = 0
     """The interval at which states are saved for the backward pass; 0 saves none: inference."""
     width: int = 0
-    """The number of units of a program of families; 0 for another one, whose x tells."""
+    """The number of units; without families 0 will do, since x tells."""
     sequences: Tensor | None = None
     """For packed sequences: (n, 3) int64 on x's device, rows (number, first step, step behind the last), longest first;
     there is no mask then. None: every column of x is a sequence."""
@@ -58,6 +58,11 @@ class CellCall(NamedTuple):
     def batch(self) -> int:
         """The number of sequences, which is the batch of the states."""
         return self.x.shape[1] if self.sequences is None else self.sequences.shape[0]
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Return the number of steps, of sequences, and of units."""
+        shape, packed = self.x.shape, self.sequences
+        return shape[0], shape[1] if packed is None else packed.shape[0], self.width or shape[-1]
 
     def separate(self) -> Iterator[tuple[int, slice, CellCall]]:
         """Yield each packed sequence, first to last, as (its number, its steps, a call of its own). It waits for the
@@ -199,13 +204,12 @@ def first_state(
     program: Program, batch: int, units: int, like: Tensor, dtype: torch.dtype = torch.float32
 ) -> Tensor:
     """Return the stored states before the first step, (S, B, D), of a program where they are all numbers."""
-    numbers, rows = program.flat.first_states, program.flat.state_rows
-    if len(set(numbers)) <= 1:  # the usual case
-        number = numbers[0] or 0.0 if numbers else 0.0
-        return like.new_full((program.flat.state_count, batch, units), number, dtype=dtype)
+    program = program.flat
+    if (number := program.first_number) is not None:  # the usual case
+        return like.new_full((program.state_count, batch, units), number, dtype=dtype)
     parts = [
         like.new_full((own.stop - own.start, batch, units), number or 0.0, dtype=dtype)
-        for own, number in zip(rows, numbers, strict=True)
+        for own, number in zip(program.state_rows, program.first_states, strict=True)
     ]
     return torch.cat(parts)
 
@@ -227,9 +231,16 @@ def captured() -> bool:
     return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
 
 
+def side_by_side(t: Tensor) -> bool:
+    """Return whether kernels can read or write a tensor in place: only its last axis must lie in one piece."""
+    return (
+        t.is_contiguous() or t.stride(-1) == 1 or t.shape[-1] == 1
+    )  # the first takes a third of the others' time
+
+
 def units_contiguous(t: Tensor) -> Tensor:
-    """Return the tensor with units side by side, as kernels read them; other strides are read in place."""
-    return t if t.stride(-1) == 1 or t.shape[-1] == 1 else t.contiguous()
+    """Return the tensor with units side by side, as kernels read them."""
+    return t if side_by_side(t) else t.contiguous()
 
 
 # Registered when `rrnn.backends` is imported, so before any fork that could matter.

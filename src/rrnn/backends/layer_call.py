@@ -90,12 +90,10 @@ class LayerCall(NamedTuple):
         x, params, mask, inp, cells, packed = self
         if len(cells.programs) == 1:  # most layers have one, and time matters in `step`
             (program,), (table,), (view,) = cells.programs, params, cells.slices(x)
-            width = cells.widths[0] if program.wide is not None else 0
             own = inp if program.uses_input else None
-            return [CellCall(program, view, table, mask, own, cells.every, width, packed)]
+            return [CellCall(program, view, table, mask, own, cells.every, cells.widths[0], packed)]
         own, masks, inputs = cells.slices(x), repeat(mask), cells.inputs(inp)
-        widths = [w if p.wide is not None else 0 for p, w in zip(cells.programs, cells.widths, strict=True)]
-        rest = repeat(cells.every), widths, repeat(packed)
+        rest = repeat(cells.every), cells.widths, repeat(packed)
         return list(map(CellCall, cells.programs, own, params, masks, inputs, *rest))
 
 

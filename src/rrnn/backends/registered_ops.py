@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -144,7 +145,7 @@ def _op_grad(ctx: Any, grad_out: Tensor, grad_finals: list[Tensor], _: Any) -> t
 torch.library.register_autograd("rrnn::forward", _op_grad, setup_context=_setup, lib=_LIB)
 
 
-def wants_gradients(*tensors: Tensor | None) -> bool:
+def wants_gradients(tensors: Iterable[Tensor | None]) -> bool:
     """Return whether autograd will ask for gradients of any of these tensors."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
 
@@ -160,7 +161,7 @@ def _op_traced(
     backend: str,
     sequences: Tensor | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
-    grad = wants_gradients(x, inp, *params, *states)
+    grad = wants_gradients([x, inp, *params, *states])
     cells = json.loads(programs), [s.shape[-1] for s in states], every if grad else 0, backend, sequences
     out, finals, _ = torch.ops.rrnn.forward(x, params, states, mask, inp, *cells)
     return out, finals

@@ -73,16 +73,10 @@ def resolve(
             if why := backend.why_not(device, dtype, program):
                 raise BackendError(f"the {name} backend cannot run {program.name!r} here: {why}")
         return backend
-    thin = True  # plain loops: a generator takes half a microsecond at every call
+    wide = False  # a plain loop: a generator takes half a microsecond at every call
     for program in programs:
-        thin = thin and program.wide is None
-    for candidate in TABLE:
-        if candidate == "triton" and device.type != "cuda":
-            continue  # its interpreter runs on the CPU, for tests: a thousand times slower, so by name only
-        if candidate == "native" and device.type != "cpu":
-            continue  # it runs on the CPU only, which is no reason to warn at every call
-        if thin and candidate in FAMILIES_ONLY:
-            continue  # asking them would take time at every call
+        wide = wide or program.wide is not None
+    for candidate in _candidates(device, wide):
         backend = get_backend(candidate)
         if packed and device.type != "cpu" and not backend.packs:
             continue  # it would ask the device for the offsets, and run many short calls
@@ -95,6 +89,18 @@ def resolve(
     if packed:  # no backend that works here has kernels for them
         return resolve(name, device, dtype, programs)
     raise AssertionError("the reference runs everything")
+
+
+@cache
+def _candidates(device: torch.device, wide: bool) -> tuple[str, ...]:
+    """Return the backends that "auto" asks on a device, for programs of which some have families, or none."""
+    never = {
+        "triton": device.type
+        != "cuda",  # its interpreter runs on the CPU, for tests: a thousand times slower
+        "native": device.type != "cpu",  # no reason to warn at every call
+        **dict.fromkeys(FAMILIES_ONLY, not wide),
+    }
+    return tuple(name for name in TABLE if not never.get(name))
 
 
 def report(device: torch.device) -> Iterator[tuple[str, str | None]]:

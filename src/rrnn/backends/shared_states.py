@@ -16,9 +16,9 @@ def forward(
     backend: Backend, call: CellCall, state: Tensor | None, out: Tensor
 ) -> tuple[Tensor, Tensor | None]:
     """Run a program as `Backend.forward` does, whether or not its units share states."""
-    program = call.program
-    if not program.shares_states or backend.shares_states:
+    if backend.shares_states or not call.program.shares_states:
         return backend.forward(call, state, out)
+    program = call.program
     own = call._replace(program=program.with_unit_states)
     end, saved = backend.forward(own, None if state is None else spread(program, state), out)
     return pick(program, end), None if saved is None else pick(program, saved)

@@ -103,7 +103,8 @@ class Program:
 
     def __post_init__(self) -> None:
         # Compute these now: torch.compile reads them, but cannot trace a property that is not computed yet.
-        _ = self.text, self.first_states, self.per_unit, self.output_count, self.state_rows, self.state_count
+        _ = self.text, self.first_states, self.per_unit, self.output_count, self.shares_states
+        _ = self.state_rows, self.state_count, self.first_number
         if not self.has_elements:
             self.__dict__["flat"] = self  # `verify` flattens the others
 
@@ -178,7 +179,7 @@ class Program:
         """Whether an instruction has a value for each pair of states of two families: a whole matrix of arcs."""
         return any(len(over) > 1 for over in self.flat.over)
 
-    @property
+    @cached_property
     def shares_states(self) -> bool:
         """Whether the units of a head have the same states (see `rrnn.ir.affine.share_states`)."""
         return self.wide is not None and any(extent.per != "unit" for extent in self.wide.states)
@@ -200,6 +201,12 @@ class Program:
         """The initial values as numbers; None for one that depends on parameters."""
         numbers = {n: float(i.attr or 0.0) for n, i in enumerate(self.instructions) if i.op is Op.CONST}
         return tuple(numbers.get(n) for n in self.initial)
+
+    @cached_property
+    def first_number(self) -> float | None:
+        """The number that all stored states have at first (0 without states); None if they do not share one."""
+        numbers = set(self.first_states) or {0.0}
+        return numbers.pop() if len(numbers) == 1 else None
 
     def depending_on(self, *leaves: Op) -> frozenset[int]:
         """Return the instructions whose value depends on a leaf of these kinds."""

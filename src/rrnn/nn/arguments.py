@@ -295,9 +295,9 @@ def check_block_states(
 
 def _check_tensor(tensor: Any, shape: tuple[int, ...], place: str, meaning: str, fix: str) -> None:
     """Raise a `ShapeError` for a tensor of a state with another shape, or without floating-point numbers."""
-    if not isinstance(tensor, Tensor) or not torch.is_floating_point(tensor):
+    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
         got = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
         raise ShapeError(f"{place} must be a tensor of floating-point numbers; got {got}. {fix}")
-    if len(shape) != tensor.dim() or any(a != b for a, b in zip(shape, tensor.shape, strict=True)):
+    if tensor.shape != shape:
         meaning = meaning if len(shape) == 3 else meaning.replace("batch, ", "") + " without a batch"
         raise ShapeError(f"expected {place} of shape {shape}, {meaning}; got {tuple(tensor.shape)}. {fix}")

@@ -299,10 +299,7 @@ class Block(SequenceModule):
         history = self.layer.no_history(u.shape[1]) if before is None else before.history
         y, history = self.layer.project(u, history, mask, prefix, None)
         y, tail = self._shape(y, tail, mask, prefix)
-        inputs = {r.name: y[..., r.start : r.stop] for r in self.layer.own_rows}
-        inp = inputs.get("input", u.to(y.dtype)) if self.layer.uses_input else None
-        y = y[..., : self.layer.columns] if inputs else y
-        out, states = self.layer.run_cells(y, inp, None if before is None else before.states, mask)
+        out, states, _ = self.layer.run_cells(y, u, None if before is None else before.states, mask)
         return out, own, BlockState(LayerState(states, history), tail)
 
     def _shape(

@@ -6,6 +6,7 @@ x (T, B, I) ── × weightᵀ ──▶ pre-activations (T, B, rows) ── ce
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 import torch
@@ -78,7 +79,6 @@ class RationalLayer(nn.Module):
         lowered = [lower(cell) for cell in self.cell_types]
         headed = (each.program.with_heads(heads, groups) for each in lowered)
         self.programs = tuple(map(share_states, headed, self.widths))
-        self.has_families = any(program.wide is not None for program in self.programs)
         self.uses_input = any(program.uses_input for program in self.programs)
 
         pairs = zip(self.programs, self.widths, strict=True)
@@ -332,39 +332,52 @@ class RationalLayer(nn.Module):
     ) -> tuple[Tensor, LayerState, dict[str, Tensor]]:
         """Run the cells alone; return (their output, the next state, pre-activations of the layer's own rows).
         `programs` stand in for the cells' own, to read other values than their output."""
-        weight, zoneout, inside = self.weight, self.zoneout if self.training else 0.0, None
-        batch = x.shape[1] if packed is None else packed.count
-        states, history = (None, self.no_history(batch)) if state is None else state
+        zoneout = self.zoneout if self.training else 0.0
+        if packed is not None and drop is not None:
+            drop = partial(packed.shared_dropout, drop)  # a mask for each sequence
+        if state is None:
+            states, history = None, self.no_history(x.shape[1] if packed is None else packed.count)
+        else:
+            states, history = state
         plain = self.window == 1 and not (self.own_rows or self.low_rank_rows or zoneout)
-        if plain and in_one_node(x, weight):
-            y, inside = x if drop is None else drop(x), weight
+        inside = (
+            plain and x.is_cuda and in_one_node(x, self.weight)
+        )  # in this order: modules' attributes are slow
+        if inside:
+            y = x if drop is None else drop(x)
         else:
             y, history = self.project(x, history, mask, prefix, drop, packed)
             y = self._zone_out(y) if zoneout else y
-        own = {r.name: y[..., r.start : r.stop] for r in self.own_rows}
-        inp = own.get("input", x.to(y.dtype)) if self.uses_input else None
-        cells = y[..., : self.columns] if own else y
-        out, finals = self.run_cells(cells, inp, states, mask, inside, programs, packed)
+        out, finals, own = self.run_cells(y, x, states, mask, inside, programs, packed)
         return out, LayerState(finals, history), own
 
     def run_cells(
         self,
         y: Tensor,
-        inp: Tensor | None,
+        x: Tensor,
         states: Sequence[Tensor] | None,
         mask: Tensor | None = None,
-        weight: Tensor | None = None,
+        inside: bool = False,
         programs: Sequence[Program] | None = None,
         packed: Packed | None = None,
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return (output, next states) of pre-activations y (T, B, columns), or of y weightᵀ; `inp` (T, B, units) is
-        what cells read as input()."""
-        widths = self.widths if self.has_families else None
-        how = {"mask": mask, "inp": inp, "weight": weight, "widths": widths}
-        table = None if packed is None else packed.table
-        rows, programs = self.parameter_rows(self.weight), programs or self.programs
-        out, finals = rational(y, rows, states, programs, sequences=table, **how)
-        return out, tuple(finals)
+    ) -> tuple[Tensor, tuple[Tensor, ...], dict[str, Tensor]]:
+        """Return (output, next states, pre-activations of the layer's own rows) of pre-activations y (T, B, rows) of an
+        input x (T, B, I); `inside`: y is the input, and the cells compute the product with the matrix."""
+        own, inp, weight = {r.name: y[..., r.start : r.stop] for r in self.own_rows}, None, self.weight
+        if self.uses_input:
+            inp = own.get("input", x.to(y.dtype))
+        out, finals = rational(
+            y[..., : self.columns] if own else y,
+            self.parameter_rows(weight),
+            states,
+            programs or self.programs,
+            mask=mask,
+            inp=inp,
+            weight=weight if inside else None,
+            widths=self.widths,
+            sequences=None if packed is None else packed.table,
+        )
+        return out, tuple(finals), own
 
     def forward(
         self,

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -152,9 +152,10 @@ class NamedParameters(nn.Module):
         assert value is not None
         return value
 
-    def get(self, name: str) -> Tensor | None:
-        """Return the parameter of a name, or None."""
-        return self._parameters.get(name)
+    @property
+    def get(self) -> Callable[[str], Tensor | None]:
+        """The function that returns the parameter of a name, or None."""
+        return self._parameters.get  # the table's own: a function around it would cost as much again
 
     def train(self, mode: bool = True) -> NamedParameters:
         object.__setattr__(self, "training", mode)  # nn.Module would look for a parameter of that name

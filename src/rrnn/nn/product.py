@@ -55,7 +55,7 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     if captured():
         return F.linear(x, weight)
     if not torch.is_grad_enabled():
-        is_expanded = type(x) is Tensor and x.dim() == 3 and x.shape[1] > 1 and x.stride(1) == 0
+        is_expanded = x.dim() == 3 and x.shape[1] > 1 and x.stride(1) == 0 and type(x) is Tensor
         return F.linear(x[:, :1], weight).expand(-1, x.shape[1], -1) if is_expanded else F.linear(x, weight)
     if x.is_cuda and weight.is_leaf and weight.requires_grad and (run := _RUN.get()) is not None:
         return _SideStreamLinear.apply(x, weight, run)  # pyright: ignore[reportReturnType]

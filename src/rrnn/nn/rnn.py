@@ -24,7 +24,7 @@ from rrnn.nn.arguments import (
     check_state,
 )
 from rrnn.nn.dropout import Drops
-from rrnn.nn.layer import Drop, Norm, RationalLayer, Skip
+from rrnn.nn.layer import Norm, RationalLayer, Skip
 from rrnn.nn.packed import Packed
 from rrnn.nn.sequences import (
     LayerState,
@@ -328,13 +328,13 @@ class RationalRNN(nn.Module):
             outputs = []
             for i in range(depth * n, depth * n + n):
                 if i % n == 0:
-                    out, final = layers[i](x, given[i], mask, prefix, _per_sequence(drop, packed), packed)
+                    out, final = layers[i](x, given[i], mask, prefix, drop, packed)
                 else:  # flipped padding is still padding, so no sequence needs an order of its own
                     flipped = None if mask is None else mask.flip(0)
                     own, first = None if packed is None else packed.flipped(), given[i]
                     if packed is not None and first is not None:
                         first = _last_first(first)
-                    out, final = layers[i](x.flip(0), first, flipped, False, _per_sequence(drop, own), own)
+                    out, final = layers[i](x.flip(0), first, flipped, False, drop, own)
                     out, final = out.flip(0), final if packed is None else _last_first(final)
                 outputs.append(out)
                 finals.append(final)
@@ -371,11 +371,6 @@ class RationalRNN(nn.Module):
         if self.output_size != self.hidden_sizes[-1] * self.num_directions:
             lines.append(f"output_size: {self.output_size}")
         return "\n".join(lines)
-
-
-def _per_sequence(drop: Drop | None, packed: Packed | None) -> Drop | None:
-    """Return dropout with a mask for each sequence, also where sequences are packed."""
-    return drop if drop is None or packed is None else partial(packed.shared_dropout, drop)
 
 
 def _last_first(state: LayerState) -> LayerState:

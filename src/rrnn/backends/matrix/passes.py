@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rrnn.backends.interface import CellCall, Gradients
+from rrnn.backends.interface import CellCall, Gradients, units_contiguous
 from rrnn.backends.matrix import chunks, elementwise
 from rrnn.backends.matrix.factors import FactorGradients, StepGradients, Tiles, segments_of
 from rrnn.backends.matrix.leaves import Leaf, read
-from rrnn.backends.matrix.schedule import Call, put_side_by_side
+from rrnn.backends.matrix.schedule import Call
 from rrnn.ir import Op
 from rrnn.ir.separable import KEYS, LOG_DECAY, QUERIES, SKIP, VALUE, WEIGHT
 
@@ -84,7 +84,7 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles) -> t
         scores = call.x.new_empty((own.steps, call.x.shape[1], own.heads, own.units), dtype=own.dtype)
         end, states = own.run(first, scores, 1.0)
     if generated is not None:
-        go = back.through_outputs(generated, put_side_by_side(go), scores)
+        go = back.through_outputs(generated, units_contiguous(go), scores)
     elif scale is None:
         assert scores is not None
         with torch.enable_grad():
@@ -92,7 +92,7 @@ def backward(call: CellCall, saved: Tensor, grads: Gradients, tiles: Tiles) -> t
         go = back.through([result], [go.to(own.dtype)], scores)
     else:
         go = go.unflatten(-1, (own.heads, own.units))
-    go = put_side_by_side(go)
+    go = units_contiguous(go)
     target = FactorGradients(back.target(QUERIES), back.target(KEYS), back.target(VALUE))
     grad_end = None if grads.state is None else own.turn_states(grads.state, back=True).contiguous()
     if own.fast:

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 import torch
 from torch import Tensor
 
-from rrnn.backends.interface import CellCall, compute_dtype
+from rrnn.backends.interface import CellCall, compute_dtype, side_by_side, units_contiguous
 from rrnn.backends.matrix import chunks, elementwise
 from rrnn.backends.matrix.elementwise import INDEX, UNIT
 from rrnn.backends.matrix.factors import Factors, Tiles, count_segments, new_steps, segments_of, sums_dtype
@@ -150,7 +150,7 @@ class Call:
         self.found = found
         with torch.no_grad():
             g = self.g if self.g is None or self.generated else self.g.to(self.dtype)
-            q, k, v = (put_side_by_side(found[i].to(dtype)) for i in (QUERIES, KEYS, VALUE))
+            q, k, v = (units_contiguous(found[i].to(dtype)) for i in (QUERIES, KEYS, VALUE))
             weights, skips = (
                 values[i].flatten(2, 3).squeeze(-1) if i in values else None for i in (WEIGHT, SKIP)
             )
@@ -311,13 +311,3 @@ def last_steps(t: Tensor, sequences: Tensor | None, empty: float) -> Tensor:
     begin, end = sequences[sequences[:, 0].argsort(), 1:].unbind(1)
     own = t[(end - 1).clamp(0)].squeeze(1)
     return torch.where((end > begin).view(-1, *[1] * (own.dim() - 1)), own, empty)
-
-
-def side_by_side(t: Tensor) -> bool:
-    """Return whether a tensor's last axis can be read in place."""
-    return t.stride(-1) == 1 or t.shape[-1] == 1
-
-
-def put_side_by_side(t: Tensor) -> Tensor:
-    """Return a tensor whose last axis can be read in place."""
-    return t if side_by_side(t) else t.contiguous()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import warnings
 from ctypes import c_char_p, c_int
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ from rrnn.backends.interface import (
     cast,
     compute_dtype,
     first_state,
+    side_by_side,
     units_contiguous,
 )
 from rrnn.backends.native import families
@@ -62,8 +63,18 @@ def _at2(t: Tensor | None) -> tuple[int, ...]:
 
 
 def _at3(x: Tensor) -> tuple[int, ...]:
-    """Return a tensor's pointer and its strides of time, batch and projection; a flat row has none of the latter."""
-    return (x.data_ptr(), *x.stride()[:3]) if x.dim() == 4 else (x.data_ptr(), *x.stride()[:2], 0)
+    """Return a tensor's pointer and its strides of time, batch and projection. (Flat rows of programs of families have
+    none of the latter, and their kernels read none.)"""
+    return (x.data_ptr(), *x.stride()[:3])
+
+
+@cache
+def _why_never(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Return why C kernels do not run there, whatever compiler there is; None if they do. (It takes torch half a
+    microsecond to tell a device's type.)"""
+    if device.type != "cpu":
+        return f"it runs on the CPU, not on {device.type}"
+    return None if dtype in TYPES else f"it computes with float32, float64 and bfloat16, not {dtype}"
 
 
 class Native(Backend):
@@ -75,10 +86,8 @@ class Native(Backend):
         self._warned = False
 
     def why_not(self, device: torch.device, dtype: torch.dtype, program: Program | None = None) -> str | None:
-        if device.type != "cpu":
-            return f"it runs on the CPU, not on {device.type}"
-        if dtype not in TYPES:
-            return f"it computes with float32, float64 and bfloat16, not {dtype}"
+        if why := _why_never(device, dtype):
+            return why
         compiler = find_compiler()
         return compiler if isinstance(compiler, str) else None
 
@@ -95,16 +104,15 @@ class Native(Backend):
 
     def forward(self, call: CellCall, state: Tensor | None, out: Tensor) -> tuple[Tensor, Tensor | None]:
         program, x, params, mask, inp, every, _, sequences = call
-        steps, batch, units = x.shape[0], call.batch, call.units
+        (steps, batch, units), dtype = call.sizes(), compute_dtype(x.dtype)
         kernel = _forward_kernel(program, x.dtype)
-        dtype = compute_dtype(x.dtype)
         x, params = units_contiguous(x), cast(params, dtype).contiguous()
         state = first_state(program, batch, units, params, dtype) if state is None else state
         state = by_sequence(state, sequences)
         inp = None if inp is None else units_contiguous(cast(inp, x.dtype))
         final = torch.empty_like(state)
-        saved = call.new_saved(state, program.flat.state_count)
-        target = out if out.stride(-1) == 1 or out.shape[-1] == 1 else torch.empty(out.shape, dtype=out.dtype)
+        saved = call.new_saved(state, program.flat.state_count) if every else None
+        target = out if side_by_side(out) else torch.empty(out.shape, dtype=out.dtype)
         arguments = _FORWARD.pack(
             *_at3(x),
             *(params.data_ptr(), state.data_ptr()),
@@ -125,17 +133,17 @@ class Native(Backend):
     def backward(self, call: CellCall, saved: Tensor, grads: Gradients) -> tuple[Tensor, Tensor | None]:
         program, x, params, mask, inp, every, _, sequences = call
         grad_out, grad_state, grad_x, grad_inp, wants_first, _ = grads
-        steps, batch, units = x.shape[0], call.batch, call.units
+        steps, batch, units = call.sizes()
         kernel = _backward_kernel(program, x.dtype)
         x, params, saved = units_contiguous(x), cast(params, saved.dtype).contiguous(), saved.contiguous()
         grad_out = units_contiguous(cast(grad_out, x.dtype))
         inp = None if inp is None else units_contiguous(cast(inp, x.dtype))
         grad_state = None if grad_state is None else by_sequence(grad_state, sequences)
         first = by_sequence(saved.new_empty(saved.shape[1], batch, units), sequences)
-        rows = adjoint(program).unit_rows
-        grad_params = (
-            torch.empty_like(params) if program.wide is None else params.new_empty(batch, rows, units)
-        )
+        if program.wide is None:
+            grad_params = torch.empty_like(params)
+        else:  # of per-unit values, for each sequence
+            grad_params = params.new_empty(batch, adjoint(program).unit_rows, units)
         into_x, into_inp = units_contiguous(grad_x), None if grad_inp is None else units_contiguous(grad_inp)
         arguments = _BACKWARD.pack(
             *_at3(x),
@@ -158,7 +166,7 @@ class Native(Backend):
             grad_x.copy_(into_x)
         if into_inp is not grad_inp and grad_inp is not None and into_inp is not None:
             grad_inp.copy_(into_inp)
-        if program.wide is not None:  # of per-unit values, for each sequence; the epilogue is left to torch
+        if program.wide is not None:  # the epilogue is left to torch
             grad_params = grad_params.sum(0)
         return grad_params, by_state(first, sequences) if wants_first else None
 
