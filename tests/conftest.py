@@ -82,9 +82,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if "triton.runtime.interpreter" in sys.modules:
-        from quick_interpreter import patch_once_a_launch
+        from quick_interpreter import hurry
 
-        patch_once_a_launch()
+        hurry()
     if item.get_closest_marker("gpu"):
         import torch
 
