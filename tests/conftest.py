@@ -8,12 +8,17 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 # Before anything imports torch: xdist already runs one process per core.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # What commands print must not depend on the terminal of whoever runs the tests.
 os.environ.pop("COLUMNS", None)
+
+# Tests start a hundred processes, which would each compile the package's sources where no bytecode may be written.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
 
 # Before anything imports triton (torch.compile does): without a GPU its kernels are interpreted. The device files
 # tell, since asking torch would import it into tests that do not need it.
@@ -82,9 +87,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if "triton.runtime.interpreter" in sys.modules:
-        from quick_interpreter import patch_once_a_launch
+        from quick_interpreter import hurry
 
-        patch_once_a_launch()
+        hurry()
     if item.get_closest_marker("gpu"):
         import torch
 
@@ -109,6 +114,15 @@ def optimised_c() -> Iterator[None]:
 
     with optimised():
         yield
+
+
+@pytest.fixture(scope="session")
+def compiled_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
+    """Return `run(script, *arguments)`, which runs a script where Triton does not interpret (triton_compiler.py)."""
+    from triton_compiler import triton_compiler
+
+    with triton_compiler(tmp_path_factory.mktemp("compiled")) as run:
+        yield run
 
 
 @pytest.fixture

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from pathlib import Path
+from importlib import import_module
 
 import pytest
+from kernel_cases import needs_interpreter
+from quick_interpreter import hurry
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "few_lanes.py"
 
-
-@pytest.mark.slow
-def test_the_kernels_that_claim_to_be_right_are() -> None:
-    pytest.importorskip("triton")
-    env = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    subprocess.run([sys.executable, str(SCRIPT), "--check"], env=env, check=True, timeout=600)
+@needs_interpreter
+def test_the_kernels_that_claim_to_be_right_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry()
+    monkeypatch.setattr(sys, "argv", ["few_lanes.py", "--check"])
+    import_module("few_lanes").main()

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 from cell_calls import cell
@@ -13,6 +9,7 @@ from dropout_twin import defined_mask
 from kernel_cases import needs_interpreter
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from triton_compiler import Compile
 
 from rrnn.backends import use_backend
 from rrnn.nn import RationalRNN, dropout
@@ -152,11 +149,9 @@ for dtype, each, shared, more in [("bf16", True, True, more) for more in odd] + 
 
 
 @pytest.mark.slow
-def test_compiles_for_a_gpu_without_threads_waiting() -> None:
+def test_compiles_for_a_gpu_without_threads_waiting(compiled_elsewhere: Compile) -> None:
     """The interpreter forgives what the compiler does not. A barrier would mean that random numbers change threads."""
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    command = [sys.executable, "-W", "ignore", "-c", COMPILED]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = compiled_elsewhere(COMPILED)
     assert done.stdout.split() == ["False"] * 6, done.stdout + done.stderr[-2000:]
 
 

@@ -6,13 +6,11 @@ What they compute is compared with torch's ops in `test_loss` and `test_update`.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from kernel_cases import needs_interpreter
+from triton_compiler import Compile
 
 SCRIPT = """
 import json, re, subprocess, tempfile
@@ -69,10 +67,8 @@ print(json.dumps({
 
 
 @pytest.fixture(scope="module")
-def compiled() -> dict[str, Any]:
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    command = [sys.executable, "-W", "ignore", "-c", SCRIPT]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+def compiled(compiled_elsewhere: Compile) -> dict[str, Any]:
+    done = compiled_elsewhere(SCRIPT)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(done.stdout)
 

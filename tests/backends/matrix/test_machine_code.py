@@ -7,13 +7,11 @@ nothing had written. No interpreter shows that, and a GPU shows it only as wrong
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from kernel_cases import needs_interpreter
+from triton_compiler import Compile
 
 SCRIPT = """
 import json, sys
@@ -101,10 +99,10 @@ def test_registers_that_nothing_wrote_are_found() -> None:
 @needs_interpreter
 @pytest.mark.parametrize("decay", [1, 2])
 @pytest.mark.parametrize("size", [64, 128])
-def test_products_read_through_registers_that_are_written(size: int, decay: int) -> None:
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    command = [sys.executable, "-W", "ignore", "-c", SCRIPT, str(size), str(decay)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+def test_products_read_through_registers_that_are_written(
+    size: int, decay: int, compiled_elsewhere: Compile
+) -> None:
+    done = compiled_elsewhere(SCRIPT, str(size), str(decay))
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
     assert all("HGMMA" in code for code in found.values())

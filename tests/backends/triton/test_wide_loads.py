@@ -4,12 +4,9 @@ over few units."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 from kernel_cases import needs_interpreter
+from triton_compiler import Compile
 
 pytestmark = pytest.mark.slow
 
@@ -118,21 +115,15 @@ print("mma.sync" in code.asm["ptx"])
 """
 
 
-def compiled_elsewhere(script: str) -> subprocess.CompletedProcess[str]:
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    command = [sys.executable, "-W", "ignore", "-c", script]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-
-
 @needs_interpreter
-def test_tensors_that_are_not_there() -> None:
+def test_tensors_that_are_not_there(compiled_elsewhere: Compile) -> None:
     done = compiled_elsewhere(WITHOUT)
     names = ["forward", "join", "backward", "reverse_join", "parameters"]
     assert done.stdout.split() == names, done.stdout + done.stderr[-2000:]
 
 
 @needs_interpreter
-def test_two_lanes_are_read_together() -> None:
+def test_two_lanes_are_read_together(compiled_elsewhere: Compile) -> None:
     done = compiled_elsewhere(SCRIPT)
     assert done.stdout.strip() == "['ld.global.v2.b32', 'st.global.v2.b32']", (
         done.stdout + done.stderr[-2000:]
@@ -140,7 +131,7 @@ def test_two_lanes_are_read_together() -> None:
 
 
 @needs_interpreter
-def test_a_pipeline_takes_the_shared_memory_that_its_plan_expects() -> None:
+def test_a_pipeline_takes_the_shared_memory_that_its_plan_expects(compiled_elsewhere: Compile) -> None:
     done = compiled_elsewhere(SHARED)
     lines = [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
     assert len(lines) == 2, done.stdout + done.stderr[-2000:]
@@ -151,7 +142,7 @@ def test_a_pipeline_takes_the_shared_memory_that_its_plan_expects() -> None:
 
 
 @needs_interpreter
-def test_sums_of_few_units_compile_for_every_triton() -> None:
+def test_sums_of_few_units_compile_for_every_triton(compiled_elsewhere: Compile) -> None:
     """Mamba-2 with 64 states has tiles of 8 units, and triton 3.6 wants 16 rows of a product."""
     done = compiled_elsewhere(FEW_UNITS)
     assert done.stdout.strip() == "True", done.stdout + done.stderr[-2000:]
