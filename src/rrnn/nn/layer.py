@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
-from rrnn.backends.extents import spread
 from rrnn.errors import CellError
 from rrnn.ir import Program, lower
 from rrnn.ir.affine import share_states
@@ -23,6 +22,7 @@ from rrnn.nn.layer_weights import (
     NamedParameters,
     Projection,
     add_columns,
+    by_index,
     is_forget_gate,
     lay_out_rows,
     row_count,
@@ -36,17 +36,6 @@ from rrnn.ops import Params, initial_states, rational
 Skip = Literal["highway", "residual"]
 Norm = Literal["layer"] | Callable[[int], nn.Module]
 Drop = Callable[[Tensor], Tensor]
-
-
-def _by_index(program: Program, table: str, place: int, flat: Tensor, units: int) -> dict[str, Tensor]:
-    """Return a projection's or parameter's numbers, (…, C), by name: (…, units) for each index of its family."""
-    name, wide = getattr(program, table)[place], program.wide
-    if wide is None:
-        return {name: flat}
-    extent = getattr(wide, table)[place]
-    (value,) = spread(wide, [extent], flat, units)
-    value = value.reshape(*flat.shape[:-1], wide.indices(extent), units)
-    return {name + end: value[..., i, :] for i, end in enumerate(wide.ends(extent))}
 
 
 class RationalLayer(nn.Module):
@@ -84,10 +73,8 @@ class RationalLayer(nn.Module):
         pairs = zip(self.programs, self.widths, strict=True)
         self.output_size = sum(program.output_count * width for program, width in pairs)
 
-        inputs_differ, outputs_differ = (
-            project_input or input_size != self.hidden_size,
-            input_size != self.output_size,
-        )
+        inputs_differ = project_input or input_size != self.hidden_size
+        outputs_differ = input_size != self.output_size
         extra = {
             "input": self.hidden_size if self.uses_input and inputs_differ else 0,
             "skip": self.output_size if skip and outputs_differ else 0,
@@ -263,11 +250,11 @@ class RationalLayer(nn.Module):
             values = {}
             for name, value in self.parameters_of(c).items():
                 place = program.parameters.index(name)
-                values |= _by_index(program, "parameters", place, taken(value).flatten(), width)
+                values |= by_index(program, "parameters", place, taken(value).flatten(), width)
             for place, name in enumerate(program.projections):
                 bias = self._cell(c).bias.get(name)
                 value = columns[c, name] if bias is None else columns[c, name] + taken(bias).flatten()
-                values |= _by_index(program, "projections", place, value, width)
+                values |= by_index(program, "projections", place, value, width)
             if program.uses_input:
                 whole = columns[-1, "input"] if (-1, "input") in columns else taken(x)
                 values["input"] = whole[..., first : first + width]
@@ -340,9 +327,7 @@ class RationalLayer(nn.Module):
         else:
             states, history = state
         plain = self.window == 1 and not (self.own_rows or self.low_rank_rows or zoneout)
-        inside = (
-            plain and x.is_cuda and in_one_node(x, self.weight)
-        )  # in this order: modules' attributes are slow
+        inside = plain and x.is_cuda and in_one_node(x, self.weight)  # a module's attribute takes longest
         if inside:
             y = x if drop is None else drop(x)
         else:
