@@ -23,15 +23,24 @@ def cpu_ratio(name: str, rival: str, shape: tuple[int, ...] = (35, 32, 650)) -> 
 @named
 def speed_summary() -> str:
     """Say in words what the chart of speed shows."""
-    gpu = [gpu_ratio(n, "float32") for n in SHOWN] + [gpu_ratio(n, "bfloat16", "graph_ratio") for n in SHOWN]
+    at = {
+        steps: [
+            found[key]
+            for found in rows("layers-h200", name=tuple(SHOWN), shape=[steps, 32, 1024])
+            for key in ("ratio", "graph_ratio")
+        ]
+        for steps in (512, 35)
+    }
     hidden, equal = ([cpu_ratio(n, rival) for n in SHOWN] for rival in ("nn.LSTM", EQUAL))
     long = [cpu_ratio(n, EQUAL, (512, 16, 512)) for n in SHOWN]
     models = [r["ratio"] for r in rows("lm-h200", cell="F")]
     return paragraph(f"""
-        At equal hidden size layers of B and F are {span(gpu, 0)} times as fast as cuDNN's LSTM on an H200, and
-        {span(hidden)} times as fast as `nn.LSTM` on two CPU cores. At equal parameters, language models with F train
-        {span(models)} times as fast as with cuDNN's LSTM on the H200. On the CPU the two are then about level: layers
-        of B and F have {span(equal, 2)} of the speed of `nn.LSTM` at 35 time steps and {span(long, 2)} at 512.
+        At equal hidden size layers of B and F are {span(at[512], 0)} times as fast as cuDNN's LSTM on an H200 at 512
+        time steps and {span(at[35], 0)} times at 35 (the least in fp32 or in plain calls, the most in bf16 and CUDA
+        graphs), and {span(hidden)} times as fast as `nn.LSTM` on two CPU cores. At equal parameters, language models
+        with F train {span(models)} times as fast as with cuDNN's LSTM on the H200. On the CPU the two are then about
+        level: layers of B and F have {span(equal, 2)} of the speed of `nn.LSTM` at 35 time steps and {span(long, 2)} at
+        512.
     """)
 
 

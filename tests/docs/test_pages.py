@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from unittest import mock
@@ -10,7 +11,9 @@ import pytest
 from documented_code import PAGES, ROOT, Block, check_shell, read_blocks, rrnn_arguments, run_page, same
 
 from rrnn.cli import main
+from rrnn.cli.lm import DEFAULT
 from rrnn.semirings import SEMIRINGS
+from rrnn.tasks.lm.config import LMConfig
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
@@ -40,6 +43,12 @@ def test_what_runs_as_it_stands(
         ran == ["zoo", "verify", "classify", "explain", "report"]
         and "the margin of" in capsys.readouterr().out
     )
+
+
+def test_the_readme_names_runs_that_its_commands_train() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    trained = {f"{DEFAULT}-{LMConfig.cell}", "classify-synthetic-not-good-F"}
+    assert set(re.findall(r"^rrnn \w+ runs/([\w-]+)", text, re.M)) == trained
 
 
 # ---- the mechanism itself ----------------------------------------------------------------------------------------
