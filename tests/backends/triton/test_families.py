@@ -11,6 +11,9 @@ import rrnn
 from rrnn import zoo
 from rrnn.backends.triton import families
 from rrnn.backends.triton.families import plan_of, render
+from rrnn.backends.triton.family_kernels import MATH, ROWS
+from rrnn.backends.triton.kernel_text import HEAD
+from rrnn.backends.triton.module import imported
 from rrnn.backends.triton.plan import H200, Plan
 from rrnn.ir import has_scan_form, lower
 
@@ -116,3 +119,37 @@ def test_few_lanes_are_cut_into_chunks() -> None:
 def test_the_text_does_not_grow_with_the_family() -> None:
     few, many = (render(lower(zoo.get_cell("GLA", states=n)).program, 8) for n in (16, 128))
     assert len(many.split("\n")) == len(few.split("\n"))
+
+
+def sum_of_units(r: torch.Tensor) -> torch.Tensor:
+    """Return the sum over units that kernels compute on tensor cores for float32."""
+    units, states = r.shape
+    text = f"""
+
+@triton.jit
+def total(x, out):
+    place = tl.arange(0, {units})[:, None] * {states} + tl.arange(0, {states})[None, :]
+    rows = tl.arange(0, {ROWS})[:, None] * {states} + tl.arange(0, {states})[None, :]
+    tl.store(out + rows, sum_units(tl.load(x + place), True))
+"""
+    out = r.new_empty(ROWS, states)
+    imported(HEAD + MATH + text).total[(1,)](r, out)
+    return out
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:triton")  # NumPy on ∞ − ∞, in the interpreter
+@pytest.mark.parametrize("units", [4, 32])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_sums_on_tensor_cores_of_infinite_numbers(units: int, device: str) -> None:
+    triton = pytest.importorskip("triton")
+    if device == "cpu" and tuple(map(int, triton.__version__.split(".")[:2])) < (3, 8):
+        pytest.skip("before 3.8, a maximum with NaN is NaN in the interpreter, unlike on a GPU")
+    torch.manual_seed(0)
+    r = torch.randn(units, 16)
+    r[1, 0], r[2, 1], r[0, 2] = torch.inf, -torch.inf, torch.nan
+    r[0, 3], r[3, 3] = torch.inf, -torch.inf
+    r[:, 4] = 1 + 2**-20  # 21 bits
+    r[0, 5] = torch.finfo(torch.float32).max
+    expected = r.double().sum(0)
+    for row in sum_of_units(r.to(device)).cpu().double():
+        assert torch.allclose(row, expected, 1e-6, 1e-6, equal_nan=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from types import ModuleType
 from unittest import mock
 
@@ -46,12 +47,11 @@ def kernel(ring: Semiring, shape: tuple[int, ...], axis: int) -> ModuleType:
     places = [f"tl.arange(0, {n}){along(k)} * {strides[k]}" for k, n in enumerate(shape)]
     lines = [f"k = tl.arange(0, {shape[axis]}){along(axis)}", f"place = {' + '.join(places)}"]
     lines += [f"a{c} = tl.load(x + place + {c * numbers})" for c in range(ring.size)]
-    for at, op in enumerate(FOLDS):
-        where = str(axis) if op is Op.FOLD else f"k, {shape[axis].bit_length() - 1}, {strides[axis]}"
-        lines.append(f"{names('r')} = {op.text}({names('a')}, {where})")
-        for c in range(ring.size):
-            value = f"tl.broadcast_to(r{c}, {list(shape)})"
-            lines.append(f"tl.store(out + place + {(at * ring.size + c) * numbers}, {value})")
+    lines.append(f"{names('r')} = fold({names('a')}, {axis})")
+    around = f"around({names('a')}, k, {shape[axis].bit_length() - 1}, {strides[axis]})"
+    lines.append(f"{names('p')}, {names('q')} = {around}")
+    for at, (letter, c) in enumerate(product("rpq", range(ring.size))):
+        lines.append(f"tl.store(out + place + {at * numbers}, tl.broadcast_to({letter}{c}, {list(shape)}))")
     text = "\n".join(["\n\n@triton.jit", "def folds(x, out):", *(f"    {line}" for line in lines)])
     return imported(HEAD + fold_functions(lower(cell_over(ring.name)).program.flat) + text + "\n")
 

@@ -197,7 +197,8 @@ def sum_units(r, EXACT: tl.constexpr):
     if not EXACT:
         return tl.dot(ones, r, input_precision="tf32")
     most = (r.to(tl.int32, bitcast=True) & -8192).to(tl.float32, bitcast=True)
-    return tl.dot(ones, r - most, tl.dot(ones, most, input_precision="tf32"), input_precision="tf32")
+    rest = tl.maximum(r - most, -1e36)  # the NaN of ∞ − ∞ becomes a number; no finite rest is as low
+    return tl.dot(ones, rest, tl.dot(ones, most, input_precision="tf32"), input_precision="tf32")
 """
 MATH += """
 

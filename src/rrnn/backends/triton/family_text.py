@@ -209,21 +209,21 @@ class FamilyText(Elements):
         """Write a fold by the semiring's own ⊕, all components at once; return the name of component n."""
         op, args, attr = program.instructions[n]
         family, component = divmod(int(attr or 0), len(args))
-        results = [f"{tag}{op.text}{family}_{c}_{'_'.join(map(str, args))}" for c in range(len(args))]
+        own = [f"{family}_{c}_{'_'.join(map(str, args))}" for c in range(len(args))]
+        results = [f"{tag}{op.text}{name}" for name in own]
         over = frozenset([family]).union(*(program.over[a] for a in args))
         tiles = [self.whole(program, a, tag, over) for a in args]
         if mask := self.ok([family], lanes=False):
             zero = program.semiring.numbers_of(program.semiring.zero)
             tiles = [f"tl.where({mask}, {t}, {number(z)})" for t, z in zip(tiles, zero, strict=True)]
-        where = str(self.axis(family))
-        if op is not Op.FOLD:
+        if op is Op.FOLD:
+            line = f"{', '.join(results)} = fold({', '.join(tiles)}, {self.axis(family)})"
+        else:
+            both = [f"{tag}{way.text}{name}" for way in (Op.BEFORE, Op.AFTER) for name in own]
+            levels = padded(self.wide.sizes[family][1]).bit_length() - 1
             behind = [f for f in over if self.axis(f) > self.axis(family)]
-            size, stride = (
-                padded(self.wide.sizes[family][1]),
-                math.prod(padded(self.wide.sizes[f][1]) for f in behind),
-            )
-            where = f"k{family}, {size.bit_length() - 1}, {stride}"
-        line = f"{', '.join(results)} = {op.text}({', '.join(tiles)}, {where})"
+            stride = math.prod(padded(self.wide.sizes[f][1]) for f in behind)
+            line = f"{', '.join(both)} = around({', '.join(tiles)}, k{family}, {levels}, {stride})"
         if "    " * self.depth + line not in self.lines[self.begun :]:
             self(line)
         return results[component]

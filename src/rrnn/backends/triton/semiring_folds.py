@@ -1,10 +1,11 @@
 """Triton functions that fold a family by a semiring's own ⊕, for those whose ⊕ is no single op.
 
 `plus` is ⊕ on the components of two elements. Folds run along an axis of tiles, one tile for each component; padding
-holds 0̄. The ⊕ of all states before (or after) each one is found in log₂ N steps, in which blocks of 1, 2, 4, … states
-are joined: of two neighbouring blocks, the states of the right one have all of the left one before them. Blocks are
-exchanged as in `tl.sort`. (`tl.associative_scan` is wrong in triton 3.6 for some layouts in which lanes or registers
-repeat a number, as those of small tiles do: pull requests 9185 and 9189 of triton-lang/triton.)
+holds 0̄. The ⊕ of all states before each one, and of all after it, are found in log₂ N steps, in which blocks of 1, 2,
+4, … states are joined: of two neighbouring blocks, the states of the right one have all of the left one before them,
+and those of the left one have all of the right one after them. Blocks are exchanged as in `tl.sort`.
+(`tl.associative_scan` is wrong in triton 3.6 for some layouts in which lanes or registers repeat a number, as those of
+small tiles do: pull requests 9185 and 9189 of triton-lang/triton.)
 """
 
 from __future__ import annotations
@@ -55,17 +56,22 @@ def _functions(ring: Semiring) -> str:
     plus.append("return " + ", ".join(f"v{n}" for n in results))
 
     given = f"({names('a')})" if ring.size > 1 else "a0"
-    others = [
-        *each("r{c} = tl.full(a{c}.shape, {z}, tl.float32)"),
+    # p and q: all before and after a state in its block, of which a is the ⊕; b is the ⊕ of the neighbouring block.
+    around = [
+        *each("p{c} = tl.full(a{c}.shape, {z}, tl.float32)"),
+        *each("q{c} = p{c}"),
         "for level in tl.static_range(levels):",
-        "    joined = ((k >> level) & 1) != after",
+        "    right = ((k >> level) & 1) == 1",
         *each("    b{c} = neighbour(a{c}, stride << level)"),
-        f"    {names('s')} = plus({names('b')}, {names('r')})",
-        *each("    r{c} = tl.where(joined, s{c}, r{c})"),
-        *each("    s{c} = tl.where(joined, b{c}, a{c})"),
-        *each("    b{c} = tl.where(joined, a{c}, b{c})"),
-        f"    {names('a')} = plus({names('s')}, {names('b')})",
-        f"return {names('r')}",
+        *each("    s{c} = tl.where(right, p{c}, q{c})"),
+        f"    {names('s')} = plus({names('s')}, {names('b')})",
+        *each("    p{c} = tl.where(right, s{c}, p{c})"),
+        *each("    q{c} = tl.where(right, q{c}, s{c})"),
+        "    if level + 1 < levels:",
+        *each("        s{c} = tl.where(right, b{c}, a{c})"),
+        *each("        b{c} = tl.where(right, a{c}, b{c})"),
+        f"        {names('a')} = plus({names('s')}, {names('b')})",
+        f"return {names('p')}, {names('q')}",
     ]
     where = f"{names('a')}, k, levels: tl.constexpr, stride: tl.constexpr"
     return "".join(
@@ -76,8 +82,6 @@ def _functions(ring: Semiring) -> str:
                 [f"return tl.reduce({given}, axis, plus, keep_dims=True)"],
             ),
             _NEIGHBOUR,
-            function(f"others({where}, after: tl.constexpr)", others),
-            function(f"before({where})", [f"return others({names('a')}, k, levels, stride, 0)"]),
-            function(f"after({where})", [f"return others({names('a')}, k, levels, stride, 1)"]),
+            function(f"around({where})", around),
         ]
     )
