@@ -255,6 +255,26 @@ def versions() -> str:
 
 
 @named
+def calls() -> str:
+    """Show what a call of one step costs on a CPU, before families of states came and now: least times."""
+    words = {"layer": "a layer", "step": "a layer's step", "kernel": "the op"}
+    body = []
+    for name in ("forward", "forward_backward"):
+        for kind, what in words.items():
+            found = rows("calls-cpu", kind=kind, **{"pass": name})
+            if not found:
+                continue
+            old, new = (sorted(1e3 * r["best_ms"][side] for r in found) for side in (0, 1))
+            ratios = sorted(r["best_ratio"] for r in found)
+            middle = len(found) // 2
+            times = (f"{t[middle]:.1f}" for t in (old, new))
+            both = name.replace("_", " and ")
+            body.append((f"{what}, {both}", len(found), *times, f"{ratios[middle]:.3f}", f"{ratios[-1]:.3f}"))
+    head = "call | cells: | before, µs: | now, µs: | median now / before: | greatest:"
+    return table(head, body)
+
+
+@named
 def gpu_counters() -> str:
     body = []
     for r in rows("counters-h200"):
