@@ -6,8 +6,8 @@ A tree is a checkout: its `src` holds rrnn. Each tree has a process of its own w
 the same cases and are timed in strict alternation, so that only one of them works at a time. A case is a cell, a shape
 (time, batch, units), a number type and a pass: the bare kernels (gates, recurrence and output), on CUDA as replays of a
 CUDA graph, and whole layers, called from Python; "step" rows call a layer's `step`, as streaming does, one token at a
-time. `--calls` leaves out all but calls of one step, which show what a call costs. "first call" rows time a cell's first training step, with an empty
-cache and in a fresh process each time: that is mostly compiling.
+time. "first call" rows time a cell's first training step, with an empty cache and in a fresh process each time: that is
+mostly compiling. `--calls` leaves out all but calls of one step, which show what a call costs.
 
 Times are medians. `ratio` is the median of new over old in neighbouring timings: above 1, the new tree is slower.
 `spread` holds the quartiles of these ratios; a change within it is noise. `of best` is the ratio of the least times,
