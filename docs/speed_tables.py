@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from statistics import median
+
 from figures import BOTH, Row, dtype, named, paragraph, results, row, rows, size, span, table, unique, us
 
 SHOWN = ("RRNN(B)", "RRNN(F)", "RRNN(F+o)")
@@ -256,21 +259,16 @@ def versions() -> str:
 
 @named
 def calls() -> str:
-    """Show what a call of one step costs on a CPU, before families of states came and now: least times."""
-    words = {"layer": "a layer", "step": "a layer's step", "kernel": "the op"}
+    """Show what a call of one step costs on a CPU, before families of states came and now."""
+    words = {"kernel": "the op", "layer": "a layer", "step": "a layer's step"}
     body = []
-    for name in ("forward", "forward_backward"):
-        for kind, what in words.items():
-            found = rows("calls-cpu", kind=kind, **{"pass": name})
-            if not found:
-                continue
-            old, new = (sorted(1e3 * r["best_ms"][side] for r in found) for side in (0, 1))
-            ratios = sorted(r["best_ratio"] for r in found)
-            middle = len(found) // 2
-            times = (f"{t[middle]:.1f}" for t in (old, new))
-            both = name.replace("_", " and ")
-            body.append((f"{what}, {both}", len(found), *times, f"{ratios[middle]:.3f}", f"{ratios[-1]:.3f}"))
-    head = "call | cells: | before, µs: | now, µs: | median now / before: | greatest:"
+    for (kind, what), name in product(words.items(), ("forward", "forward_backward")):
+        if not (found := rows("calls-cpu", kind=kind, **{"pass": name})):
+            continue
+        least = (f"{1e3 * median(r['best_ms'][side] for r in found):.1f}" for side in (0, 1))
+        ratios = (f"{median(r[key] for r in found):.3f}" for key in ("best_ratio", "ratio"))
+        body.append((f"{what}, {name.replace('_', ' and ')}", len(found), *least, *ratios))
+    head = "call | cells: | before, µs: | now, µs: | now / before: | in neighbouring timings:"
     return table(head, body)
 
 

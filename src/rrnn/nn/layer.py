@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
-from rrnn.backends.extents import spread
+from rrnn.backends.extents import by_index
 from rrnn.errors import CellError
 from rrnn.ir import Program, lower
 from rrnn.ir.affine import share_states
@@ -36,17 +36,6 @@ from rrnn.ops import Params, initial_states, rational
 Skip = Literal["highway", "residual"]
 Norm = Literal["layer"] | Callable[[int], nn.Module]
 Drop = Callable[[Tensor], Tensor]
-
-
-def _by_index(program: Program, table: str, place: int, flat: Tensor, units: int) -> dict[str, Tensor]:
-    """Return a projection's or parameter's numbers, (…, C), by name: (…, units) for each index of its family."""
-    name, wide = getattr(program, table)[place], program.wide
-    if wide is None:
-        return {name: flat}
-    extent = getattr(wide, table)[place]
-    (value,) = spread(wide, [extent], flat, units)
-    value = value.reshape(*flat.shape[:-1], wide.indices(extent), units)
-    return {name + end: value[..., i, :] for i, end in enumerate(wide.ends(extent))}
 
 
 class RationalLayer(nn.Module):
@@ -263,11 +252,11 @@ class RationalLayer(nn.Module):
             values = {}
             for name, value in self.parameters_of(c).items():
                 place = program.parameters.index(name)
-                values |= _by_index(program, "parameters", place, taken(value).flatten(), width)
+                values |= by_index(program, "parameters", place, taken(value).flatten(), width)
             for place, name in enumerate(program.projections):
                 bias = self._cell(c).bias.get(name)
                 value = columns[c, name] if bias is None else columns[c, name] + taken(bias).flatten()
-                values |= _by_index(program, "projections", place, value, width)
+                values |= by_index(program, "projections", place, value, width)
             if program.uses_input:
                 whole = columns[-1, "input"] if (-1, "input") in columns else taken(x)
                 values["input"] = whole[..., first : first + width]
