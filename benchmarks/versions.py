@@ -1,13 +1,13 @@
 """Compare the speed of two source trees in one run, so that a slow moment of the machine meets both.
 
-    python benchmarks/versions.py OLD_TREE NEW_TREE [--device cuda] [--out FILE.json] [--quick]
+    python benchmarks/versions.py OLD_TREE NEW_TREE [--device cuda] [--out FILE.json] [--quick | --calls]
 
 A tree is a checkout: its `src` holds rrnn. Each tree has a process of its own with a cache of its own; the two set up
 the same cases and are timed in strict alternation, so that only one of them works at a time. A case is a cell, a shape
 (time, batch, units), a number type and a pass: the bare kernels (gates, recurrence and output), on CUDA as replays of a
 CUDA graph, and whole layers, called from Python; "step" rows call a layer's `step`, as streaming does, one token at a
-time. "first call" rows time a cell's first training step, with an empty
-cache and in a fresh process each time: that is mostly compiling.
+time. "first call" rows time a cell's first training step, with an empty cache and in a fresh process each time: that is
+mostly compiling. `--calls` leaves out all but calls of one step, which show what a call costs.
 
 Times are medians. `ratio` is the median of new over old in neighbouring timings: above 1, the new tree is slower.
 `spread` holds the quartiles of these ratios; a change within it is noise. `of best` is the ratio of the least times,
@@ -201,7 +201,8 @@ def summarise(times: dict[str, list[float]]) -> Row:
     low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
     medians = statistics.median(old), statistics.median(new)
     found: Row = {"old_ms": medians[0], "new_ms": medians[1], "ratio": middle}
-    return {**found, "spread": [low, high], "best_ratio": min(new) / min(old), "rounds": len(old)}
+    best = {"best_ms": [min(old), min(new)], "best_ratio": min(new) / min(old)}
+    return {**found, "spread": [low, high], **best, "rounds": len(old)}
 
 
 def difference(old: list[float], new: list[float]) -> float:
@@ -304,6 +305,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--out", type=Path, help="write the result file here")
     parser.add_argument("--quick", action="store_true", help="fewer cells, shapes and rounds")
+    parser.add_argument("--calls", action="store_true", help="only calls of one step, and no first calls")
     parser.add_argument("--rounds", type=int, help="least number of timings of each tree and case")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each worker (default: 1)")
     options = parser.parse_args()
@@ -312,11 +314,12 @@ def main() -> None:
         if not (tree / "src" / "rrnn").is_dir():
             raise SystemExit(f"{tree} is no source tree: it has no src/rrnn")
     rounds = options.rounds or (9 if options.quick else ROUNDS[options.device])
-    first = FIRST[options.device][: 1 if options.quick else None]
+    first = [] if options.calls else FIRST[options.device][: 1 if options.quick else None]
     with tempfile.TemporaryDirectory(prefix="rrnn-versions-") as scratch:
         comparison = Comparison(trees, options.device, options.threads, Path(scratch))
         comparison.seconds = SECONDS[options.device] / (2 if options.quick else 1)
         specs = cases(options.device, options.quick)
+        specs = [spec for spec in specs if spec["shape"][0] == 1] if options.calls else specs
         first_rounds = 3 if options.quick else FIRST_ROUNDS[options.device]
         about, rows = compare(comparison, specs, max(rounds, 2), first, first_rounds)
     print_table(table(rows))

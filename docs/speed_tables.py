@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from statistics import median
+
 from figures import BOTH, Row, dtype, named, paragraph, results, row, rows, size, span, table, unique, us
 
 SHOWN = ("RRNN(B)", "RRNN(F)", "RRNN(F+o)")
@@ -261,6 +264,21 @@ def versions() -> str:
                 (machine, words, len(ratios), f"{ratios[0]:.3f}", f"{middle:.3f}", f"{ratios[-1]:.3f}")
             )
     return table("machine | what | cases: | least new / old: | median: | greatest:", body)
+
+
+@named
+def calls() -> str:
+    """Show what a call of one step costs on a CPU, before families of states came and now."""
+    words = {"kernel": "the op", "layer": "a layer", "step": "a layer's step"}
+    body = []
+    for (kind, what), name in product(words.items(), ("forward", "forward_backward")):
+        if not (found := rows("calls-cpu", kind=kind, **{"pass": name})):
+            continue
+        least = (f"{1e3 * median(r['best_ms'][side] for r in found):.1f}" for side in (0, 1))
+        ratios = (f"{median(r[key] for r in found):.3f}" for key in ("best_ratio", "ratio"))
+        body.append((f"{what}, {name.replace('_', ' and ')}", len(found), *least, *ratios))
+    head = "call | cells: | before, µs: | now, µs: | now / before: | in neighbouring timings:"
+    return table(head, body)
 
 
 @named

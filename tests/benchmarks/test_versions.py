@@ -56,6 +56,7 @@ def test_figures() -> None:
     found = versions.summarise({"old": [1.0, 2.0, 4.0], "new": [2.0, 3.0, 4.0]})
     assert (found["old_ms"], found["new_ms"], found["ratio"]) == (2.0, 3.0, 1.5)  # 2, 1.5 and 1
     assert found["spread"] == [1.25, 1.75] and found["best_ratio"] == 2.0
+    assert found["best_ms"] == [1.0, 2.0]
     assert versions.in_turn({"old": 0, "new": 0}, 0) == ["old", "new"]
     assert versions.in_turn({"old": 0, "new": 0}, 1) == ["new", "old"]
     assert versions.difference([1.0, 2.0], [1.0, 2.2]) == pytest.approx(0.1)

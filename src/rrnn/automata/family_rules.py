@@ -24,6 +24,7 @@ def check_ends(
     loop: bool,
 ) -> None:
     """Raise a `CellError` for arcs that families cannot have; `full` marks those from each state to each."""
+    place = place.removeprefix("the weight of ")  # it is the arc that cannot be, whatever its weight
     if epsilon and (source or target):
         raise CellError(
             f"{place}: arcs of a family consume a symbol, and this one is an ε-arc. Put its weight on the arcs that "

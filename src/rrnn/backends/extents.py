@@ -29,6 +29,17 @@ def spread(wide: Families, extents: Sequence[Extent], flat: Tensor, units: int) 
     return [_spread(wide, e, part, units) for e, part in zip(extents, parts, strict=True)]
 
 
+def by_index(program: Program, table: str, place: int, flat: Tensor, units: int) -> dict[str, Tensor]:
+    """Return a projection's or parameter's numbers, (…, C), by name: (…, units) for each index of its family."""
+    name, wide = getattr(program, table)[place], program.wide
+    if wide is None:
+        return {name: flat}
+    extent = getattr(wide, table)[place]
+    (value,) = spread(wide, [extent], flat, units)
+    value = value.reshape(*flat.shape[:-1], wide.indices(extent), units)
+    return {name + end: value[..., i, :] for i, end in enumerate(wide.ends(extent))}
+
+
 def _spread(wide: Families, extent: Extent, part: Tensor, units: int) -> Tensor:
     sizes = [wide.sizes[f][1] for f in extent.over]
     sharers = wide.sharers(extent, units)

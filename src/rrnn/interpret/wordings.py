@@ -6,6 +6,7 @@ A wording is all of them, with the ⊕ of their weights.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -31,28 +32,41 @@ def k_best_wordings(reading: Reading, k: int) -> list[UnitPaths]:
     found = k_best(reading, k * most)
     if most == 1:
         return found
-    place = {unit: (part, d) for part in reading.parts for d, unit in enumerate(part.units)}
-    return [_together(reading, *place[unit.unit], unit, k) if unit.paths else unit for unit in found]
+    chosen: dict[tuple[int, int], UnitPaths] = {}
+    for part in reading.parts:
+        place = {unit: d for d, unit in enumerate(part.units)}
+        for b, tokens in enumerate(reading.tokens):
+            own = [each for each in found if each.sentence == b and each.unit in place and each.paths]
+            if own:
+                seen = _of_sentence(part.only([place[each.unit] for each in own]), b, len(tokens))
+                chosen |= {(b, unit.unit): unit for unit in _together(seen, own, k)}
+    return [chosen.get((unit.sentence, unit.unit), unit) for unit in found]
 
 
-def _together(reading: Reading, part: CellReading, d: int, unit: UnitPaths, k: int) -> UnitPaths:
-    """Return a unit's strongest wordings, given its strongest paths."""
-    first: dict[Wording, TokenPath] = {}
-    for path in unit.paths:
-        first.setdefault(_wording(path), path)
-    some = dict(list(first.items())[: 2 * k])  # many weak paths may be stronger together than a strong one
-    part = _of_sentence(part, unit.sentence, d, len(reading.tokens[unit.sentence]))
-    steps = _restricted(part, list(some))
-    ring, weights = part.ring, steps.plain(steps.total())[0]
-    order = rank(ring, weights).argsort(descending=True, stable=True)[:k]
-    numbers, paths = ring.numbers(weights), list(some.values())
-    covered = None
-    if unit.covered is not None:
+def _together(part: CellReading, units: list[UnitPaths], k: int) -> Iterator[UnitPaths]:
+    """Yield each unit's strongest wordings, given its strongest paths in one sentence."""
+    some: list[tuple[int, Wording, TokenPath]] = []
+    for d, unit in enumerate(units):
+        first: dict[Wording, TokenPath] = {}
+        for path in unit.paths:
+            first.setdefault(_wording(path), path)
+        # Many weak paths may be stronger together than a strong one.
+        some += [(d, *each) for each in list(first.items())[: 2 * k]]
+    columns, ring = [d for d, _, _ in some], part.ring
+    steps = _restricted(part.only(columns), [wording for _, wording, _ in some])
+    weights = steps.plain(steps.total())[0]
+    over, (whole, sizes) = SIZES if ring.cancels else ring, (None, None)
+    if any(unit.covered is not None for unit in units):
         whole, sizes = (_size(each)[0] for each in (trellis(part, None), steps))
-        over = SIZES if ring.cancels else ring
-        covered = float(share(over, over.t_sum(sizes[order], 0), whole[0]))
-    chosen = tuple(replace(paths[i], weight=numbers[i]) for i in order.tolist())
-    return replace(unit, paths=chosen, covered=covered)
+    for d, unit in enumerate(units):
+        begin, count = columns.index(d), columns.count(d)
+        order = begin + rank(ring, weights[begin : begin + count]).argsort(descending=True, stable=True)[:k]
+        covered = None
+        if unit.covered is not None and whole is not None and sizes is not None:
+            covered = float(share(over, over.t_sum(sizes[order], 0), whole[d]))
+        numbers = ring.numbers(weights[order])
+        chosen = (replace(some[i][2], weight=w) for i, w in zip(order.tolist(), numbers, strict=True))
+        yield replace(unit, paths=tuple(chosen), covered=covered)
 
 
 def _wording(path: TokenPath) -> Wording:
@@ -73,14 +87,13 @@ def _silent(bridge: Bridge) -> tuple[str, ...]:
     return ("ε*",) if bridge.star else ("ε",) * len(bridge.arcs)
 
 
-def _of_sentence(part: CellReading, b: int, d: int, length: int) -> CellReading:
-    """Return the reading of one sentence, without padding, by one unit."""
-    part = part.only([d])
+def _of_sentence(part: CellReading, b: int, length: int) -> CellReading:
+    """Return the reading of one sentence, without padding."""
     return replace(part, weights=part.weights[:length, :, b : b + 1])
 
 
 def _restricted(part: CellReading, wordings: list[Wording]) -> Trellis:
-    """Return a trellis with a lane for each wording, over the moves and ends that the wording allows."""
+    """Return a trellis with a unit for each wording, over the moves and ends that the wording allows."""
     moves = [(*_silent(m.bridge), "consumed" if m.consumes else "skipped") for m in part.moves.moves]
     ends = [_silent(end.bridge) for end in part.moves.ends]
     codes = {kinds: n for n, kinds in enumerate(dict.fromkeys([*moves, *ends]))}
@@ -92,18 +105,8 @@ def _restricted(part: CellReading, wordings: list[Wording]) -> Trellis:
     ring, zero = part.ring, part.ring.zeros(dtype=part.weights.dtype)
     allowed = coded(moves)[:, None, None] == steps[:-1, None, None]  # (T, moves, 1, wordings)
     ended = coded(ends)[:, None] == steps[-1]  # (ends, wordings)
-    lanes = (len(wordings),)
-    initial = part.initial.expand(-1, *lanes, *part.initial.shape[2:])
-    return trellis(
-        CellReading(
-            part.moves,
-            part.units * len(wordings),
-            initial,
-            ring.where(allowed, part.weights, zero),
-            ring.where(ended, part.ends, zero),
-        ),
-        None,
-    )
+    weights, final = ring.where(allowed, part.weights, zero), ring.where(ended, part.ends, zero)
+    return trellis(replace(part, weights=weights, ends=final), None)
 
 
 def _size(steps: Trellis) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from rrnn.automata import Cell
+from rrnn.backends.extents import by_index
 from rrnn.errors import CellError
 from rrnn.ir import Program, lower
 from rrnn.ir.affine import share_states
@@ -22,7 +23,6 @@ from rrnn.nn.layer_weights import (
     NamedParameters,
     Projection,
     add_columns,
-    by_index,
     is_forget_gate,
     lay_out_rows,
     row_count,
@@ -73,8 +73,10 @@ class RationalLayer(nn.Module):
         pairs = zip(self.programs, self.widths, strict=True)
         self.output_size = sum(program.output_count * width for program, width in pairs)
 
-        inputs_differ = project_input or input_size != self.hidden_size
-        outputs_differ = input_size != self.output_size
+        inputs_differ, outputs_differ = (
+            project_input or input_size != self.hidden_size,
+            input_size != self.output_size,
+        )
         extra = {
             "input": self.hidden_size if self.uses_input and inputs_differ else 0,
             "skip": self.output_size if skip and outputs_differ else 0,
@@ -327,7 +329,9 @@ class RationalLayer(nn.Module):
         else:
             states, history = state
         plain = self.window == 1 and not (self.own_rows or self.low_rank_rows or zoneout)
-        inside = plain and x.is_cuda and in_one_node(x, self.weight)  # a module's attribute takes longest
+        inside = (
+            plain and x.is_cuda and in_one_node(x, self.weight)
+        )  # in this order: modules' attributes are slow
         if inside:
             y = x if drop is None else drop(x)
         else:

@@ -30,7 +30,6 @@ from torch import Tensor, nn
 from rrnn.arithmetic import TENSORS
 from rrnn.automata import Cell, Evaluator
 from rrnn.automata import expressions as ex
-from rrnn.backends.extents import spread
 from rrnn.errors import ShapeError
 from rrnn.ir import Lowered, Program
 from rrnn.semirings import get_semiring
@@ -308,14 +307,3 @@ def uniform_rows(weight: Tensor, input_size: int, window: int = 1) -> None:
     """Fill rows of a matrix with the default initialisation, in place."""
     bound = math.sqrt(3 / (max(input_size, 1) * window))
     nn.init.uniform_(weight, -bound, bound)
-
-
-def by_index(program: Program, table: str, place: int, flat: Tensor, units: int) -> dict[str, Tensor]:
-    """Return a projection's or parameter's numbers, (…, C), by name: (…, units) for each index of its family."""
-    name, wide = getattr(program, table)[place], program.wide
-    if wide is None:
-        return {name: flat}
-    extent = getattr(wide, table)[place]
-    (value,) = spread(wide, [extent], flat, units)
-    value = value.reshape(*flat.shape[:-1], wide.indices(extent), units)
-    return {name + end: value[..., i, :] for i, end in enumerate(wide.ends(extent))}
