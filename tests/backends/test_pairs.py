@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from automata.test_family_rules import CELLS, RINGS, matrix
 from kernel_cases import needs_interpreter
+from quick_c import levels, quickly
 from torch import Tensor
 from zoo.test_wide import close, gradients
 
@@ -24,6 +26,7 @@ COMPILED = [
     for name in CELLS
     for ring in RINGS
 ]
+OPTIMISED = levels(list(CELLS), RINGS)
 
 
 def layer(cell: Cell, units: int, dtype: torch.dtype = torch.float64, heads: int = 2) -> RationalRNN:
@@ -46,10 +49,11 @@ def results(backend: str, rnn: RationalRNN, x: Tensor, **options: Any) -> list[T
 
 @pytest.mark.parametrize("name, semiring", COMPILED)
 def test_c_agrees_with_the_reference(name: str, semiring: str) -> None:
-    for units, options in ((4, {}), (26, {"lengths": [9, 4, 0]})):
-        rnn, x = layer(CELLS[name](semiring), units), torch.randn(9, 3, 5, dtype=torch.float64)
-        found, expected = (results(backend, rnn, x, **options) for backend in ("native", "reference"))
-        assert all(close(a, b) for a, b in zip(found, expected, strict=True))
+    with nullcontext() if OPTIMISED[name, semiring] else quickly():
+        for units, options in ((4, {}), (26, {"lengths": [9, 4, 0]})):
+            rnn, x = layer(CELLS[name](semiring), units), torch.randn(9, 3, 5, dtype=torch.float64)
+            found, expected = (results(backend, rnn, x, **options) for backend in ("native", "reference"))
+            assert all(close(a, b) for a, b in zip(found, expected, strict=True))
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 MODELS, SETTINGS, SPLITS = ("B", "F"), 3, 2
-TINY = ["epochs=2", "hidden_size=8", "embedding_size=8"]
+TINY = ["epochs=1", "hidden_size=8", "embedding_size=8"]
 OPTIONS = ["--models", *MODELS, "--datasets", "synthetic:not-good", "--vectors", "", "--device", "cpu"]
 OPTIONS += ["--settings", str(SETTINGS), "--splits", str(SPLITS), "--label", "tiny", "--again", "0"]
 
@@ -61,7 +61,7 @@ def timeless(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_choose_on_dev_then_read_test_once(
     tmp_path: Path, fill: Fill, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained = fill(tmp_path)
+    trained = fill(tmp_path, changes=[*TINY, "epochs=2"])
     each = SETTINGS + SPLITS
     assert [final for _, final in trained] == [False] * SETTINGS * 2 + [True] * SPLITS * 2
     settings = [config for config, final in trained if not final]
@@ -200,7 +200,10 @@ def test_goes_on_where_it_was_killed(tmp_path: Path, fill: Fill) -> None:
 def test_a_training_goes_on_from_its_checkpoint(
     tmp_path: Path, fill: Fill, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changes, options = [*TINY, "checkpoint_seconds=0"], ("--models", "F", "--settings", "1", "--splits", "1")
+    changes, options = (
+        [*TINY, "epochs=2", "checkpoint_seconds=0"],
+        ("--models", "F", "--settings", "1", "--splits", "1"),
+    )
     fill(tmp_path / "whole", *options, changes=changes)
 
     def killed(*_: object) -> None:

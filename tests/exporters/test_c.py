@@ -163,15 +163,16 @@ def test_compilers(compiler: list[str], tmp_path: Path) -> None:
     model, words = language_model(), [0, 3, 2, 5]
     path, _ = export(model, tmp_path / "lm.c")
     (tmp_path / "main.c").write_text(MAIN.format(words=", ".join(map(str, words)), count=len(words)))
-    program = tmp_path / "program"
-    command = [*compiler, *STRICT, str(path), str(tmp_path / "main.c"), "-o", str(program), "-lm"]
-    done = subprocess.run(command, capture_output=True, text=True)
+    program, elsewhere = tmp_path / "program", any("aarch64" in word for word in compiler)
+    command = [*compiler, *STRICT, str(path), "-o", str(program)]
+    # For another processor zig builds the C library first, which takes a minute and serves only a program that can run.
+    runs = not elsewhere or QEMU is not None
+    more = [str(tmp_path / "main.c"), "-lm"] if runs else ["-c"]
+    done = subprocess.run([*command, *more], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr, done.stderr
-    prefix = []
-    if any("aarch64" in word for word in compiler):
-        if QEMU is None:
-            pytest.skip("there is no qemu-aarch64 to run the program that was compiled")
-        prefix = [QEMU]
+    if not runs:
+        pytest.skip("there is no qemu-aarch64 to run the model that was compiled")
+    prefix = [QEMU] if elsewhere and QEMU is not None else []
     done = subprocess.run([*prefix, str(program)], capture_output=True, text=True, check=True)
     with torch.no_grad():
         hidden, _ = model.module(torch.tensor(words).unsqueeze(1))

@@ -80,7 +80,7 @@ CASES = [
     Case(decay=2, N=33, U=24, cut=(16, 24), strength=30.0, heads=2, groups=2, segment=80),
     Case(offsets=(0, 33, 33, 75), decay=1, N=20, U=40, cut=(16, 16), batch=1, heads=2, groups=2),
     Case(decay=1, segment=80, weighted=True, groups=2),
-    Case(decay=1, blocks=(16, 16), N=48, U=40, weighted=True, masked=True),
+    Case(decay=1, blocks=(16, 16), N=48, U=40, weighted=True, masked=True, heads=2, groups=1),
 ]
 
 

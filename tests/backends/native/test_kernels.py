@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from cell_calls import ALL_CELLS_SOME_SLOW, MECHANICS_CELLS, Call, make_call
+from cell_calls import ALL_CELLS_SOME_SLOW, GRADIENT_SEMIRINGS, MECHANICS_CELLS, Call, make_call
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from quick_c import levels, quickly
 from runnable_cell_strategies import cells
 from torch import Tensor
 
@@ -21,7 +23,8 @@ from rrnn.backends.native.loops import OPS
 from rrnn.ir import Op, lower
 from rrnn.ops import initial_state, rational
 
-SLOW_CELLS = [pytest.param(name, marks=pytest.mark.slow) for name in ("complex-1", "log-1", "min-plus-2")]
+SLOW = ("complex-1", "log-1", "min-plus-2")
+SLOW_CELLS = [pytest.param(name, marks=pytest.mark.slow) for name in SLOW]
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 4e-6, torch.bfloat16: 3e-2}
 
 
@@ -96,12 +99,17 @@ def mask_of(steps: int, batch: int) -> Tensor:
 
 # ---- the matrix ----------------------------------------------------------------------------------------------------
 
+OPTIMISED = {f"{ring}-{n}": yes for (ring, n), yes in levels(GRADIENT_SEMIRINGS, (1, 2, 3)).items()}
+"""Whether to optimise the kernels of a random cell; those of others are."""
+OPTIMISED_DTYPES = levels(("B-max-plus", "F", *SLOW), (torch.float64, torch.bfloat16))
+
 
 @pytest.mark.parametrize("masked", [False, True], ids=["whole", "masked"])
 @pytest.mark.parametrize("name", ALL_CELLS_SOME_SLOW)
 def test_every_cell(name: str, masked: bool) -> None:
     call = make_call(name, steps=23, batch=3, units=37, dtype=torch.float32, seed=4)
-    check(replace(call, mask=mask_of(23, 3) if masked else None), every=5)
+    with nullcontext() if OPTIMISED.get(name, True) else quickly():
+        check(replace(call, mask=mask_of(23, 3) if masked else None), every=5)
 
 
 @pytest.mark.parametrize("every", [1, 16])
@@ -117,7 +125,8 @@ def test_states_saved_more_and_less_often(name: str, masked: bool, every: int) -
 @pytest.mark.parametrize("name", ["B-max-plus", "F", *SLOW_CELLS])
 def test_other_dtypes(name: str, masked: bool, dtype: torch.dtype) -> None:
     call = make_call(name, steps=9, batch=2, units=45, dtype=dtype, seed=6)
-    check(replace(call, mask=mask_of(9, 2) if masked else None), every=4)
+    with nullcontext() if OPTIMISED_DTYPES[name, dtype] else quickly():
+        check(replace(call, mask=mask_of(9, 2) if masked else None), every=4)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 1, 15), (3, 5, 16), (17, 2, 17), (5, 1, 129), (4, 2, 1601)])
