@@ -8,6 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
+
+
+@pytest.fixture(autouse=True)
+def memory_holds_rubbish(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fill empty tensors, so that reading what nothing has written shows."""
+
+    def filled(new: Any) -> Any:
+        def make(*args: Any, **options: Any) -> Tensor:
+            tensor = new(*args, **options)
+            return tensor.fill_(float("nan") if tensor.is_floating_point() else 77)
+
+        return make
+
+    for owner, name in ((torch, "empty"), (torch, "empty_like"), (Tensor, "new_empty")):
+        monkeypatch.setattr(owner, name, filled(getattr(owner, name)))
 
 
 @pytest.fixture

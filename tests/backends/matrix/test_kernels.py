@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -17,21 +17,6 @@ from rrnn.backends.interface import sequence_table
 from rrnn.backends.matrix import chunks
 from rrnn.backends.matrix.factors import FactorGradients, Factors, Tiles, Walk, padded, segments_of
 from rrnn.backends.matrix.plan import on_cpu
-
-
-@pytest.fixture(autouse=True)
-def memory_holds_rubbish(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fill empty tensors, so that reading what nothing has written shows."""
-
-    def filled(new: Any) -> Any:
-        def make(*args: Any, **options: Any) -> Tensor:
-            tensor = new(*args, **options)
-            return tensor.fill_(float("nan") if tensor.is_floating_point() else 77)
-
-        return make
-
-    for owner, name in ((torch, "empty"), (torch, "empty_like"), (Tensor, "new_empty")):
-        monkeypatch.setattr(owner, name, filled(getattr(owner, name)))
 
 
 class Case(NamedTuple):

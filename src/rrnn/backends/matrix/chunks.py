@@ -6,6 +6,8 @@ steps that neither read nor write. Packed sequences share one column of chunks, 
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -66,19 +68,37 @@ class _Chunks:
 
     def to_end(self) -> Tensor | float:
         """Return the decays from each step to the end of its chunk."""
-        return 1.0 if self.G is None or self.end is None else self.exp(self.end - self.G)
+        if self.G is None or self.end is None:
+            return 1.0
+        if self.mild:
+            return self.around_middle[1] * self.exp(self.end - self.middle)
+        return self.exp(self.end - self.G)
 
     def from_start(self) -> Tensor | float:
-        return 1.0 if self.G is None else self.exp(self.G)
+        """Return the decays from the start of a chunk to each step."""
+        if self.G is None:
+            return 1.0
+        return self.around_middle[0] * self.exp(self.middle) if self.mild else self.exp(self.G)
 
+    @cached_property
     def mild(self) -> bool:
-        """Return whether no chunk forgets so much that a decay from or to its middle could overflow."""
-        assert self.G is not None
-        return bool(self.G.abs().amax() < MILD) if self.G.numel() else True
+        """Whether decays belong to states, and none from or to the middle of a chunk could overflow."""
+        if not self.vector or self.G is None:
+            return False
+        low, high = self.G.aminmax() if self.G.numel() else (self.G.sum(), self.G.sum())
+        return bool(torch.maximum(-low, high) < MILD)
 
-    def around_middle(self) -> tuple[Tensor, Tensor]:
+    @property
+    def middle(self) -> Tensor:
+        """The sums at the middle of each chunk."""
         assert self.G is not None
-        gap = (self.G - self.G[..., self.chunk // 2 - 1, None, :]).to(self.dtype)
+        return self.G[..., self.chunk // 2 - 1, None, :]
+
+    @cached_property
+    def around_middle(self) -> tuple[Tensor, Tensor]:
+        """The decays from the middle of a chunk to each step, and the other way round."""
+        assert self.G is not None
+        gap = (self.G - self.middle).to(self.dtype)
         return gap.exp(), gap.neg().exp()
 
     def levels(self) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -98,9 +118,9 @@ class _Chunks:
         if self.G is None:
             a = q @ k.mT
         elif not self.vector:
-            a = (q @ k.mT) * self.decays()
-        elif self.mild():
-            up, down = self.around_middle()
+            a = (q @ k.mT) * self.decays
+        elif self.mild:
+            up, down = self.around_middle
             a = (q * up) @ (k * down).mT
         else:
             a = torch.diag_embed((q * k).sum(-1))
@@ -109,21 +129,27 @@ class _Chunks:
                 a += torch.where(pairs, x @ x.mT, 0.0)
         return a.tril()
 
+    @cached_property
     def decays(self) -> Tensor:
-        """Return exp(G_t − G_s) for s ≤ t of a decay per head, else 0."""
+        """exp(G_t − G_s) for s ≤ t of a decay per head, else 0."""
         assert self.G is not None
         gap = self.G - self.G.mT
         return self.exp(torch.where(self.lower | (self.apart == 0), gap, -torch.inf))
+
+    @property
+    def onward(self) -> Tensor:
+        """A matrix whose product with rows gives the sums from each to the last."""
+        return (self.i[:, None] <= self.i[None, :]).to(self.dtype)
 
     def gradient_of_sums(self, pairs: Tensor, queries: Tensor, keys: Tensor, kept: Tensor) -> Tensor:
         """Return the gradient of a head's log-decays (T, B, H) from what each pair of steps s < t, each query with what
         was there before the chunk, each key with what comes after it, and both of these contribute to the loss. A step
         gets what passes through it; there are no differences, so nothing cancels."""
-        before, onward = self.lower.to(self.dtype), (~self.lower).to(self.dtype)
+        before = self.lower.to(self.dtype)
         through = (
-            (onward @ pairs).tril(-1).sum(-1, keepdim=True)
-        )  # from each step s before t to all from t on
-        through += onward @ queries[..., None] + before @ keys[..., None] + kept[..., None]
+            (self.onward @ pairs).tril(-1).sum(-1, keepdim=True)
+        )  # from all s before t, to all from t on
+        through += self.onward @ queries[..., None] + before @ keys[..., None] + kept[..., None]
         return self.join(through).squeeze(-1)
 
     def run(self, local: Tensor, first: Tensor | None, reverse: bool) -> tuple[Tensor, Tensor]:
@@ -199,12 +225,12 @@ def backward(
         da = da.tril(-1)
         if not c.vector:
             dg = c.gradient_of_sums(a * da, (q * rq).sum(-1), (k * rk).sum(-1), kept.sum(-1))
-            da = da * c.decays()
+            da = da * c.decays
             rq, rk = rq + da @ k, rk + da.mT @ q
         else:
             kept += (k * rk).sum(-2, keepdim=True)
-            if c.mild():
-                up, down = c.around_middle()
+            if c.mild:
+                up, down = c.around_middle
                 rq, rk = rq + (da @ (k * down)) * up, rk + (da.mT @ (q * up)) * down
             else:
                 both = da + da.mT
@@ -213,7 +239,7 @@ def backward(
                     rq, rk = rq + torch.where(right, r, 0.0), rk + torch.where(right, 0.0, r)
             dG = q * rq - k * rk
             dG[..., -1:, :] += kept
-            dg = c.join(dG.flip(-2).cumsum(-2).flip(-2))
+            dg = c.join(c.onward @ dG)
         rq, rk = rq + same * k, rk + same * q
     into.q.copy_(c.join(rq))
     into.k.copy_(c.join(rk))

@@ -9,7 +9,8 @@ so that states reach memory only between segments. Where sequences and heads alo
 sequence. Elsewhere `segment_states` adds up what each segment enters, and `join` runs the state from one to the next.
 `outputs` and `query_gradients` walk forwards, `key_gradients` backwards, with the gradient of the state.
 
-G is the running sum of g from the start of a chunk. A decay is one number per state (DECAY = 2), one per head (1) or
+G is the running sum of g from the start of a chunk, with 64 bits where products have float32's full precision (see
+`factors.sums_dtype`). A decay is one number per state (DECAY = 2), one per head (1) or
 none (0). With one per state, pairs of steps s ≤ t need Σ_n q_t k_s exp(G_t − G_s). Where G stays small (*mild*), that
 is one product of q exp(G − G_middle) and k exp(G_middle − G). In *harsh* segments those could overflow (DECAY = 3, a
 launch of their own), and a binary tree takes their place: at exactly one level, s and t lie in the two halves of a
