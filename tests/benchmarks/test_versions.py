@@ -27,7 +27,7 @@ def test_a_tree_and_itself(tmp_path: Path) -> None:
         spec("kernel", "nobody", "forward"),
     ]
     comparison = versions.Comparison({"old": ROOT, "new": ROOT}, "cpu", 1, tmp_path)
-    meta, rows = versions.compare(comparison, specs, 2, ["B"], 1)
+    meta, rows = versions.compare(comparison, specs, 2, ["B"], 2)
     assert meta["trees"]["old"] == meta["trees"]["new"] and {"torch", "python"} <= set(meta["versions"])
     assert rows[4]["error"].startswith("old: CellError: no cell is called 'nobody'")
     for row in (*rows[:4], rows[5]):
