@@ -273,4 +273,4 @@ def test_tiles_follow_the_shared_memory(shared: int, dtype: torch.dtype, size: i
             assert tiles.outputs.states >= states and tiles.keys.units >= units
             assert decay == "head" or min(tiles.keys.states, tiles.outputs.units) >= 64
             for walk, tensors in ((tiles.outputs, (2, 1)), (tiles.keys, (2, 2))):
-                assert needs(tiles.chunk, walk, decay, dtype.itemsize, tensors) <= shared
+                assert needs(tiles.chunk, walk, decay, dtype, tensors) <= shared

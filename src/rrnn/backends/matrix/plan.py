@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rrnn.backends.matrix.factors import Tiles, Walk, full_precision, padded
+from rrnn.backends.matrix.factors import Tiles, Walk, full_precision, padded, sums_dtype
 from rrnn.backends.triton.plan import Gpu
 from rrnn.ir.separable import SIGN, Separable
 
@@ -65,11 +65,14 @@ def on_cpu(chunk: int = 64) -> Tiles:
     return Tiles(chunk, chunk, none, none, none, none, None)
 
 
-def needs(C: int, walk: Walk, decay: str, size: int, tensors: tuple[int, int]) -> int:
+def needs(C: int, walk: Walk, decay: str, dtype: torch.dtype, tensors: tuple[int, int]) -> int:
     """Return how many bytes of shared memory a kernel needs that reads so many tensors of states and of units: what it
     loads ahead, the running sums, and operands of products that are computed."""
+    size = 2 if dtype == torch.bfloat16 else 4
     N, U = walk.states, walk.units
-    loads = C * (tensors[0] * N + tensors[1] * U) * size + (4 * C * N if decay == "state" else 0)
+    loads = C * (tensors[0] * N + tensors[1] * U) * size + (
+        sums_dtype(dtype).itemsize * C * N if decay == "state" else 0
+    )
     return walk.stages * loads + size * (2 * N * U + C * C + C * N)
 
 
@@ -125,7 +128,6 @@ def _tiles_of(
     training: bool,
 ) -> list[Tiles]:
     """Return sizes for blocks that fill tiles of so many states and units."""
-    size = 2 if dtype == torch.bfloat16 else 4
     programs = columns * -(-U * N // NUMBERS)
     warps, beside, most_enter = 4, 1 if decay == "state" and N * U > NARROW**2 else 2, 64
     if N * U > NUMBERS:
@@ -134,14 +136,14 @@ def _tiles_of(
     each = 1 if decay == "none" or (alone and 3 * programs > 2 * gpu.multiprocessors) else 2
     segment, found = segment_of(steps, programs, gpu, each), []
     for C, stages, numbers in CHOICES:
-        if size == 4 and C == 64:
+        if dtype != torch.bfloat16 and C == 64:
             continue
         whole, rows = numbers >= N * U, max(16, min(N, numbers // U))
         outputs = Walk(N, max(16, min(U, numbers // N)), warps, stages)
         keys = Walk(N if whole else rows, U, warps, min(stages, 2))
         values = None if whole else outputs._replace(stages=keys.stages)
         enter = Walk(min(N, most_enter), min(U, 64), 4, stages)
-        most = max(needs(C, outputs, decay, size, (2, 1)), needs(C, keys, decay, size, (2, 2)))
+        most = max(needs(C, outputs, decay, dtype, (2, 1)), needs(C, keys, decay, dtype, (2, 2)))
         if decay == "state" and min(outputs.units, keys.states) < NARROW:
             continue
         if most <= gpu.shared_per_block:
