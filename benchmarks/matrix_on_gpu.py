@@ -11,6 +11,7 @@ reached.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -33,13 +34,13 @@ LEAST = {"GLA": 2.0, "attention": 0.0}
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """End a process and all that it has started."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
+    """End a process and all that it has started: first by an interrupt, upon which pytest tells why tests failed."""
+    for how in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
+        if process.poll() is not None:
+            return
+        os.killpg(process.pid, how)
+        with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 def start(command: list[str], root: Path = ROOT, **environment: str) -> subprocess.Popen[str]:
