@@ -62,7 +62,8 @@ def test_a_killed_row_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (again["test_ppl"], again["best_epoch"]) == (whole["test_ppl"], whole["best_epoch"])
     lines = (tmp_path / "F-10m-seed-0" / "metrics.jsonl").read_text().splitlines()
     trained = [json.loads(line)["seconds"] for line in lines]
-    assert again["seconds"] > round(sum(trained), 1) and not (tmp_path / ".F-10m-seed-0").exists()
+    # Not >, since what is left to do can take less than the 0.1 s to which the time is rounded.
+    assert again["seconds"] >= round(sum(trained), 1) and not (tmp_path / ".F-10m-seed-0").exists()
 
 
 def test_sizes_are_close_to_the_budgets() -> None:
