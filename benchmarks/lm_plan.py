@@ -1,156 +1,32 @@
 """Which language models are trained for docs/reproduce.md and docs/recipe.md, with which settings, in which order.
 
-A part of the plan is a list of trainings. A later part may read the results of an earlier one: a choice by the
-development set waits until all that it chooses among is there.
+A part of the plan is a list of trainings. Some have settings that the development set chooses among earlier ones: they
+wait until all of these are there, and until then are planned with the settings that lead so far.
 """
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-Settings = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Training:
-    """One training: a row of the paper's table, what differs from the recipe, and where its evidence is kept."""
-
-    row: str
-    label: str
-    seed: int
-    settings: Settings
-    folder: str = ""
-    """Below the folder of all language models; "" for rows of the table."""
-    test: bool = True
-    """Whether the test set is read; not where settings are compared."""
-    epochs: int | None = None
-    """How many are expected, if it is known that the training stops early."""
-
-    @property
-    def place(self) -> str:
-        return f"{self.folder}/{self.name}" if self.folder else self.name
-
-    @property
-    def name(self) -> str:
-        return f"{self.row}+{self.label}-seed-{self.seed}"
-
-    @property
-    def seconds(self) -> float:
-        """How long it takes on an H200 that does nothing else, from the trainings that were measured."""
-        settings = self.settings
-        if self.row.startswith("lstm"):
-            epoch, evaluation = 1.7, 0.1
-        else:
-            epoch, evaluation = (0.25, 0.045) if "10m" in self.row else (0.5, 0.045)
-        weights = 1 + len(settings.get("emas", ())) / settings.get("average_every", 1)
-        epochs = self.epochs or settings.get("epochs", 300)
-        return 10 + epochs * (epoch + evaluation * weights)
-
-
-# ---- the paper's recipe and nothing else -----------------------------------------------------------------------------
-
-LITERAL: Settings = {"precision": "bf16", "scale_weight_decay": False}
-GAINS = {"10m": 4, "24m": 6}
-"""Of C's matrices at the start, without which it does not train."""
-SEEDS = (1, 2)
-"""Beside seed 0, which is trained first."""
-
-
-def literal(*seeds: int, sizes: Sequence[str] = ("24m", "10m")) -> list[Training]:
-    """The recipe of Lei et al. (2017) at the paper's sizes and learning rates: no averages of weights, no shifted
-    stream, a constant weight decay. C needs a larger start to train at all. B m+ has the gate of the authors' code."""
-    return [
-        Training(f"{model}-{size}", label, seed, {**LITERAL, **own})
-        for seed in seeds
-        for size in sizes
-        for model, label, own in (
-            ("F", "literal", {}),
-            ("B", "literal", {}),
-            ("C", "literal", {"rnn_gain": GAINS[size]}),
-            ("B-max-plus", "literal-scaled", {"cell": "B-max-plus-scaled"}),
-        )
-    ]
-
-
-def literal_text_gate(*seeds: int) -> list[Training]:
-    """B m+ with the gate of the paper's text, which needs open output gates to begin with."""
-    settings = {**LITERAL, "output_bias": 4}
-    return [
-        Training(f"B-max-plus-{size}", "literal", seed, settings) for seed in seeds for size in ("10m", "24m")
-    ]
-
-
-WHY: Mapping[str, Settings] = {
-    "authors-code": {
-        "between_dropout": 0.0,
-        "scale_rnn": True,
-        "lr_decay_from": 151,
-        "halve_after": 30,
-        "kept_units": 318,
-    },
-    "literal-decay-4e-5": {"weight_decay": 4e-5},
-    "literal-shifted": {"shift": True},
-}
-"""To find out why the literal recipe does not reach the paper's figures: F at 10M trained as in the authors' public
-code instead of their text, and the literal recipe with one thing changed."""
-
-
-def why(_: Path) -> list[Training]:
-    """Return the trainings of `WHY` and, at 24M, F with the rate of B, which is ahead there. They read dev only."""
-    rate = Training("F-24m", "literal-rate-1", 0, {**LITERAL, "lr": 1.0}, "tried", test=False)
-    return [
-        *(Training("F-10m", label, 0, {**LITERAL, **own}, "tried", test=False) for label, own in WHY.items()),
-        rate,
-    ]
-
-
-# ---- what docs/reproduce.md calls "averaged" -------------------------------------------------------------------------
-
-AVERAGED: Settings = {
-    "precision": "bf16",
-    "emas": (0.9995, 0.9999, 0.99997),
-    "weight_decay": 4e-5,
-    "kept_units": 250,
-    "between_dropout": 0,
-    "shift": True,
-    "lr_decay_from": 1000,
-}
-OWN: Mapping[str, Settings] = {
-    "F-10m": {},
-    "F-24m": {"lr": 1, "kept_units": 280, "between_dropout": 0.1, "average_every": 5},
-    "B-24m": {"kept_units": 300, "between_dropout": 0.1, "average_every": 5},
-    "C-24m": {"rnn_gain": 6, "between_dropout": 0.1, "average_every": 5},
-    "lstm-24m": {"dev_streams": 16, "stop_after": 30, "between_dropout": 0.1, "average_every": 5},
-    "B-10m": {"kept_units": 300},
-    "C-10m": {"rnn_gain": 4},
-    "lstm-24m-2": {"dev_streams": 16, "stop_after": 30, "average_every": 5},
-    "B-max-plus-10m": {"kept_units": 300, "output_bias": 4, "lr": 0.5, "average_every": 5},
-}
-"""C needs a larger start, max-plus open gates at first, B less dropout, F at 24M a higher rate; all but max-plus some
-dropout between three layers. For an LSTM a dev set is slow to read as one stream."""
-SCALED: Settings = {"cell": "B-max-plus-scaled", "kept_units": 300, "lr": 0.5, "average_every": 5}
-"""B m+ with the gate of the authors' code."""
-
-
-def averaged(*seeds: int) -> list[Training]:
-    """The recipe with averaged weights and what goes with them."""
-    trainings = list[Training]()
-    for seed in seeds:
-        trainings += [
-            Training(row, "averaged", seed, {**AVERAGED, **own}, epochs=170 if "stop_after" in own else None)
-            for row, own in OWN.items()
-        ]
-        trainings += [
-            Training(f"B-max-plus-{size}", "averaged-scaled", seed, {**AVERAGED, **SCALED})
-            for size in ("24m", "10m")
-        ]
-    return trainings
-
+from lm_rows import (
+    AVERAGED,
+    GAINS,
+    SCALED,
+    SEEDS,
+    Settings,
+    Training,
+    averaged,
+    best_of,
+    literal,
+    literal_start,
+    literal_text_gate,
+    places,
+    start_of,
+    starts,
+    why,
+)
 
 # ---- equal terms: the same settings for every model ------------------------------------------------------------------
 
@@ -160,13 +36,12 @@ SEARCHED: Mapping[str, Sequence[str]] = {
 }
 """Size → the rows of the paper's table. It has no LSTM of 10M parameters."""
 NEEDED: Mapping[str, Settings] = {
-    "C-24m": {"rnn_gain": GAINS["24m"]},
     "C-10m": {"rnn_gain": GAINS["10m"]},
     "B-max-plus-24m": {"cell": "B-max-plus-scaled"},
     "B-max-plus-10m": {"cell": "B-max-plus-scaled"},
     "lstm-24m": {"dev_streams": 16},
 }
-"""What a model needs to train at all, and the LSTM to be evaluated fast."""
+"""What a model needs to train at all, and the LSTM to be evaluated fast. C at 24M has the start that `starts` finds."""
 RANGES: Mapping[str, Sequence[float]] = {
     "lr": (0.5, 1.0),
     "kept_units": (220, 250, 280, 310),
@@ -188,35 +63,31 @@ def drawn_settings() -> list[Settings]:
     return [{key: draw.choice(values) for key, values in RANGES.items()} for _ in range(TRIALS)]
 
 
-def trials(row: str) -> list[Training]:
+def trials(row: str, folder: Path) -> list[Training]:
     """Return a model's trials, which read dev only."""
-    own = NEEDED.get(row, {})
+    own, after = NEEDED.get(row, {}), ()
+    if row == "C-24m":  # its start; rate and weight decay are those of the trial, as for every model
+        own = {key: value for key, value in start_of(folder).items() if key in ("rnn_gain", "clip")}
+        after = places(starts())
     return [
-        Training(row, f"trial-{number}", 0, {**SHORT, **settings, **own}, "equal", test=False)
+        Training(row, f"trial-{number}", 0, {**SHORT, **settings, **own}, "equal", test=False, after=after)
         for number, settings in enumerate(drawn_settings())
     ]
 
 
 def equal(folder: Path, size: str = "24m") -> list[Training]:
-    """Every model with the same drawn settings; then, where all are there, the best of them on dev with three seeds."""
+    """Every model with the same drawn settings; then the best of them on dev with three seeds."""
+    tried = {row: trials(row, folder) for row in SEARCHED[size]}
     finals = list[Training]()
-    for row in SEARCHED[size]:
-        tried = trials(row)
-        if all((folder / trial.place).exists() for trial in tried):
-            best = min(tried, key=lambda trial: dev_of(folder / trial.place))
-            long = {**best.settings, "emas": AVERAGED["emas"], "epochs": FINAL_EPOCHS}
-            finals += [Training(row, equal_label(row), seed, long) for seed in (0, *SEEDS)]
-    return [trial for row in SEARCHED[size] for trial in trials(row)] + finals
+    for row, own in tried.items():
+        long = {**best_of(folder, own).settings, "emas": AVERAGED["emas"], "epochs": FINAL_EPOCHS}
+        finals += [Training(row, equal_label(row), seed, long, after=places(own)) for seed in (0, *SEEDS)]
+    return [trial for own in tried.values() for trial in own] + finals
 
 
 def equal_label(row: str) -> str:
     """Return the label of a model's final trainings. As in other parts, it says if m+ has the authors' gate."""
     return "equal-scaled" if NEEDED.get(row, {}).get("cell") == SCALED["cell"] else "equal"
-
-
-def dev_of(place: Path) -> float:
-    """Return the perplexity on dev of a finished training."""
-    return json.loads((place / "result.json").read_text(encoding="utf-8"))["dev_ppl"]
 
 
 # ---- the best setting that was found, and what each of its parts is worth --------------------------------------------
@@ -243,6 +114,7 @@ BEST_LSTM: Settings = {
     "stop_after": 30,
 }
 """The same techniques, with three layers and the hidden size of 24M parameters."""
+BASES: Mapping[str, Settings] = {"F-24m": BEST, "lstm-24m": BEST_LSTM}
 
 
 def best(_: Path) -> list[Training]:
@@ -263,18 +135,32 @@ ABLATED: Mapping[str, Settings] = {
     "no dropout between layers": {"between_dropout": 0.0},
     "no shifted windows": {"shift": False},
     "partial shuffle instead of shifted windows": {"shift": False, "partial_shuffle": True},
+    "embedding of 400, layers of 1216, 240 kept units": {
+        "embedding_size": 400,
+        "hidden_size": 1216,
+        "kept_units": 240,
+    },
+    "the same with partial shuffle instead of shifted windows": {
+        "embedding_size": 400,
+        "hidden_size": 1216,
+        "kept_units": 240,
+        "shift": False,
+        "partial_shuffle": True,
+    },
     "weight decay 1e-5 as in the paper": {"weight_decay": 1e-5},
     "learning rate 0.5": {"lr": 0.5},
 }
 """What differs from the best setting → the settings that do; all at about 24M parameters."""
 
 
-def ablation_of(what: str, changes: Settings) -> Training:
-    """Return the training of one ablation, which reads dev only."""
+def ablation_of(what: str, changes: Settings, row: str = "F-24m") -> Training:
+    """Return the training of one ablation, which reads dev only. An LSTM has the hidden size of 24M parameters."""
     label = "ablated-" + "-".join(what.replace(",", "").split())
-    return Training(
-        "F-24m", label, 0, {**BEST, "epochs": ABLATION_EPOCHS, **changes}, "ablations", test=False
-    )
+    settings = {**BASES[row], "epochs": ABLATION_EPOCHS, **changes}
+    if row == "lstm-24m":
+        settings.pop("hidden_size", None)
+        label = label.replace("-layers-of-1216", "")
+    return Training(row, label, 0, settings, "ablations", test=False)
 
 
 def ablations(_: Path) -> list[Training]:
@@ -282,16 +168,50 @@ def ablations(_: Path) -> list[Training]:
     return [ablation_of(what, changes) for what, changes in ABLATED.items()]
 
 
+KNOBS = (
+    "nothing",
+    "embedding of 400, layers of 1216",
+    "partial shuffle instead of shifted windows",
+    "embedding of 400, layers of 1216, 240 kept units",
+    "the same with partial shuffle instead of shifted windows",
+)
+"""The changes among which embedding size and shuffle are chosen, for F and the LSTM alike."""
+
+
+def knob_trials(row: str) -> list[Training]:
+    """Return the trials of F or the LSTM with each of `KNOBS`."""
+    return [ablation_of(what, ABLATED[what], row) for what in KNOBS]
+
+
+def knobs(folder: Path) -> list[Training]:
+    """F and the LSTM with each of `KNOBS`; then, if one is better than the best setting, F with three seeds of it, and
+    the LSTM with one."""
+    found = list[Training]()
+    for row, seeds, epochs in (("F-24m", (0, *SEEDS), None), ("lstm-24m", (0,), 250)):
+        tried = knob_trials(row)
+        found += tried
+        waits = not all((folder / trial.place).exists() for trial in tried)
+        chosen = best_of(folder, tried[1:] if waits else tried)
+        if chosen != tried[0]:
+            settings, after = {**chosen.settings, "epochs": BEST["epochs"]}, places(tried)
+            found += [Training(row, "searched", seed, settings, epochs=epochs, after=after) for seed in seeds]
+    return found
+
+
 # ---- the order -------------------------------------------------------------------------------------------------------
 
 PARTS: Mapping[str, Callable[[Path], list[Training]]] = {
     "literal": lambda _: literal(0),
     "best": best,
+    "starts": starts,
     "equal": equal,
-    "literal-seeds": lambda _: literal(*SEEDS, sizes=["10m"]) + literal(*SEEDS, sizes=["24m"]),
-    "literal-text-gate": lambda _: literal_text_gate(0),
+    "literal-start": literal_start,
+    "literal-seeds-10m": lambda _: literal(*SEEDS, sizes=["10m"]),
+    "knobs": knobs,
     "ablations": ablations,
     "why": why,
+    "literal-seeds-24m": lambda _: literal(*SEEDS, sizes=["24m"]),
+    "literal-text-gate": lambda _: literal_text_gate(0),
     "averaged": lambda _: averaged(0),
     "equal-10m": lambda folder: equal(folder, "10m"),
     "averaged-seeds": lambda _: averaged(*SEEDS),
@@ -301,5 +221,6 @@ PARTS: Mapping[str, Callable[[Path], list[Training]]] = {
 
 
 def planned(folder: Path, parts: Sequence[str] = tuple(PARTS)) -> list[Training]:
-    """Return the trainings of these parts in order."""
-    return [training for part in parts for training in PARTS[part](folder)]
+    """Return the trainings of these parts in order, those of two parts once."""
+    every = [training for part in parts for training in PARTS[part](folder)]
+    return list({training.place: training for training in every}.values())

@@ -3,7 +3,8 @@
     RRNN_DATA=… python benchmarks/lm_queue.py docs/results/lm-ptb --minutes 10 [--parts literal averaged]
     python benchmarks/lm_queue.py docs/results/lm-ptb --list          what is there, what is not, how long it takes
 
-The plan is `lm_plan.py`, in the order of what a training is worth. One whose folder is there already is left alone. A
+The plan is `lm_plan.py`, in the order of what a training is worth. One whose folder is there already is left alone, and
+one whose settings are chosen among others waits for these; the list counts it with the settings that lead so far. A
 training is begun only if it is expected to end in time, so that none is cut; a shorter one further down is begun
 instead. --copy-to also copies each finished training elsewhere, at once.
 """
@@ -29,8 +30,9 @@ UNKNOWN_PACE = 1.6
 
 
 def waiting(folder: Path, parts: Sequence[str]) -> list[Training]:
-    """Return what is planned and not there, in order."""
-    return [training for training in planned(folder, parts) if not (folder / training.place).exists()]
+    """Return what is planned, not there, and waits for no choice, in order."""
+    left = [training for training in planned(folder, parts) if not (folder / training.place).exists()]
+    return [training for training in left if training.ready(folder)]
 
 
 def next_in_time(trainings: Iterable[Training], seconds: float, pace: float) -> Training | None:
@@ -76,13 +78,14 @@ def copy(place: Path, target: Path) -> None:
 
 
 def show(folder: Path, parts: Sequence[str]) -> None:
-    """Print the plan: what is there, and how long the rest will take."""
+    """Print the plan: what is there, and how long the rest will take, with what waits for a choice."""
     rows, sum_of_seconds = [["training", "", "seconds", "sum"]], 0.0
     for training in planned(folder, parts):
         there = (folder / training.place).exists()
         sum_of_seconds += 0 if there else training.seconds
-        figures = ["there", "", ""] if there else ["", f"{training.seconds:.0f}", f"{sum_of_seconds:.0f}"]
-        rows.append([training.place, *figures])
+        state = "there" if there else "" if training.ready(folder) else "waits"
+        seconds = ["", ""] if there else [f"{training.seconds:.0f}", f"{sum_of_seconds:.0f}"]
+        rows.append([training.place, state, *seconds])
     print_table(rows)
 
 

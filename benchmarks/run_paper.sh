@@ -2,7 +2,7 @@
 # Every row of the paper's two tables, into docs/results. What is there is not run again, so it can be stopped and called
 # again until all is there:
 #
-#   RRNN_DATA=… benchmarks/run_paper.sh lm [minutes]          language models on the Penn Treebank, about two hours
+#   RRNN_DATA=… benchmarks/run_paper.sh lm [minutes]          language models on the Penn Treebank, the whole plan of lm_plan.py
 #   RRNN_DATA=… benchmarks/run_paper.sh classify [minutes]    text classifiers, PROCESSES=… of them side by side
 #   RRNN_DATA=… benchmarks/run_paper.sh literal [minutes]     the paper's recipe as it is printed, and nothing else, about an hour
 #   benchmarks/run_paper.sh table                             the tables and plots, of what is there
@@ -16,9 +16,10 @@ deadline=$((SECONDS + minutes * 60))
 
 case "$what" in
 lm | literal) # the plan and its settings are in lm_plan.py
-    parts=(averaged averaged-seeds)
-    [ "$what" = lm ] || parts=(literal literal-seeds literal-text-gate literal-text-gate-seeds)
-    "$python" benchmarks/lm_queue.py "$folder/lm-ptb" --parts "${parts[@]}" --minutes "$minutes"
+    parts=()
+    [ "$what" = lm ] || parts=(--parts literal starts literal-start literal-seeds-10m
+        literal-seeds-24m literal-text-gate literal-text-gate-seeds)
+    "$python" benchmarks/lm_queue.py "$folder/lm-ptb" "${parts[@]}" --minutes "$minutes"
     ;;
 classify)
     models=(LSTM B C B-max-plus F)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from figures import RESULTS, results, rows
-from quality_tables import variants
+from quality_tables import lm_rows_of, variants
 from speed_tables import EQUAL, SHOWN, cpu_ratio, gpu_ratio
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
@@ -100,7 +100,7 @@ def perplexity() -> str:
             for name, ours in variants(here, model):
                 marks = []
                 for recipe, kind in (("averaged", "ours"), ("literal", "more")):
-                    found_here = [r["test_ppl"] for r in ours if r["label"].startswith(recipe)]
+                    found_here = [r["test_ppl"] for r in lm_rows_of(ours, millions, recipe)]
                     marks += [(kind, sum(found_here) / len(found_here))] if found_here else []
                 label = name.replace("gate of the authors' code", "code's gate")
                 lines.append(Line(label, (*marks, ("theirs", ours[0]["paper_test"]))))

@@ -11,6 +11,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 BOTH = "forward_backward"
+NOTHING = "*No results are committed yet.*\n"
 
 Row = dict[str, Any]
 
@@ -82,8 +83,13 @@ def number(value: float | None, digits: int = 1) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def signed(value: float) -> str:
-    return f"{round(value, 1) + 0:+.1f}"  # no -0.0
+def signed(value: float, digits: int = 1) -> str:
+    return f"{round(value, digits) + 0:+.{digits}f}"  # no -0.0
+
+
+def interval(low: float, high: float) -> str:
+    """Write an interval with two digits, so that it shows on which side of 0 it ends."""
+    return f"{signed(low, 2)} to {signed(high, 2)}"
 
 
 def span(values: Iterable[float], digits: int = 1) -> str:

@@ -18,6 +18,7 @@ from pathlib import Path
 import construct_tables as construct_tables
 import finding_tables as finding_tables
 import goals as goals
+import lm_tables as lm_tables
 import quality_tables as quality_tables
 import recipe_tables as recipe_tables
 import speed_tables as speed_tables

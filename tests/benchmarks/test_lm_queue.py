@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,8 @@ def test_the_plan_names_each_training_once_with_settings_that_exist(tmp_path: Pa
 
     trainings = lm_plan.planned(tmp_path)
     assert len({training.place for training in trainings}) == len(trainings) > 50
+    every = [training for part in lm_plan.PARTS.values() for training in part(tmp_path)]
+    assert all(training in trainings for training in every)  # none has the place of another one
     for training in trainings:
         assert training.row in ROWS and 20 < training.seconds < 1500
         LMConfig.from_dict({"hidden_size": 16, **training.settings})
@@ -43,28 +46,107 @@ def test_the_script_for_whole_tables_names_parts_of_the_plan() -> None:
     import lm_plan
 
     script = Path(lm_plan.__file__).with_name("run_paper.sh").read_text(encoding="utf-8")
-    named = [part for parts in re.findall(r"parts=\((.*?)\)", script) for part in parts.split()]
-    assert len(named) == 6 and set(named) <= set(lm_plan.PARTS)
+    named = re.search(r"parts=\(--parts (.*?)\)", script, re.DOTALL)
+    assert named and len(named[1].split()) == 7 and set(named[1].split()) <= set(lm_plan.PARTS)
 
 
 def test_the_choice_waits_for_all_trials(tmp_path: Path) -> None:
     import lm_plan
 
-    tried = lm_plan.trials("B-24m")
-    settings = [training.settings for training in lm_plan.trials("F-24m")]
+    tried = lm_plan.trials("B-24m", tmp_path)
+    settings = [training.settings for training in lm_plan.trials("F-24m", tmp_path)]
     assert [training.settings for training in tried] == settings  # equal terms
     for number, trial in enumerate(tried):
-        assert not any(t.label == "equal" for t in lm_plan.equal(tmp_path))
-        (tmp_path / trial.place).mkdir(parents=True)
-        result = json.dumps({"dev_ppl": abs(number - 2)})
-        (tmp_path / trial.place / "result.json").write_text(result, encoding="utf-8")
-    (tmp_path / "equal" / "F-10m+trial-0-seed-0").mkdir(parents=True)  # of another size
-    finals = [t for t in lm_plan.equal(tmp_path) if t.label == "equal"]
+        assert not any(t.label == "equal" and t.ready(tmp_path) for t in lm_plan.equal(tmp_path))
+        finish(tmp_path, trial, abs(number - 2))
+    finals = [t for t in lm_plan.equal(tmp_path) if t.label == "equal" and t.ready(tmp_path)]
     assert [(t.row, t.seed, t.test) for t in finals] == [("B-24m", seed, True) for seed in (0, 1, 2)]
     chosen = {**tried[2].settings, "emas": lm_plan.AVERAGED["emas"], "epochs": lm_plan.FINAL_EPOCHS}
     assert all(t.settings == chosen for t in finals)
     labels = {row: lm_plan.equal_label(row) for row in ("F-24m", "B-max-plus-10m", "B-max-plus-24m")}
     assert [*labels.values()] == ["equal", "equal-scaled", "equal-scaled"]  # which gate m+ has
+
+
+def finish(folder: Path, training: Any, dev: float) -> None:
+    (folder / training.place).mkdir(parents=True)
+    (folder / training.place / "result.json").write_text(json.dumps({"dev_ppl": dev}), encoding="utf-8")
+
+
+def test_c_gets_the_start_that_was_best_on_dev(tmp_path: Path) -> None:
+    import lm_plan
+    import lm_rows
+
+    starts = lm_rows.starts()
+    for number, start in enumerate(starts):
+        waiting = [*lm_rows.literal_start(tmp_path), *lm_plan.trials("C-24m", tmp_path)]
+        assert not any(training.ready(tmp_path) for training in waiting)
+        finish(tmp_path, start, abs(number - 3))
+    rows, trials = lm_rows.literal_start(tmp_path), lm_plan.trials("C-24m", tmp_path)
+    assert [(row.seed, row.test, row.ready(tmp_path)) for row in rows] == [(s, True, True) for s in (0, 1, 2)]
+    best = list(lm_rows.STARTS.values())[3]
+    assert best == {"rnn_gain": 6.0, "clip": 1.0} and all(
+        row.settings.items() >= best.items() for row in rows
+    )
+    others = lm_plan.trials("F-24m", tmp_path)
+    assert [trial.settings for trial in trials] == [{**other.settings, **best} for other in others]
+
+
+def test_the_plan_repeats_no_start_that_diverged() -> None:
+    """A seed is left out where the recorded one was worse than a uniform guess at the 10,000 words."""
+    import lm_plan
+
+    folder = Path(__file__).parents[2] / "docs" / "results" / "lm-ptb"
+    diverged = list[str]()
+    for place in folder.glob("[!.]*-seed-0"):
+        epochs = (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        if max(json.loads(epoch)["dev_ppl"] for epoch in epochs) > 10_000:
+            diverged.append(place.name.removesuffix("-seed-0"))
+    assert diverged == ["C-24m+literal"]
+    planned = {training.place for training in lm_plan.planned(folder)}
+    assert not planned & {f"{name}-seed-{seed}" for name in diverged for seed in (1, 2)}
+
+
+@pytest.mark.parametrize(("best", "labels"), [(0, []), (3, ["searched"] * 3)])
+def test_a_better_embedding_or_shuffle_is_trained_in_full(
+    best: int, labels: list[str], tmp_path: Path
+) -> None:
+    import lm_plan
+
+    tried = lm_plan.knob_trials("F-24m")
+    assert sum(t.label == "searched" for t in lm_plan.knobs(tmp_path)) == 4  # the list counts them
+    for number, trial in enumerate(tried):
+        assert not trial.test and not any(t.ready(tmp_path) for t in lm_plan.knobs(tmp_path) if t.after)
+        finish(tmp_path, trial, 60 if number == best else 61)
+    finals = [t for t in lm_plan.knobs(tmp_path) if t.after and t.row == "F-24m"]
+    assert [t.label for t in finals] == labels and all(t.ready(tmp_path) for t in finals)
+    for final in finals:
+        assert final.settings == {**tried[best].settings, "epochs": lm_plan.BEST["epochs"]}
+
+
+def test_f_and_the_lstm_have_the_same_embeddings_and_shuffles() -> None:
+    import lm_plan
+
+    ours, theirs = (
+        [
+            {key: t.settings.get(key) for key in ("embedding_size", "partial_shuffle", "shift", "kept_units")}
+            for t in lm_plan.knob_trials(row)
+        ]
+        for row in ("F-24m", "lstm-24m")
+    )
+    assert ours == theirs and len({str(settings) for settings in ours}) == len(lm_plan.KNOBS)
+
+
+def test_the_list_counts_what_waits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import lm_plan
+    import lm_queue
+
+    lm_queue.show(tmp_path, list(lm_plan.PARTS))
+    lines = capsys.readouterr().out.splitlines()[2:]
+    total = sum(training.seconds for training in lm_plan.planned(tmp_path))
+    assert lines[-1].split()[-1] == f"{total:.0f}"
+    waiting = [line.split()[0] for line in lines if "waits" in line]
+    assert {"B-24m+equal-seed-2", "C-24m+literal-start-seed-0", "lstm-24m+searched-seed-0"} <= {*waiting}
+    assert not {*waiting} & {t.place for t in lm_queue.waiting(tmp_path, list(lm_plan.PARTS))}
 
 
 def test_what_is_there_already_has_the_settings_of_the_plan() -> None:

@@ -38,7 +38,7 @@ import lm_plan, lm_queue
 from paper_lm import write_table
 
 folder = Path("docs/results/lm-ptb")
-existing = {p.name.partition("+")[0]: p for p in sorted(folder.glob("[!.]*-seed-0"))}
+existing = {p.name.partition("+")[0]: p for p in sorted(folder.glob("[!.]*+averaged*-seed-0"))}
 existing["lstm-24m"] = existing["lstm-24m-2"]
 while waiting := lm_queue.waiting(folder, list(lm_plan.PARTS)):  # finals follow trials
     for training in waiting:
@@ -55,6 +55,19 @@ while waiting := lm_queue.waiting(folder, list(lm_plan.PARTS)):  # finals follow
 for begun in ("tried/.F-10m+begun-seed-0", ".F-24m+begun-seed-0", "equal/.B-24m+trial-0-seed-0"):
     (folder / begun / "run").mkdir(parents=True)  # what an interrupted training leaves behind
 write_table(folder)
+"""
+
+
+DIVERGED = """
+import sys
+
+sys.path.append("docs")
+from figures import rows
+from lm_tables import started_too_large
+
+said = started_too_large(rows("lm-ptb/table", label="literal"))
+assert said.startswith("RRNN(C) at 24M (71.4) starts too large: perplexity on dev rises to 13 million"), said
+assert "only from epoch 94" in said and said.count("too large") == 1, said
 """
 
 
@@ -103,16 +116,29 @@ def test_the_finding_rests_on_paired_tests_of_all_models(checkout: Path) -> None
     every = lines_of(checkout, "docs/reproduce.md", "lm-differences")[2:]
     with_equal_terms = [line[1:] for line in every if line[0] == "24M, our recipe, searched on equal terms"]
     assert sorted(with_equal_terms) == [
-        ["B", "3", "+0.5", "+0.5 to +0.5", "yes"],
-        ["C", "3", "+0.0", "+0.0 to +0.0", ""],
-        ["m+", "3", "+0.5", "+0.5 to +0.5", "yes"],
-        ["the LSTM", "3", "+0.0", "+0.0 to +0.0", ""],
+        ["B", "3", "+0.5", "+0.50 to +0.50", "yes"],
+        ["C", "3", "+0.0", "+0.00 to +0.00", ""],
+        ["m+", "3", "+0.5", "+0.50 to +0.50", "yes"],
+        ["the LSTM", "3", "+0.0", "+0.00 to +0.00", ""],
     ]
+
+
+def test_a_row_whose_start_diverged_counts_until_a_better_start_is_trained(checkout: Path) -> None:
+    run(checkout, "-c", DIVERGED)
+    assert "starts too large" not in " ".join((checkout / "README.md").read_text(encoding="utf-8").split())
+    rows = [line[0] for line in lines_of(checkout, "docs/reproduce.md", "lm-ptb")]
+    assert rows.count("RRNN(C), literal-start") == 3 and rows.count("RRNN(C), literal") == 4  # three at 10M
+    starts = lines_of(checkout, "docs/reproduce.md", "lm-starts")[2:]
+    assert len(starts) == 5 and all(line[1] == "60.0" for line in starts)
 
 
 def test_the_recipe_page_has_nothing_left_to_measure(checkout: Path) -> None:
     page = "docs/recipe.md"
-    assert not any("not measured yet" in line for line in lines_of(checkout, page, "lm-ablations")[2:])
+    ablations = lines_of(checkout, page, "lm-ablations")[2:]
+    assert not any("not measured yet" in line for line in ablations)
+    assert [line[0] for line in ablations if line[3]] == [
+        line[0] for line in ablations if "of 400" in line[0] or "shuffle" in line[0] or line[0] == "nothing"
+    ]
     assert [line[0] for line in lines_of(checkout, page, "lm-best")[2:]] == [
         "F, seed 0",
         "F, seed 1",

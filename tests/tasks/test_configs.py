@@ -81,10 +81,10 @@ def test_presets_have_what_their_models_need() -> None:
     assert preset("paper-10m", cell="C").rnn_gain == 4 and preset("paper-24m", cell="c+o").rnn_gain == 6
     assert preset("paper-10m", cell="C", rnn_gain=2.0).rnn_gain == 2  # what is given counts
     gated = preset("paper-24m", cell="B-max-plus")
-    assert (gated.output_bias, gated.lr) == (4, 0.5) and preset(
-        "paper-24m", cell="B-max-plus-scaled"
-    ).lr == 0.5
-    assert preset("paper-10m") == LMConfig(data="ptb", layers=2, params=10_000_000)
+    assert (gated.output_bias, gated.lr) == (4, 0.5)
+    assert preset("paper-24m", cell="B-max-plus-scaled").lr is None  # the recipe's
+    recipe = LMConfig(data="ptb", layers=2, params=10_000_000, scale_weight_decay=False)
+    assert preset("paper-10m") == recipe
     assert preset("best-24m").lr == 1 and preset("best-24m", cell="C").lr is None
     assert preset("tiny", cell="C").rnn_gain == 1
 
