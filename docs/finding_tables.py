@@ -50,6 +50,38 @@ def finding() -> str:
     return "\n".join((paragraph(claim), paragraph(_languages()) + paragraph(_texts())))
 
 
+@named
+def finding_in_short() -> str:
+    """Say in a few sentences whether F is the best model, for the README."""
+    plain_ways, better_ways = _ways()
+    every = _comparisons()
+    behind = [c for c in every if not c.first]
+    led = [sum(_leader(rows("classify/table"), *w) == F for w in ways) for ways in (plain_ways, better_ways)]
+    (plain_ahead, plain_pairs), (ahead, pairs) = (_counts(ways, True) for ways in (plain_ways, better_ways))
+    lost = [
+        f"at {c.size}M with {TOLD[c.recipe]} {SHORT[c.ranked()[0][0]]} is ahead by "
+        f"{number(dict(c.ranked())[F] - c.ranked()[0][1])}"
+        for c in behind
+    ]
+    differences = _differences()
+    single = sum(len(runs) == 1 for c in every for runs in c.runs.values())
+    tested = f"""By pairs of seeds it is ahead beyond chance in {sum(d.ahead for d in differences)} of
+        {len(differences)} comparisons, and behind in {sum(d.behind for d in differences)}."""
+    untested = f"{single} of the {sum(len(c.runs) for c in every)} rows are one seed each, so none of this is tested."
+    languages = f"""
+        - **Language models:** F has the lowest test perplexity in {len(every) - len(behind)} of {len(every)}
+        comparisons on the Penn Treebank{"; " * bool(lost)}{"; ".join(lost)}.
+        {tested if differences else untested} {_unequal()}
+    """
+    texts = f"""
+        - **Text classifiers:** with plain word vectors F has the highest mean accuracy on {led[0]} of
+        {len(plain_ways)} data sets, and is ahead beyond chance (paired t, 95 %) in {plain_ahead} of {plain_pairs}
+        comparisons. With better vectors it has the highest in {led[1]} of {len(better_ways)} rows, and is ahead beyond
+        chance in {ahead} of {pairs} comparisons and behind in {_counts(better_ways, False)[0]}.
+    """
+    return paragraph(languages) + paragraph(texts)
+
+
 # ---- language models -------------------------------------------------------------------------------------------------
 
 
@@ -102,14 +134,18 @@ def _languages() -> str:
     rows_of = sum(len(c.runs) for c in every)
     few = f"{single} of these {rows_of} rows are one seed each. " if single else ""
     untested = "No pair of models has two seeds in common, so there is no paired test."
-    tried = settings_tried("F-24m", "F")
-    others = span((settings_tried(f"{cell.removesuffix('-scaled')}-24m", cell) for cell in OTHERS), 0)
     return f"""
         - **On the Penn Treebank F has the lowest perplexity in {where} comparisons.** On test, F and the best other
         model:
-        {"; ".join(leads)}. {few}{tests or untested} {_seed_noise()} With our recipe F had more settings tried than the
-        others ({tried} at 24M, where they had {others}), perhaps a part of its lead.
+        {"; ".join(leads)}. {few}{tests or untested} {_seed_noise()} {_unequal()}
     """
+
+
+def _unequal() -> str:
+    tried = settings_tried("F-24m", "F")
+    others = span((settings_tried(f"{cell.removesuffix('-scaled')}-24m", cell) for cell in OTHERS), 0)
+    return f"""With our recipe F had more settings tried than the others ({tried} at 24M, where they had {others}),
+        perhaps a part of its lead."""
 
 
 @named
@@ -229,9 +265,7 @@ def starts_tried(row: str) -> int:
 
 def _texts() -> str:
     every = rows("classify/table")
-    ways = unique((r["dataset"], r["label"]) for r in every)
-    plain_ways = [(data, label) for data, label in ways if label == PLAIN]
-    better_ways = [(data, label) for data, label in ways if label != PLAIN]
+    plain_ways, better_ways = _ways()
     first, led = ([w for w in some if _leader(every, *w) == F] for some in (plain_ways, better_ways))
     where = _listed([_way(*w) for w in led]) or "none"
     return f"""
@@ -244,21 +278,41 @@ def _texts() -> str:
     """
 
 
-def _beyond(ways: list[tuple[str, str]], ahead: bool) -> str:
+Ways = list[tuple[str, str]]
+"""Data sets, and the labels of how their texts were read."""
+
+
+def _ways() -> tuple[Ways, Ways]:
+    """Return where the models have plain word vectors, and where they have better ones."""
+    ways = unique((r["dataset"], r["label"]) for r in rows("classify/table"))
+    return [way for way in ways if way[1] == PLAIN], [way for way in ways if way[1] != PLAIN]
+
+
+def _tests(data: str, label: str, ahead: bool) -> tuple[list[Row], int]:
+    """Return the tests by which F is ahead of another model beyond chance (or behind), and how many there are."""
+    found = [
+        d
+        for d in (results("classify/table") or {})["differences"]
+        if (d["dataset"], d["label"], d["to_label"], d["model"]) == (data, label, label, F)
+    ]
+    return [d for d in found if (d["low"] > 0 if ahead else d["high"] < 0)], len(found)
+
+
+def _counts(ways: Ways, ahead: bool) -> tuple[int, int]:
+    """Return in how many comparisons F is ahead beyond chance (or behind), and how many there are."""
+    found = [_tests(*way, ahead) for way in ways]
+    return sum(len(beyond) for beyond, _ in found), sum(pairs for _, pairs in found)
+
+
+def _beyond(ways: Ways, ahead: bool) -> str:
     """Say in how many of the comparisons F is ahead of the other models beyond chance, or behind, and where."""
-    told, count, pairs = list[str](), 0, 0
+    told, (count, pairs) = list[str](), _counts(ways, ahead)
     for data, label in ways:
-        found = [
-            d
-            for d in (results("classify/table") or {})["differences"]
-            if (d["dataset"], d["label"], d["to_label"], d["model"]) == (data, label, label, F)
-        ]
-        beyond = [d for d in found if (d["low"] > 0 if ahead else d["high"] < 0)]
+        beyond, _ = _tests(data, label, ahead)
         gains = "" if ahead else f" ({', '.join(signed(d['mean']) for d in beyond)})"
         if beyond:
             over = _listed([SHORT[d["reference"]] for d in beyond])
             told.append(f"on {_way(data, label)} {'over ' * ahead}{over}{gains}")
-        count, pairs = count + len(beyond), pairs + len(found)
     of = f"{count} of {pairs} comparisons" if ahead else f"{count}"
     return f"{of}{': ' * bool(told)}{', '.join(told)}"
 
