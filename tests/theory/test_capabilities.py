@@ -133,6 +133,17 @@ def test_witnesses_solve_their_tasks_in_the_cell_itself(cell: Cell, task: str, k
     assert witness.finite == (kind == "support" or cell.name.startswith("free"))
 
 
+@pytest.mark.parametrize("name", ["B", "RCNN2-additive", "minGRU", "HGRN", "RG-LRU"])
+def test_a_witness_with_limits_holds_for_other_large_numbers(name: str) -> None:
+    """Its finite values stay as they are, but for those that it says to grow with the limits."""
+    cell = get_cell(name)
+    found = [w for w in power(cell).witnesses if not w.finite and "so that" not in w.text]
+    assert found
+    for witness in found:
+        limits = witness.machine.score(STRINGS).tolist()
+        assert scores(cell, witness, 20.0) == pytest.approx(limits, abs=1e-4)
+
+
 def test_a_cell_that_cannot_has_no_witness() -> None:
     for task in ("modulo 2", "modulo 3", "first", "point", "group"):
         assert not any(find_witness(get_cell("B"), form) for form in forms_of(task))

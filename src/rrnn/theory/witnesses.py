@@ -31,6 +31,7 @@ _NODES = 300_000  # nodes of expressions that a search for one form evaluates be
 _CLOSE = 1e-9
 _SOLVED = 3  # leaves of a weight up to which an equation is solved for one of them
 _LARGE = 1e4  # beyond it, a value that solves an equation grows with the limits in it
+_MOVED = 1e-2  # beyond it, a weight at half of ∞ is not on its way to what is wanted
 _FINITE = (1.0, -1.0, 2.0)  # tried where any positive weight will do
 
 
@@ -274,6 +275,9 @@ class _Solver:
         if math.isinf(abs(wanted)):
             return far == wanted or (abs(far) > self.far / 2 and far * wanted > 0 and abs(far) > abs(near))
         error, before = abs(far - wanted), abs(near - wanted)
+        grown = any(_LARGE < abs(values[leaf]) < math.inf for leaf in self.leaves(weight, symbol))
+        if before > _MOVED and not grown:
+            return False  # solved for this ∞ alone, as is i = −3.4 in σ(i)·input with input → ∞
         return error <= _CLOSE and (error <= 1e-3 * before or error <= 1e-14)
 
     def limit(self, weight: ex.Expr, symbol: Any, values: Mapping[Leaf, float]) -> Any:
