@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -255,17 +255,22 @@ def _of_unit(
     scores = Scores(ring, make)
     if machine is None:
         return Rank(name, ring.name, theorem=proved_of(model), **search.run(scores, list(alphabet)))
-    upper, kind = _structural(model, unit, machine), cast(Bound, "structural")
-    if upper <= 64 and not machine.has_epsilon and ring.minimised_by == "linear algebra":
+    structural, least = _structural(model, unit, machine), machine.trim().num_states
+    if min(structural, least) <= 64 and not machine.has_epsilon and ring.minimised_by == "linear algebra":
         least = exact_rank(machine)
-        upper, kind = (least, "exact") if least < upper else (upper, kind)
-    found = search.run(scores, list(alphabet), upper)
-    return Rank(name, ring.name, upper=upper, upper_kind=kind, **found)
+    # The machine's weights are rounded, which may have lost states: σ(45) is 1.0. So search for more than it has.
+    found = search.run(scores, list(alphabet), min(structural, least + 1))
+    if found["lower"] > least:
+        found, least = search.run(scores, list(alphabet), structural), structural
+    if least >= structural:
+        return Rank(name, ring.name, upper=structural, upper_kind="structural", **found)
+    found["limited"] = found["limited"] and found["lower"] < least
+    return Rank(name, ring.name, upper=least, upper_kind="exact", **found)
 
 
 def _structural(model: nn.Module, unit: int, machine: WFSA) -> int:
     """Return a number of states that suffices for any weights: stored states and a constant, or the machine's own."""
-    own = machine.trim().num_states
+    own = machine.num_states
     if isinstance(model, AffineRNN):
         return min(own, model.hidden_size + 1)
     assert isinstance(model, RationalRNN)
