@@ -16,7 +16,7 @@ from typing import Any
 
 from rrnn.arithmetic import FLOATS, RANGES, Range
 from rrnn.arithmetic.ranges import ALL
-from rrnn.automata import Cell, Evaluator
+from rrnn.automata import Cell, Evaluator, range_of
 from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import leaf_name
 from rrnn.errors import RRNNError
@@ -155,7 +155,18 @@ class _Solver:
 
     def solved(self) -> dict[Leaf, float] | None:
         """Return values of leaves with which all weights are what is wanted, or None if none were found in time."""
-        return self._solve(0, {})
+        fixed: dict[Leaf, float] = {
+            (None, node.name): self._fixed(node)
+            for weight, _, _ in self.wanted
+            for node in ex.walk(weight)
+            if isinstance(node, ex.Parameter) and not node.learned
+        }
+        return None if any(map(math.isnan, fixed.values())) else self._solve(0, fixed)
+
+    def _fixed(self, parameter: ex.Parameter) -> float:
+        """Return the value of a parameter that is not learned, or NaN if the cell written without families lacks it."""
+        found = ALL if parameter.start is None else range_of(parameter.start, self.ring)
+        return found.low if found.constant else math.nan
 
     def _solve(self, n: int, values: dict[Leaf, float]) -> dict[Leaf, float] | None:
         if n == len(self.wanted):
