@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from fractions import Fraction
@@ -145,6 +146,24 @@ def test_floats_with_a_stated_error_are_certified_and_others_are_numerical() -> 
 
 
 @pytest.mark.slow
+def test_floats_after_whole_numbers_are_floats() -> None:
+    """0.1·n has rank 2; rounding gives any float of it any rank."""
+
+    def tenths(x: str) -> float:
+        return 0.1 * len(x) if x else 0
+
+    assert (rank(tenths, alphabet="a").lower, rank(tenths, alphabet="a").lower_kind) == (2, "numerical")
+    found = rank(tenths, alphabet="a", error=1e-12)
+    assert (found.lower, found.lower_kind) == (2, "certified")
+    with pytest.raises(AutomatonError, match="return intervals for all strings or for none; for 'aa' it"):
+        rank(lambda x: (0, 1) if len(x) == 2 else 0.1 * len(x), alphabet="a")
+
+
+def test_an_infinite_float_is_exact_over_max_plus() -> None:
+    found = rank(lambda x: len(x) if x else -math.inf, alphabet="a", semiring="max-plus")
+    assert (found.lower, found.lower_kind) == (2, "certified")
+
+
 def test_intervals_of_mpmath_and_precision_on_demand() -> None:
     from mpmath.ctx_iv import MPIntervalContext
 

@@ -298,23 +298,23 @@ def _of_machine(machine: WFSA, name: str, search: _Search) -> Rank:
 
 
 def _of_function(f: FunctionScores, ring: Semiring, name: str, tolerance: float, search: _Search) -> Rank:
-    floats = isinstance(f(()), float)
-    if not floats or ring.selective:
+    f(())
+    if not f.floats or ring.selective:
         found = search.run(Scores(ring, lambda exact: lambda x: f.interval(x, exact)), f.alphabet)
         result = Rank(name, ring.name, **found)
-        unproved = floats and f.error is None
-        return replace(result, lower_kind="numerical") if unproved else result
+        if not f.floats:
+            return result
+        if ring.selective:
+            return replace(result, lower_kind="numerical") if f.error is None else result
     if ring.logarithmic and f.error is not None:
         raise SemiringError(
             "over a semiring of logarithms the error of a float is not that of the number it stands for: return "
             "intervals, or pass semiring='real'"
         )
 
-    def number(string: String) -> float:
-        value = f(string)
-        return float(ring.to_real(float(value)))
-
-    singular, size = singular_values(number, f.alphabet, search.states)
+    singular, size = singular_values(
+        lambda string: float(ring.to_real(f.number(string))), f.alphabet, search.states
+    )
     if f.error is not None:
         return Rank(
             name, ring.name, count_above(singular, size, f.error), "certified", searched=search.states
