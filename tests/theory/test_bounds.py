@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from fractions import Fraction
@@ -16,7 +17,7 @@ from random_machines import random_machine
 
 from rrnn import zoo
 from rrnn.errors import AutomatonError, SemiringError, ShapeError
-from rrnn.theory import rank, rank_model
+from rrnn.theory import Rank, rank, rank_model
 from rrnn.theory.hankel import field_minor, selective_minor, shortlex
 from rrnn.theory.intervals import Intervals, PrecisionError
 from rrnn.theory.series import MachineUnit, scored
@@ -63,6 +64,28 @@ def test_the_instances_of_proposition_1(semiring: str) -> None:
     found = rank(layer, 0, {"a": torch.ones(1)}, semiring=semiring, states=8)
     assert found.lower == 8 and found.log10 is not None and found.log10 < -40
     assert found.prefixes[0] == () or len({len(p) for p in found.prefixes}) == 8
+
+
+def _filled(name: str, weight: float, bias: float) -> Rank:
+    """Return the bounds for a unit whose weights and biases all have one value."""
+    layer = zoo.layer(name, 2, 1, dtype=torch.float64)
+    with torch.no_grad():
+        for key, p in layer.named_parameters():
+            p.fill_(bias if "bias" in key else weight)
+    return rank(layer, 0, {"a": torch.tensor([1.0, 0.0]), "b": torch.tensor([0.0, 2.0])})
+
+
+@pytest.mark.parametrize(("name", "states"), [("B", 2), ("QRNN2", 3)])
+def test_states_that_rounding_loses_are_found(name: str, states: int) -> None:
+    """σ(45) is 1.0 in float64, so that 1 − f is 0 in the unit's machine, and its scores are all 0."""
+    found = _filled(name, 0.5, 45.0)
+    assert found.lower >= states and found.lower_kind == "certified"
+    assert found.upper is not None and found.upper >= found.lower and found.upper_kind == "structural"
+
+
+def test_a_bound_of_weights_that_are_0_is_not_called_one_of_all_weights() -> None:
+    found = _filled("F", 0.0, 0.0)
+    assert (found.lower, found.upper_kind) == (0, "exact") and found.upper is not None and found.upper < 3
 
 
 # ---- known series ----------------------------------------------------------------------------------------------------
@@ -123,6 +146,24 @@ def test_floats_with_a_stated_error_are_certified_and_others_are_numerical() -> 
 
 
 @pytest.mark.slow
+def test_floats_after_whole_numbers_are_floats() -> None:
+    """0.1·n has rank 2; rounding gives any float of it any rank."""
+
+    def tenths(x: str) -> float:
+        return 0.1 * len(x) if x else 0
+
+    assert (rank(tenths, alphabet="a").lower, rank(tenths, alphabet="a").lower_kind) == (2, "numerical")
+    found = rank(tenths, alphabet="a", error=1e-12)
+    assert (found.lower, found.lower_kind) == (2, "certified")
+    with pytest.raises(AutomatonError, match="return intervals for all strings or for none; for 'aa' it"):
+        rank(lambda x: (0, 1) if len(x) == 2 else 0.1 * len(x), alphabet="a")
+
+
+def test_an_infinite_float_is_exact_over_max_plus() -> None:
+    found = rank(lambda x: len(x) if x else -math.inf, alphabet="a", semiring="max-plus")
+    assert (found.lower, found.lower_kind) == (2, "certified")
+
+
 def test_intervals_of_mpmath_and_precision_on_demand() -> None:
     from mpmath.ctx_iv import MPIntervalContext
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import rrnn
-from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh
+from rrnn.automata import Cell, linear, one, parameter, sigmoid, tanh, uniform
 from rrnn.cli import main
 from rrnn.theory import Power, power
 from rrnn.theory.capabilities import NOTIONS
@@ -131,6 +131,31 @@ def test_witnesses_solve_their_tasks_in_the_cell_itself(cell: Cell, task: str, k
         else:
             assert (score > (0 if kind == "support" else int(task.split()[1]) - 0.5)) == inside
     assert witness.finite == (kind == "support" or cell.name.startswith("free"))
+
+
+@pytest.mark.parametrize("name", ["B", "RCNN2-additive", "minGRU", "HGRN", "RG-LRU"])
+def test_a_witness_with_limits_holds_for_other_large_numbers(name: str) -> None:
+    """Its finite values stay as they are, but for those that it says to grow with the limits."""
+    cell = get_cell(name)
+    found = [w for w in power(cell).witnesses if not w.finite and "so that" not in w.text]
+    assert found
+    for witness in found:
+        limits = witness.machine.score(STRINGS).tolist()
+        assert scores(cell, witness, 20.0) == pytest.approx(limits, abs=1e-4)
+
+
+def test_numbers_that_are_not_learned_keep_their_values() -> None:
+    def decaying(start: Any) -> Cell:
+        g = parameter("g", start=start, learned=False)
+        cell = Cell("decaying").initial("q0").loop("q0", one).arc("q0", "q1", linear("u")).loop("q1", g)
+        return cell.final("q1")
+
+    assert told(power(decaying(1.0)), "at-least 2")[1] == "yes (w1)"
+    for start in (0.5, uniform(0, 1)):
+        assert told(power(decaying(start)), "at-least 2") == ["unknown"] * 3
+    known = power(decaying(0.5))
+    assert told(known, "at-least 1") == ["unknown", "unknown", "yes (w1)"]
+    assert "g = 0.5" in known.witnesses[0].text
 
 
 def test_a_cell_that_cannot_has_no_witness() -> None:

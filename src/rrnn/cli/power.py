@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Power:
     """Say which tasks one unit of a cell solves at all lengths, from the cell alone.
 
-    Propositions are those of docs/theory.md. A witness is weights, or a limit of weights, with which the unit's score
-    provably solves the task. What neither settles is unknown.
+    Propositions are those of docs/theory.md. A witness is weights, or a limit of weights, with which the unit is the
+    machine of the task. What neither settles is unknown.
     """
 
     cells: Annotated[tuple[str, ...], tyro.conf.Positional, option("NAME|FILE …")]

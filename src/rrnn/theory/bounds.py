@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -255,17 +255,22 @@ def _of_unit(
     scores = Scores(ring, make)
     if machine is None:
         return Rank(name, ring.name, theorem=proved_of(model), **search.run(scores, list(alphabet)))
-    upper, kind = _structural(model, unit, machine), cast(Bound, "structural")
-    if upper <= 64 and not machine.has_epsilon and ring.minimised_by == "linear algebra":
+    structural, least = _structural(model, unit, machine), machine.trim().num_states
+    if min(structural, least) <= 64 and not machine.has_epsilon and ring.minimised_by == "linear algebra":
         least = exact_rank(machine)
-        upper, kind = (least, "exact") if least < upper else (upper, kind)
-    found = search.run(scores, list(alphabet), upper)
-    return Rank(name, ring.name, upper=upper, upper_kind=kind, **found)
+    # The machine's weights are rounded, which may have lost states: σ(45) is 1.0. So search for more than it has.
+    found = search.run(scores, list(alphabet), min(structural, least + 1))
+    if found["lower"] > least:
+        found, least = search.run(scores, list(alphabet), structural), structural
+    if least >= structural:
+        return Rank(name, ring.name, upper=structural, upper_kind="structural", **found)
+    found["limited"] = found["limited"] and found["lower"] < least
+    return Rank(name, ring.name, upper=least, upper_kind="exact", **found)
 
 
 def _structural(model: nn.Module, unit: int, machine: WFSA) -> int:
     """Return a number of states that suffices for any weights: stored states and a constant, or the machine's own."""
-    own = machine.trim().num_states
+    own = machine.num_states
     if isinstance(model, AffineRNN):
         return min(own, model.hidden_size + 1)
     assert isinstance(model, RationalRNN)
@@ -293,23 +298,23 @@ def _of_machine(machine: WFSA, name: str, search: _Search) -> Rank:
 
 
 def _of_function(f: FunctionScores, ring: Semiring, name: str, tolerance: float, search: _Search) -> Rank:
-    floats = isinstance(f(()), float)
-    if not floats or ring.selective:
+    f(())
+    if not f.floats or ring.selective:
         found = search.run(Scores(ring, lambda exact: lambda x: f.interval(x, exact)), f.alphabet)
         result = Rank(name, ring.name, **found)
-        unproved = floats and f.error is None
-        return replace(result, lower_kind="numerical") if unproved else result
+        if not f.floats:
+            return result
+        if ring.selective:
+            return replace(result, lower_kind="numerical") if f.error is None else result
     if ring.logarithmic and f.error is not None:
         raise SemiringError(
             "over a semiring of logarithms the error of a float is not that of the number it stands for: return "
             "intervals, or pass semiring='real'"
         )
 
-    def number(string: String) -> float:
-        value = f(string)
-        return float(ring.to_real(float(value)))
-
-    singular, size = singular_values(number, f.alphabet, search.states)
+    singular, size = singular_values(
+        lambda string: float(ring.to_real(f.number(string))), f.alphabet, search.states
+    )
     if f.error is not None:
         return Rank(
             name, ring.name, count_above(singular, size, f.error), "certified", searched=search.states

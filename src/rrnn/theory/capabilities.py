@@ -1,7 +1,7 @@
 """What one layer of a cell can and cannot compute, read off the cell alone.
 
 Every answer is a proposition of docs/theory.md whose conditions the cell meets, or a witness: weights, or a limit of
-weights, with which a unit is provably the machine of the task. What neither settles is unknown.
+weights, with which a unit is the machine of the task. What neither settles is unknown.
 """
 
 from __future__ import annotations

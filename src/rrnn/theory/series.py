@@ -107,6 +107,8 @@ class FunctionScores:
         self.precise = "precision" in _parameters(function)
         self.known: dict[tuple[String, int], Any] = {}
         self.asked = 0
+        self.floats = False
+        """Whether any value so far was a float that is not infinite: rounded, perhaps."""
 
     def __call__(self, string: String, bits: int = 0) -> Any:
         """Return what the function returned, which is no NaN."""
@@ -122,6 +124,7 @@ class FunctionScores:
                         f"{again!r}. Fix its random seed, or put the model into evaluation mode."
                     )
             self.known[key] = value
+            self.floats = self.floats or (isinstance(value, float) and math.isfinite(value))
         return self.known[key]
 
     def _called(self, string: String, bits: int) -> Any:
@@ -145,6 +148,16 @@ class FunctionScores:
 
     def _shown(self, string: String) -> str:
         return repr("".join(string) if self.text else string) if string else "the empty string"
+
+    def number(self, string: String) -> float:
+        """Return the value as a float."""
+        value = self(string)
+        if isinstance(value, tuple) or is_interval(value):
+            raise AutomatonError(
+                f"the function must return intervals for all strings or for none; for {self._shown(string)} it "
+                "returned one, for others floats. Return intervals, or floats whose error you state: error=…"
+            )
+        return float(value)
 
     def interval(self, string: String, exact: Intervals) -> Any:
         """Return the value as an interval."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from rrnn.arithmetic import FLOATS, RANGES, Range
 from rrnn.arithmetic.ranges import ALL
-from rrnn.automata import Cell, Evaluator
+from rrnn.automata import Cell, Evaluator, range_of
 from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import leaf_name
 from rrnn.errors import RRNNError
@@ -31,6 +31,7 @@ _NODES = 300_000  # nodes of expressions that a search for one form evaluates be
 _CLOSE = 1e-9
 _SOLVED = 3  # leaves of a weight up to which an equation is solved for one of them
 _LARGE = 1e4  # beyond it, a value that solves an equation grows with the limits in it
+_MOVED = 1e-2  # beyond it, a weight at half of ∞ is not on its way to what is wanted
 _FINITE = (1.0, -1.0, 2.0)  # tried where any positive weight will do
 
 
@@ -154,7 +155,18 @@ class _Solver:
 
     def solved(self) -> dict[Leaf, float] | None:
         """Return values of leaves with which all weights are what is wanted, or None if none were found in time."""
-        return self._solve(0, {})
+        fixed: dict[Leaf, float] = {
+            (None, node.name): self._fixed(node)
+            for weight, _, _ in self.wanted
+            for node in ex.walk(weight)
+            if isinstance(node, ex.Parameter) and not node.learned
+        }
+        return None if any(map(math.isnan, fixed.values())) else self._solve(0, fixed)
+
+    def _fixed(self, parameter: ex.Parameter) -> float:
+        """Return the value of a parameter that is not learned, or NaN if the cell written without families lacks it."""
+        found = ALL if parameter.start is None else range_of(parameter.start, self.ring)
+        return found.low if found.constant else math.nan
 
     def _solve(self, n: int, values: dict[Leaf, float]) -> dict[Leaf, float] | None:
         if n == len(self.wanted):
@@ -274,6 +286,9 @@ class _Solver:
         if math.isinf(abs(wanted)):
             return far == wanted or (abs(far) > self.far / 2 and far * wanted > 0 and abs(far) > abs(near))
         error, before = abs(far - wanted), abs(near - wanted)
+        grown = any(_LARGE < abs(values[leaf]) < math.inf for leaf in self.leaves(weight, symbol))
+        if before > _MOVED and not grown:
+            return False  # solved for this ∞ alone, as is i = −3.4 in σ(i)·input with input → ∞
         return error <= _CLOSE and (error <= 1e-3 * before or error <= 1e-14)
 
     def limit(self, weight: ex.Expr, symbol: Any, values: Mapping[Leaf, float]) -> Any:
