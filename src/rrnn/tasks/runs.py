@@ -81,6 +81,7 @@ class Run:
             _sweep(folder)
             if (folder / CONFIG).exists():
                 run.config = _as_old_as(read_config(folder), as_read, defaults or {})
+                run._check_epochs()
             run._write_identity(cell_text, {VOCABULARY: vocabulary, TOKENIZER: tokenizer})
         except BaseException:
             run.close()
@@ -200,6 +201,17 @@ class Run:
                 f"{changes.strip(chr(10))}\nResume it with its own configuration, or choose another --out."
             )
 
+    def _check_epochs(self) -> None:
+        """Refuse fewer epochs than were trained: the configuration would no longer tell what the run is."""
+        log = self.folder / METRICS
+        trained = read_bytes(log).count(b"\n") if log.exists() else 0
+        epochs = self.config.get("epochs", trained)
+        if epochs < trained:
+            raise RunError(
+                f"a run can be trained for more epochs, not for fewer; {self.folder} has trained {trained} already, "
+                f"and epochs is {epochs}: leave out --epochs, or choose another --out"
+            )
+
     def _same_file(self, name: str, content: Saveable) -> bool:
         own, path = self.folder / name, self.folder / f".{name}.part"
         content.save(path)
@@ -216,11 +228,17 @@ def runs_in(folder: Path) -> list[Path]:
     return [path.parent for path in sorted(folder.rglob(CONFIG))]
 
 
+def no_run(folder: Path) -> RunError:
+    """Return the error that a folder holds no run."""
+    what = f"there is no {CONFIG} in it" if folder.is_dir() else "there is no such folder"
+    return RunError(f"{folder} holds no run: {what}")
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """Read a run's config.json, with the fields of older versions under their current names."""
     path = folder / CONFIG
     if not path.exists():
-        raise RunError(f"{folder} holds no run: there is no {CONFIG} in it")
+        raise no_run(folder)
     try:
         config = read_json(path)
     except ValueError as error:
@@ -234,7 +252,10 @@ def open_task_run(folder: str | Path, config: type[Config]) -> Run:
     """Open a run read-only, and check that it is of the task of this configuration class."""
     run = Run.open(folder)
     if run.config["task"] != config.task:
-        raise RunError(f"the run in {folder} is of the task {run.config['task']!r}, not {config.model_name}")
+        raise RunError(
+            f"the run in {folder} is of the task {run.config['task']!r}, not {config.model_name}: name a run of "
+            f"`rrnn {config.task} train`"
+        )
     return run
 
 
