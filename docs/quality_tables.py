@@ -124,7 +124,9 @@ def reproduction() -> str:
             for data in ACCURACIES
         }
         every = [gap for found in here.values() for gap in found]
-        told = (f"{signed(found[0])} to {signed(found[-1])} on {ACCURACIES[data]}" for data, found in here.items())
+        told = (
+            f"{signed(found[0])} to {signed(found[-1])} on {ACCURACIES[data]}" for data, found in here.items()
+        )
         return f"{sum(gap >= 0 for gap in every)} of {len(every)}", ", ".join(told)
 
     (plain_reach, plain_gaps), (reach, better_gaps) = gaps("averaged"), gaps("averaged-reviews")
