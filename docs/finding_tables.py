@@ -77,8 +77,8 @@ def finding_in_short() -> str:
     texts = f"""
         - **Text classifiers:** with plain word vectors F has the highest mean accuracy on {led[0]} of
         {len(plain_ways)} data sets, and is ahead beyond chance (paired t, 95 %, uncorrected) in {plain_ahead} of
-        {plain_pairs} comparisons. With better vectors it has the highest in {led[1]} of {len(better_ways)} rows, and is ahead beyond
-        chance in {ahead} of {pairs} comparisons and behind in {_counts(better_ways, False)[0]}.
+        {plain_pairs} comparisons. With better vectors it has the highest in {led[1]} of {len(better_ways)} rows, and is
+        ahead beyond chance in {ahead} of {pairs} comparisons and behind in {_counts(better_ways, False)[0]}.
     """
     return paragraph(languages) + paragraph(texts)
 
