@@ -313,7 +313,7 @@ def _beyond(ways: Ways, ahead: bool) -> str:
         gains = "" if ahead else f" ({', '.join(signed(d['mean']) for d in beyond)})"
         if beyond:
             over = _listed([SHORT[d["reference"]] for d in beyond])
-            told.append(f"on {_way(data, label)} {'over ' * ahead}{over}{gains}")
+            told.append(f"on {_way(data, label)} {'over' if ahead else 'against'} {over}{gains}")
     of = f"{count} of {pairs} comparisons" if ahead else f"{count}"
     return f"{of}{': ' * bool(told)}{', '.join(told)}"
 
