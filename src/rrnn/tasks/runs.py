@@ -81,7 +81,6 @@ class Run:
             _sweep(folder)
             if (folder / CONFIG).exists():
                 run.config = _as_old_as(read_config(folder), as_read, defaults or {})
-                run._check_epochs()
             run._write_identity(cell_text, {VOCABULARY: vocabulary, TOKENIZER: tokenizer})
         except BaseException:
             run.close()
@@ -189,7 +188,8 @@ class Run:
         write_atomic(self.folder / CONFIG, (json.dumps(self.config, indent=2) + "\n").encode())
 
     def _check_identity(self, cell_text: str | None, files: Mapping[str, Saveable | None]) -> None:
-        changes = differences(read_config(self.folder), self.config)
+        old = read_config(self.folder)
+        changes = differences(old, self.config)
         if cell_text is not None and cell_text != self.cell_text:
             changes += f"\n  the cell differs from {CELL}"
         for name, what in ((TOKENIZER, "tokenizer"), (VOCABULARY, "vocabulary of the data")):
@@ -200,13 +200,14 @@ class Run:
                 f"the run in {self.folder} cannot be resumed with another configuration. What differs:\n"
                 f"{changes.strip(chr(10))}\nResume it with its own configuration, or choose another --out."
             )
+        self._check_epochs(old.get("epochs"))
 
-    def _check_epochs(self) -> None:
+    def _check_epochs(self, before: int | None) -> None:
         """Refuse fewer epochs than were trained: the configuration would no longer tell what the run is."""
         log = self.folder / METRICS
         trained = read_bytes(log).count(b"\n") if log.exists() else 0
-        epochs = self.config.get("epochs", trained)
-        if epochs < trained:
+        epochs = self.config.get("epochs")
+        if epochs != before and epochs is not None and epochs < trained:
             raise RunError(
                 f"a run can be trained for more epochs, not for fewer; {self.folder} has trained {trained} already, "
                 f"and epochs is {epochs}: leave out --epochs, or choose another --out"
