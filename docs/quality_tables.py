@@ -117,10 +117,19 @@ def reproduction() -> str:
     literal, averaged = distances("literal"), distances("averaged")
     by_paper, by_ours = (sum(d <= 0 for d in found) for found in (literal, averaged))
 
-    def gap(data: str, label: str) -> str:
-        gaps = [signed(r["mean"] - r["paper"]) for r in texts if (r["dataset"], r["label"]) == (data, label)]
-        least, *_, greatest = sorted(gaps, key=float)
-        return f"{least} to {greatest}"
+    def gaps(label: str) -> tuple[str, str]:
+        """Return how many accuracies reach the paper's, "1 of 15", and how far they are above it on each data set."""
+        here = {
+            data: sorted(r["mean"] - r["paper"] for r in texts if (r["dataset"], r["label"]) == (data, label))
+            for data in ACCURACIES
+        }
+        every = [gap for found in here.values() for gap in found]
+        told = (
+            f"{signed(found[0])} to {signed(found[-1])} on {ACCURACIES[data]}" for data, found in here.items()
+        )
+        return f"{sum(gap >= 0 for gap in every)} of {len(every)}", ", ".join(told)
+
+    (plain_reach, plain_gaps), (reach, better_gaps) = gaps("averaged"), gaps("averaged-reviews")
 
     too_large = started_too_large(r for size in (10, 24) for r in lm_rows_of(runs, size, "literal"))
     language = f"""
@@ -130,10 +139,9 @@ def reproduction() -> str:
         chosen for F. {_further(runs)}
     """
     classes = f"""
-        - **Text classification: below the paper on SST and CR.** Our word vectors are smaller than the paper's, and
-        all rows use averaged weights. The models differ from the paper's by {gap("sst", "averaged")} points on SST and
-        by {gap("cr", "averaged")} on CR; with features of letters and vectors learned from reviews added, by
-        {gap("sst", "averaged-reviews")} and {gap("cr", "averaged-reviews")}.
+        - **Text classification: with GloVe's vectors alone, {plain_reach} rows reaches the paper's accuracy**; they
+        differ from these by {plain_gaps}. Our vectors are smaller than the paper's, and all rows use averaged weights.
+        **With features of letters and vectors learned from reviews added, {reach} rows reach them** ({better_gaps}).
     """
     missed, every = count()
     goals = f"- **Goals: {missed} of the {every} that were set beforehand were missed.**"

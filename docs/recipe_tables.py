@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from figures import named, number, paragraph, results, rows, signed, table
 from goals import BEST_F
 from lm_tables import FOLDER, NOT_YET, lm_run
+from quality_tables import STARTED
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
 from lm_plan import (
@@ -228,11 +229,18 @@ def lm_ablations() -> str:
 def lm_missing() -> str:
     """Say which rows of the paper's table are not trained yet."""
 
+    def name(training: Training) -> str:
+        model, _, size = training.row.removesuffix("-2").rpartition("-")
+        if model == "lstm":
+            return f"the LSTM with {'two' if training.row.endswith('-2') else 'three'} layers"
+        gate = "authors' code" if training.label.endswith("scaled") else "paper's text"
+        more = " with another start" * training.label.endswith(STARTED)
+        if model == "B-max-plus":
+            model, more = "B m+", f" with the gate of the {gate}"
+        return f"{model} at {size.upper()}{more}"
+
     def missing(trainings: list[Training]) -> str:
-        left = [t for t in trainings if not (FOLDER / t.place).exists()]
-        more = {"literal-scaled": " with the authors' gate", "averaged-scaled": " with the authors' gate"}
-        more["literal-start"] = " with another start"
-        return ", ".join(t.row + more.get(t.label, "") for t in left)
+        return ", ".join(name(t) for t in trainings if not (FOLDER / t.place).exists())
 
     recipes = {
         "the paper's recipe": missing([*literal(0), *literal_start(FOLDER)[:1], *literal_text_gate(0)]),

@@ -38,8 +38,8 @@ def speed_summary() -> str:
     hidden_long, long = ([cpu_ratio(n, rival, (512, 16, 512)) for n in SHOWN] for rival in ("nn.LSTM", EQUAL))
     models = [r["ratio"] for r in rows("lm-h200", cell="F")]
     return paragraph(f"""
-        At equal hidden size layers of B and F are {span(at[512], 0)} times as fast as cuDNN's LSTM on an H200 at 512
-        time steps and {span(at[35], 0)} times at 35 (the least in fp32 or in plain calls, the most in bf16 and CUDA
+        At equal hidden size layers of B and F are {span(at[512])} times as fast as cuDNN's LSTM on an H200 at 512
+        time steps and {span(at[35])} times at 35 (the least in fp32 or in plain calls, the most in bf16 and CUDA
         graphs), and {span(hidden)} times as fast as `nn.LSTM` on two CPU cores at 35 time steps ({span(hidden_long)}
         at 512). At equal parameters, language models
         with F train {span(models)} times as fast as with cuDNN's LSTM on the H200. On the CPU the two are then about

@@ -174,6 +174,8 @@ def test_precedence() -> None:
         ("semiring real", "epsilon_limit two", 3, "expected epsilon_limit K"),
         ("f = sig", "f = sg", 4, "'sgmoid' is not a function of the cell language. Did you mean 'sigmoid'"),
         ("u = (1 - f)", "u = (1 - g)", 5, "'g' is not defined above this line.*Define it first"),
+        ("tanh(score)", "tanh(scor)", 12, r"'scor' is not defined above this line. Did you mean 'score'\?$"),
+        ("states q0 q1", "states q0, q1", 6, "separates names by blanks; write: states q0 q1"),
         ("u = (1", "f = (1", 5, "'f' is defined twice"),
         ("u = (1", "tanh = (1", 5, "'tanh' is a word of the cell language"),
         ("u = (1", "1u = (1", 5, "an expression's name must be an identifier"),

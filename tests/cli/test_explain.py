@@ -103,7 +103,8 @@ def test_html(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
             ("good", "--html", "page.html", "--json"),
             "--html writes a page and --json prints: leave out one of them",
         ),
-        (("good", "--html", "/nowhere/at/all.html"), "/nowhere/at/all.html: No such file or directory"),
+        (("good", "--html", "/nowhere/at/all.html"), "there is no folder /nowhere/at to write all.html to"),
+        (("good", "--map", "/nowhere/at/all.svg"), "there is no folder /nowhere/at to write all.svg to"),
     ],
 )
 def test_mistakes(

@@ -66,6 +66,26 @@ def test_resuming_with_another_configuration_says_what_differs(tmp_path: Path) -
     Run.create(tmp_path / "run", CONFIG, "cell F", WORDS, resume=True).close()  # the lock was let go
 
 
+def test_a_run_is_not_resumed_for_fewer_epochs_than_it_has_trained(tmp_path: Path) -> None:
+    with Run.create(tmp_path, {**CONFIG, "epochs": 2}) as run:
+        run.log({"epoch": 1})
+        run.log({"epoch": 2})
+    with pytest.raises(RunError, match=r"has trained 2 already, and epochs is 1: leave out --epochs"):
+        Run.create(tmp_path, {**CONFIG, "epochs": 1}, resume=True)
+    assert read_config(tmp_path)["epochs"] == 2
+    Run.create(tmp_path, {**CONFIG, "epochs": 2}, resume=True).close()
+
+
+def test_a_run_whose_configuration_has_fewer_epochs_than_it_has_trained_is_resumed_with_it(
+    tmp_path: Path,
+) -> None:
+    """Earlier versions wrote such configurations."""
+    with Run.create(tmp_path, {**CONFIG, "epochs": 1}) as run:
+        run.log({"epoch": 1})
+        run.log({"epoch": 2})
+    Run.create(tmp_path, {**CONFIG, "epochs": 1}, resume=True).close()
+
+
 def test_a_run_is_resumed_that_is_older_than_an_option(tmp_path: Path) -> None:
     defaults, older = {"average": 0.0, "rates": (1, 2)}, {"task": "toy", "seed": 3}
     with Run.create(tmp_path, older) as run:

@@ -211,6 +211,10 @@ def test_numbers_and_options(name: str, given: dict[str, object], same: Cell) ->
         (lambda: layer("LSTMM", 3, 4), "no model is called 'LSTMM'. Did you mean 'LSTM'. The zoo has"),
         (lambda: layer("LSTM+o", 3, 4), "LSTM has no variant with an output gate"),
         (lambda: get_model("nothing"), "no model is called 'nothing'"),
+        (
+            lambda: get_model("my.cell"),
+            "takes models of the zoo; got the file 'my.cell'. Try: rrnn derive my.cell",
+        ),
     ],
 )
 def test_mistakes_are_named(call: Callable[[], object], message: str) -> None:

@@ -219,6 +219,9 @@ class _Reader:
         elif word == "states":
             if cell.states:
                 raise FormatError("the states line comes before all lines with states; move it up")
+            if "," in rest:
+                names = " ".join(rest.replace(",", " ").split())
+                raise FormatError(f"the states line separates names by blanks; write: states {names[:60]}")
             self.cell = cell._meeting(*(self.families.get(q, q) for q in rest.split()))
         elif m := _LIMIT.fullmatch(rest):
             self.cell = cell.limit_epsilon(int(m[1]), after_last=m[2] is None)

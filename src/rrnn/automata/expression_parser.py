@@ -147,10 +147,9 @@ class _Parser:
             return _CONSTANTS[name]
         if name in self.known:
             return self.known[name]
-        raise FormatError(
-            f"{_clip(name)!r} is not defined above this line. "
-            f'Define it first, as in {_clip(name)} = sigmoid(linear("{_clip(name)}")).'
-        )
+        define = f' Define it first, as in {_clip(name)} = sigmoid(linear("{_clip(name)}")).'
+        hint = nearest(_clip(name), [*self.known, *_CONSTANTS]) or define
+        raise FormatError(f"{_clip(name)!r} is not defined above this line.{hint}")
 
     def call(self, name: str) -> ex.Expr:
         self.take("(")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from rrnn.cli.shared import option, table
+from rrnn.cli.shared import check_folder_of, option, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,6 +62,8 @@ def explain(options: Explain) -> None:
         raise DataError("--html writes a page and --json prints: leave out one of them")
     if options.map is not None and len(options.texts) > 1:
         raise DataError(f"--map draws one text; got {len(options.texts)} texts. Use --html for several.")
+    for file in filter(None, (options.html, options.map)):
+        check_folder_of(file)
     run = classify_run(options.run)
     model = load_run(run)
     maps = _MAPS if options.html is not None else int(options.map is not None)

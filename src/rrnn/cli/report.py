@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from rrnn.cli.shared import option
+from rrnn.cli.shared import check_folder_of, option
 from rrnn.errors import RunError
 
 
@@ -34,8 +34,5 @@ def report(options: Report) -> None:
         raise RunError(
             f"a report is an HTML file; {options.output} does not end in .html. Use -o report.html"
         )
-    if not options.output.parent.is_dir():  # before the work, which takes a while
-        raise RunError(
-            f"there is no folder {options.output.parent} to write {options.output.name} to: create it first"
-        )
+    check_folder_of(options.output)
     print(f"written: {write_report(options.runs, options.output)}")

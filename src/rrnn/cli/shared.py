@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin,
 import tyro
 
 from rrnn.cli.terminal import paragraph, table, terminal_width
+from rrnn.errors import RunError
 
 if TYPE_CHECKING:
     from rrnn.tasks.configs import Config
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 def option(metavar: str | None = None) -> Any:
     """Return how help shows an option that is empty by default: the name of its value, without "(default: None)"."""
     return tyro.conf.arg(metavar=metavar, help_behavior_hint="")
+
+
+def check_folder_of(file: Path) -> None:
+    """Raise a `RunError` if a file cannot be written because its folder does not exist, before work that takes long."""
+    if not file.parent.is_dir():
+        raise RunError(f"there is no folder {file.parent} to write {file.name} to: create it first")
 
 
 GROUPED = (tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes)

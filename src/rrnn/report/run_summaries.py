@@ -14,7 +14,7 @@ from typing import Any, Literal
 from rrnn.automata import Cell
 from rrnn.errors import RunError
 from rrnn.files import read_bytes, read_json
-from rrnn.tasks.runs import CELL, CONFIG, LOADERS, TOKENIZER, Run, runs_in
+from rrnn.tasks.runs import CELL, LOADERS, TOKENIZER, Run, no_run, runs_in
 from rrnn.tasks.training import Record
 
 FACTS, RESULT = "facts", "result.json"
@@ -172,8 +172,7 @@ def _runs(folder: Path) -> list[Path]:
         raise RunError(f"{folder} is a file, and runs are folders: name a run folder")
     found = runs_in(folder)
     if not found:
-        what = f"there is no {CONFIG} in it" if folder.is_dir() else "there is no such folder"
-        raise RunError(f"{folder} holds no run: {what}")
+        raise no_run(folder)
     return found
 
 

@@ -52,10 +52,9 @@ def pick_device(name: str) -> torch.device:
         raise RunError(f"device is cpu, cuda or auto; got {name!r}") from None
     if device.type == "cuda" and not enough:
         found = f"only {torch.cuda.device_count()}" if torch.cuda.is_available() else "no GPU"
-        raise RunError(
-            f"the device {name!r} needs a GPU for each process on this machine, of which there are "
-            f"{local_processes()}, but torch finds {found}: use cpu, or auto"
-        )
+        here = local_processes()
+        needed = "a GPU" if here == 1 else f"a GPU for each of the {here} processes on this machine"
+        raise RunError(f"the device {name!r} needs {needed}, but torch finds {found}: use cpu, or auto")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise RunError(
             f"there is no device {name!r}: torch finds {torch.cuda.device_count()} GPUs, counted from 0"

@@ -188,7 +188,8 @@ class Run:
         write_atomic(self.folder / CONFIG, (json.dumps(self.config, indent=2) + "\n").encode())
 
     def _check_identity(self, cell_text: str | None, files: Mapping[str, Saveable | None]) -> None:
-        changes = differences(read_config(self.folder), self.config)
+        old = read_config(self.folder)
+        changes = differences(old, self.config)
         if cell_text is not None and cell_text != self.cell_text:
             changes += f"\n  the cell differs from {CELL}"
         for name, what in ((TOKENIZER, "tokenizer"), (VOCABULARY, "vocabulary of the data")):
@@ -198,6 +199,18 @@ class Run:
             raise RunError(
                 f"the run in {self.folder} cannot be resumed with another configuration. What differs:\n"
                 f"{changes.strip(chr(10))}\nResume it with its own configuration, or choose another --out."
+            )
+        self._check_epochs(old.get("epochs"))
+
+    def _check_epochs(self, before: int | None) -> None:
+        """Refuse fewer epochs than were trained: the configuration would no longer tell what the run is."""
+        log = self.folder / METRICS
+        trained = read_bytes(log).count(b"\n") if log.exists() else 0
+        epochs = self.config.get("epochs")
+        if epochs != before and epochs is not None and epochs < trained:
+            raise RunError(
+                f"a run can be trained for more epochs, not for fewer; {self.folder} has trained {trained} already, "
+                f"and epochs is {epochs}: leave out --epochs, or choose another --out"
             )
 
     def _same_file(self, name: str, content: Saveable) -> bool:
@@ -216,11 +229,17 @@ def runs_in(folder: Path) -> list[Path]:
     return [path.parent for path in sorted(folder.rglob(CONFIG))]
 
 
+def no_run(folder: Path) -> RunError:
+    """Return the error that a folder holds no run."""
+    what = f"there is no {CONFIG} in it" if folder.is_dir() else "there is no such folder"
+    return RunError(f"{folder} holds no run: {what}")
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """Read a run's config.json, with the fields of older versions under their current names."""
     path = folder / CONFIG
     if not path.exists():
-        raise RunError(f"{folder} holds no run: there is no {CONFIG} in it")
+        raise no_run(folder)
     try:
         config = read_json(path)
     except ValueError as error:
@@ -234,7 +253,10 @@ def open_task_run(folder: str | Path, config: type[Config]) -> Run:
     """Open a run read-only, and check that it is of the task of this configuration class."""
     run = Run.open(folder)
     if run.config["task"] != config.task:
-        raise RunError(f"the run in {folder} is of the task {run.config['task']!r}, not {config.model_name}")
+        raise RunError(
+            f"the run in {folder} is of the task {run.config['task']!r}, not {config.model_name}: name a run of "
+            f"`rrnn {config.task} train`"
+        )
     return run
 
 

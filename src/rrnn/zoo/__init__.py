@@ -103,6 +103,10 @@ def block_settings(name: str, cell: Cell | None = None) -> dict[str, Any]:
 def get_model(name: str) -> Model:
     """Return the table row of a model by name. It does not reflect a number, `+o` or options in the name."""
     found = _find(name)
+    if found is None and names_file(name):
+        raise CellError(
+            f"this takes models of the zoo; got the file {name[:64]!r}. Try: rrnn derive {name[:64]}"
+        )
     if found is None:
         raise CellError(_unknown(name, MODELS))
     return found[1]

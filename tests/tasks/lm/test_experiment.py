@@ -233,7 +233,7 @@ def test_devices() -> None:
     assert pick_device("cpu") == torch.device("cpu")
     if not torch.cuda.is_available():
         assert pick_device("auto") == torch.device("cpu")
-        with pytest.raises(RunError, match="of which there are 1, but torch finds no GPU"):
+        with pytest.raises(RunError, match="needs a GPU, but torch finds no GPU"):
             pick_device("cuda")
 
 

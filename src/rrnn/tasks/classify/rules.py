@@ -69,7 +69,8 @@ def read_rules(path: str | Path) -> Rules:
         with Path(path).expanduser().open(encoding="utf-8-sig") as file:
             text = file.read(MAX_RULES + 1)
     except (OSError, ValueError) as error:
-        raise FormatError(f"cannot read the rules: {error}", source=str(path)[:200]) from None
+        why = getattr(error, "strerror", None) or error  # a text that is not UTF-8 raises a ValueError
+        raise FormatError(f"cannot read the rules: {why}", source=str(path)[:200]) from None
     return parse_rules(text, str(path))
 
 
