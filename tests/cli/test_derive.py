@@ -58,6 +58,11 @@ def test_a_file(capsys: Capture, tmp_path: Path) -> None:
     assert out.endswith(equations(get_cell("C")))
 
 
+def test_arcs_are_shown_without_first_values(capsys: Capture) -> None:
+    out = derive(capsys, "LRU")
+    assert 'q0 → q1  : complex(exp(parameter("gamma")) * linear("B_re"), ' in out and "start=" not in out
+
+
 def test_latex(capsys: Capture) -> None:
     assert derive(capsys, "B", "--latex") == latex(get_cell("B"))
 

@@ -212,7 +212,11 @@ def test_cells_of_families_are_not_joined(run: Any) -> None:
     "build_wrong, message",
     [
         (lambda: Cell("x").arc("q0", "q1", linear("B", over=family("h", 3))), "belongs to single states"),
-        (lambda: Cell("x").output(linear("B", over=family("h", 3))).check(), "belongs to single states"),
+        (
+            lambda: Cell("x").output(linear("B", over=family("h", 3))),
+            "output expression .* it belongs to no state",
+        ),
+        (lambda: Cell("x").initial("q").arc("q", family("h", 3), 1.0).check(), r"call .final.* or .read"),
         (
             lambda: Cell("x").loop(family("h", 3), linear("B", over=family("h", 4))),
             "with 4 values, .* has 3 states",
@@ -225,6 +229,7 @@ def test_cells_of_families_are_not_joined(run: Any) -> None:
         (lambda: Cell("x").loop(family("h", 3), 1.0).loop(family("h", 4), 1.0), "families of two sizes"),
         (lambda: family("h", 0), "its size is a whole number from 1 to 16384; got 0"),
         (lambda: linear("B", over="h"), "over takes a family"),  # type: ignore[arg-type]
+        (lambda: linear("B", over=family("h", 3).source), "over takes a family.* got h.source$"),  # type: ignore[arg-type]
         (lambda: linear("B", per="unit_"), 'per is "unit", "head" or "group"'),
         (lambda: linear("B", start=1.0), "start is the first value of the bias; add bias=True"),
         (lambda: parameter("B", start=linear("x")), "made of numbers, index"),
