@@ -295,6 +295,13 @@ def test_names_in_checkpoints() -> None:
     assert {"blocks.1.norm.weight", "norm.weight"} <= set(BlockStack("Mamba", 8, 2).state_dict())
 
 
+def test_lru_starts_with_random_skips() -> None:
+    """The authors draw D from a normal distribution, as S4D's."""
+    torch.manual_seed(0)
+    through = Block("LRU", 256).through
+    assert through is not None and abs(through.mean()) < 0.2 and abs(through.std() - 1) < 0.2
+
+
 def test_dropout() -> None:
     block, x = build("GLA", dropout=0.5), inputs(5, 2, 8)
     assert not torch.allclose(block(x)[0], block(x)[0])

@@ -246,10 +246,10 @@ class Block(SequenceModule):
             reset = getattr(module, "reset_parameters", None)
             if module is not self and callable(reset):
                 reset()
-        for name in ("projection_bias", "through"):
-            value = getattr(self, name)
-            if value is not None:
-                nn.init.constant_(value, float(name == "through"))
+        if self.projection_bias is not None:
+            nn.init.zeros_(self.projection_bias)
+        if self.through is not None:
+            nn.init.normal_(self.through)  # as LRU's D
 
     # ---- states --------------------------------------------------------------------------------------------------
 
