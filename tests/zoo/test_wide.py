@@ -24,6 +24,7 @@ from rrnn.automata import (
     parameter,
     scale,
     score,
+    sigmoid,
     uniform,
     union,
     unroll,
@@ -366,6 +367,29 @@ def test_autocast(name: str) -> None:
     (grad,) = torch.autograd.grad(out.float().sum(), x)
     (wanted,) = torch.autograd.grad(exact.sum(), x)
     assert close(out.float(), exact, 0.05) and close(grad, wanted, 0.05)
+
+
+@pytest.mark.parametrize("backend", ["reference", pytest.param("native", marks=pytest.mark.slow)])
+def test_some_first_states_are_learned(backend: str) -> None:
+    """Beside a state that starts at zero, a family that starts where parameters say."""
+    h = family("h", 3)
+    cell = Cell("x").initial(h, parameter("i", over=h, per="head")).loop(h, sigmoid(linear("f")))
+    cell = cell.arc(h, "q", linear("u", over=h)).loop("q", 0.5).read("q", linear("c"))
+    rnn = RationalRNN(cell, 4, 4, heads=2, dtype=torch.float64)
+    torch.nn.init.normal_(rnn.layers[0].parameters_of(0)["i"])  # type: ignore[operator]
+    x = torch.randn(5, 2, 4, dtype=torch.float64)
+    with rrnn.use_backend(backend):
+        assert close(rnn(x)[0], without_families(rnn)(x)[0])
+        again, _ = rnn(x, rnn.init_state(2))
+        found = gradients(rnn, x.requires_grad_(), *flat(rnn, x))
+    with rrnn.use_backend("reference"):
+        wanted = gradients(rnn, x, *flat(rnn, x))
+    assert close(again, rnn(x)[0]) and all(close(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def flat(rnn: RationalRNN, x: Tensor) -> tuple[Tensor, Tensor]:
+    out, state = rnn(x)
+    return out, state[0].states[0]
 
 
 def test_states_go_in_and_out_with_gradients() -> None:
