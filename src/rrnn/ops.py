@@ -131,7 +131,8 @@ def initial_state(program: Program, params: Tensor, batch: int, units: int | Non
         return first_state(program, batch, units, params, dtype)
     values = per_unit_values(program, params.to(dtype), units)
     count = 0 if program.wide is None else len(program.wide.sizes)
-    first = [values[i].expand(batch, *[-1] * count, units) for i in program.initial]
+    found = [values[i] if values[i].dim() else values[i].view([1] * (count + 1)) for i in program.initial]
+    first = [value.expand(batch, *[-1] * count, units) for value in found]
     return join_states(program, first, params)
 
 

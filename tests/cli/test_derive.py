@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -56,6 +57,25 @@ def test_a_file(capsys: Capture, tmp_path: Path) -> None:
     out = derive(capsys, str(path))
     assert out.startswith("mine over the real semiring")
     assert out.endswith(equations(get_cell("C")))
+
+
+def test_arcs_are_shown_without_first_values(capsys: Capture) -> None:
+    out = derive(capsys, "LRU")
+    assert 'q0 → q1  : complex(exp(parameter("gamma")) * linear("B_re"), ' in out and "start=" not in out
+
+
+@pytest.mark.parametrize("name", ["B", "F", "SRU", "B-max-plus"])
+def test_cells_of_single_states_know_nothing_of_families(name: str, capsys: Capture) -> None:
+    for command in (
+        ["derive"],
+        ["derive", "--latex"],
+        ["derive", "--ir"],
+        ["derive", "--scan"],
+        ["zoo"],
+        ["power"],
+    ):
+        assert main([command[0], name, *command[1:]]) == 0
+        assert not re.search(r"famil|\bheads?\b|\bgroups?\b|schedule", capsys.readouterr().out), command
 
 
 def test_latex(capsys: Capture) -> None:

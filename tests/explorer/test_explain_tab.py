@@ -169,3 +169,20 @@ def test_paths_through_a_family_are_in_the_picture(tmp_path: Path, cell: str) ->
             assert path["states"][-1] == 1 and None not in path["edges"]
             assert max(path["states"]) < picture["states"] == 2
     assert found["maps"]
+
+
+def test_paths_that_are_read_after_epsilon_are_in_the_picture(tmp_path: Path) -> None:
+    from rrnn.explorer.explain_tab import explain as explain_tab
+    from rrnn.tasks.classify.config import ClassifyConfig
+    from rrnn.tasks.classify.experiment import train
+
+    path = tmp_path / "ends.cell"
+    path.write_text(
+        "rrnn-cell 2\ncell ends\nsemiring real\nfamily h 2\ninitial q0\nloop q0 : one\n"
+        'arc q0 -> h : linear("u", over=h)\nloop h : 0.5\narc h -> q1 : linear("a", over=h)\n'
+        'epsilon q1 -> q2 : sigmoid(parameter("e"))\nread q2 : linear("c")\nread h : linear("d", over=h)\n'
+    )
+    small = {"hidden_size": 4, "embedding_size": 4, "layers": 1, "epochs": 1, "device": "cpu"}
+    train(ClassifyConfig(cell=str(path), **small), tmp_path / "run")
+    shown = [p for unit in explain_tab(str(tmp_path / "run"), TEXT, None)["units"] for p in unit["paths"]]
+    assert {p["states"][-1] for p in shown} == {1, 3} and all(None not in p["edges"] for p in shown)

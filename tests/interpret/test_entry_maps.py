@@ -35,6 +35,11 @@ WIDE: dict[str, tuple[Callable[[], Cell], dict[str, int]]] = {
     "Mamba-2": (lambda: wide.mamba2(2), {"heads": 4, "groups": 2}),
     "S4D": (lambda: wide.s4d(2), {}),
     "LRU": (wide.lru, {}),
+    "Mamba-3": (lambda: wide.mamba3(2), {"heads": 2}),
+    "RWKV-6": (lambda: wide.rwkv6(2), {"heads": 2}),
+    "DeltaNet": (lambda: wide.delta_net(2), {"heads": 2}),
+    "ISAN": (lambda: wide.isan(4), {}),
+    "linear Elman": (lambda: wide.linear_elman(4), {}),
 }
 THIN = ["B", "C", "F", "SRU", "ngram4", "log-1", "B-max-plus", "windowed", "memoryless", "odd"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -294,6 +295,13 @@ def test_names_in_checkpoints() -> None:
     assert {"blocks.1.norm.weight", "norm.weight"} <= set(BlockStack("Mamba", 8, 2).state_dict())
 
 
+def test_lru_starts_with_random_skips() -> None:
+    """The authors draw D from a normal distribution, as S4D's."""
+    torch.manual_seed(0)
+    through = Block("LRU", 256).through
+    assert through is not None and abs(through.mean()) < 0.2 and abs(through.std() - 1) < 0.2
+
+
 def test_dropout() -> None:
     block, x = build("GLA", dropout=0.5), inputs(5, 2, 8)
     assert not torch.allclose(block(x)[0], block(x)[0])
@@ -350,7 +358,17 @@ def test_torch_compile_and_export() -> None:
     [
         (lambda: Block("Mamba", 8, gat=True), "a block has no option 'gat'. Did you mean 'gate'?"),
         (lambda: Block("Mamba", 8, norm="batch"), "norm is one of None, 'rms', 'layer'; got 'batch'"),
-        (lambda: Block("Mamba", 8, expand=-1), "expand must be a number that is not below 0; got -1"),
+        (lambda: Block("Mamba", 8, expand=-1), "expand must be a finite number that is not below 0; got -1"),
+        (lambda: Block("Mamba", 8, mlp=math.inf), "mlp must be a finite number that is not below 0; got inf"),
+        (lambda: Block("Mamba", 8, conv=2.5), "conv must be a whole number that is not below 0; got 2.5"),
+        (lambda: Block("HGRN2", 8, head_size=0), "head_size must be a whole number above 0; got 0"),
+        (lambda: Block("GLA", 8, most_heads="4"), "most_heads must be a whole number above 0; got '4'"),
+        (
+            lambda: Block("GLA", 8, silu="alpha"),
+            "silu takes names of projections, as in (\"q\",); got 'alpha'",
+        ),
+        (lambda: Block("GLA", 8, gate="yes"), "gate is one of False, True; got 'yes'"),
+        (lambda: Block("GLA", 8, low_rank="alpha"), "low_rank is a table of projections and ranks"),
         (
             lambda: Block("Mamba", 8, convolved=("B",)),
             "with inner=True the convolution sees the inner input only",
@@ -361,7 +379,8 @@ def test_torch_compile_and_export() -> None:
         (lambda: Block("GLA", 8, heads=3), "3 heads do not divide the 8 units of GLA"),
         (lambda: Block("GLA", 8, low_rank={"beta": 2}), "low_rank names projections"),
         (lambda: Block("GLA", 8, low_rank={"alpha": 9}), "that of alpha is 256 × 8; got the rank 9"),
-        (lambda: Block("Mamba", 0), "input_size must be a whole number above 0"),
+        (lambda: Block("Mamba", 0), "size must be a whole number above 0; got 0"),
+        (lambda: BlockStack("Mamba", "8"), "size must be a whole number above 0; got '8'"),
         (lambda: Block("Mamba", 8, hidden_size=0), "hidden_size must be a whole number above 0; got 0"),
         (lambda: Block("Mambo", 8), "no cell is called 'Mambo'"),
         (lambda: Block("Mamba", 8, dropout=2.0), "dropout is a probability"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from layer_cases import CASES, inputs, make_layer, windowed
+from layer_cases import CASES, inputs, make_layer, randomised, windowed
 
+from rrnn.automata import Cell, family, linear, one, parameter
 from rrnn.backends import use_backend
 from rrnn.errors import CellError
 from rrnn.nn import RationalLayer, RationalRNN
@@ -76,6 +77,27 @@ def test_values_of_leaves(input_size: int) -> None:
         torch.testing.assert_close(values[c], expected)
     zeros = layer.leaf_values(x, torch.zeros_like(history))
     torch.testing.assert_close(layer.leaf_values(x), zeros)
+
+
+@pytest.mark.parametrize("per", ["unit", "head"])
+def test_values_of_leaves_of_families(per: str) -> None:
+    """They are those of `numbers_of`, for pairs of states, too, whose source's index comes first."""
+    h, g = family("h", 3), family("g", 2)
+    matrix, other = (f("m" + f.__name__, over=(h.source, g.target), per=per) for f in (parameter, linear))
+    cell = Cell("x").initial("q0").loop("q0", one).arc("q0", h, linear("u", over=h, per="group"))
+    cell = cell.mix(h, g, matrix * other).loop(g, parameter("f", over=g)).read(g)
+    layer = first(randomised(RationalRNN(cell, 5, 4, heads=2, groups=2, dtype=torch.float64)))
+    x = inputs(3, 2, 5)
+    (values,) = layer.leaf_values(x)
+    for unit in range(4):
+        rows, parameters = layer.numbers_of(0, unit)
+        assert set(values) == {*rows, *parameters}
+        for name, (projection, row) in rows.items():
+            torch.testing.assert_close(
+                values[name][..., unit], x @ layer.projection(0, projection).weight()[row]
+            )
+        for name, value in parameters.items():
+            torch.testing.assert_close(values[name][unit], value)
 
 
 def test_biases_are_added_in_the_wanted_precision() -> None:

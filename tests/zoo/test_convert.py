@@ -10,7 +10,7 @@ from layer_cases import inputs
 from torch import Tensor, nn
 
 import rrnn
-from rrnn.errors import FormatError
+from rrnn.errors import FormatError, ShapeError
 from rrnn.nn import Block, BlockStack
 from rrnn.zoo.convert import from_mamba, from_mamba2, from_qrnn, from_sru
 
@@ -201,6 +201,17 @@ def test_what_cannot_be_converted() -> None:
         from_mamba2({})
     with pytest.raises(FormatError, match="expected layers 0, 1, 2, …; got 1"):
         from_mamba2({key: value for key, value in state.items() if ".layers.0." not in key})
+    with pytest.raises(ShapeError, match="groups must be a whole number above 0; got 0"):
+        from_mamba2(state, groups=0)
+    with pytest.raises(FormatError, match="names to tensors; D has the type int"):
+        from_mamba({"D": 3})  # type: ignore[dict-item]
+    for name, shape, message in (
+        ("in_proj.weight", (5,), r"in_proj.weight must have 2 dimensions; got the shape \(5,\)"),
+        ("in_proj.weight", (5, 8), r"in_proj.weight must have .* rows; got 5"),
+        ("conv1d.bias", (5,), r"conv1d.bias must have .* rows; got 5"),
+    ):
+        with pytest.raises(FormatError, match=message):
+            from_mamba2(dict(state) | {f"backbone.layers.0.mixer.{name}": torch.ones(shape)}, groups=2)
     wrong = dict(state) | {"backbone.layers.0.mixer.D": torch.ones(3)}
     with pytest.raises(FormatError, match=r"D must have the shape \(8,\); got \(3,\)"):
         from_mamba2(wrong, groups=2)

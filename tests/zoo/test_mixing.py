@@ -261,7 +261,7 @@ def test_five_times_an_eager_loop(backend: str) -> None:
         (lambda: isan()(torch.randn(2, 2)), "ISAN reads symbols, as integers; got torch.float32"),
         (
             lambda: isan()(torch.zeros(2, 2, 2).long()),
-            "expected a tensor with 1 or 2 dimensions; got (2, 2, 2)",
+            'got (2, 2, 2). ISAN reads symbols; its cell reads vectors, as in RationalRNN("ISAN:units=64", …)',
         ),
         (lambda: isan()([1, 2]), "expected a tensor with 1 or 2 dimensions; got list"),
         (lambda: isan().step(torch.zeros(2, 2).long()), "expected one step, a tensor with 0 or 1 dimensions"),

@@ -14,6 +14,7 @@ from zoo.test_wide import close, gradients
 import rrnn
 from rrnn import RationalRNN, zoo
 from rrnn.automata import Cell
+from rrnn.cli import main
 from rrnn.errors import CellError, ShapeError
 from rrnn.theory import to_wfsa
 
@@ -151,6 +152,18 @@ def test_names_and_texts(name: str) -> None:
     assert RationalRNN(f"{name}:units=3", 4, 3)(torch.randn(2, 1, 4))[0].shape == (2, 1, 3)
     with pytest.raises(CellError, match=f"Say how many, as in {name}:units=4"):
         zoo.get_cell(name)
+    for made in (zoo.layer(f"{name}:units=3", 4, 3), zoo.layer(name, 4, 3, units=3)):
+        assert isinstance(made, RationalRNN) and made.cells[0][0] == cell
+    assert zoo.get_model(f"{name}:units=3").is_cell and not zoo.get_model(name).is_cell
+
+
+def test_commands_take_them_with_a_number_of_units(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["zoo", "ISAN:units=8"]) == 0
+    shown = capsys.readouterr().out
+    assert "Parameters of a layer of 8 units" in shown
+    assert 'To build: rrnn.RationalRNN("ISAN:units=8", input_size, hidden_size)\nThe automaton alone' in shown
+    assert main(["verify", "ISAN:units=8", "linear-Elman:units=9"]) == 0
+    assert "2 models agree with their automata" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -24,6 +24,7 @@ from rrnn.automata import (
     parameter,
     scale,
     score,
+    sigmoid,
     uniform,
     union,
     unroll,
@@ -212,7 +213,11 @@ def test_cells_of_families_are_not_joined(run: Any) -> None:
     "build_wrong, message",
     [
         (lambda: Cell("x").arc("q0", "q1", linear("B", over=family("h", 3))), "belongs to single states"),
-        (lambda: Cell("x").output(linear("B", over=family("h", 3))).check(), "belongs to single states"),
+        (
+            lambda: Cell("x").output(linear("B", over=family("h", 3))),
+            "output expression .* it belongs to no state",
+        ),
+        (lambda: Cell("x").initial("q").arc("q", family("h", 3), 1.0).check(), r"call .final.* or .read"),
         (
             lambda: Cell("x").loop(family("h", 3), linear("B", over=family("h", 4))),
             "with 4 values, .* has 3 states",
@@ -225,6 +230,7 @@ def test_cells_of_families_are_not_joined(run: Any) -> None:
         (lambda: Cell("x").loop(family("h", 3), 1.0).loop(family("h", 4), 1.0), "families of two sizes"),
         (lambda: family("h", 0), "its size is a whole number from 1 to 16384; got 0"),
         (lambda: linear("B", over="h"), "over takes a family"),  # type: ignore[arg-type]
+        (lambda: linear("B", over=family("h", 3).source), "over takes a family.* got h.source$"),  # type: ignore[arg-type]
         (lambda: linear("B", per="unit_"), 'per is "unit", "head" or "group"'),
         (lambda: linear("B", start=1.0), "start is the first value of the bias; add bias=True"),
         (lambda: parameter("B", start=linear("x")), "made of numbers, index"),
@@ -361,6 +367,29 @@ def test_autocast(name: str) -> None:
     (grad,) = torch.autograd.grad(out.float().sum(), x)
     (wanted,) = torch.autograd.grad(exact.sum(), x)
     assert close(out.float(), exact, 0.05) and close(grad, wanted, 0.05)
+
+
+@pytest.mark.parametrize("backend", ["reference", pytest.param("native", marks=pytest.mark.slow)])
+def test_some_first_states_are_learned(backend: str) -> None:
+    """Beside a state that starts at zero, a family that starts where parameters say."""
+    h = family("h", 3)
+    cell = Cell("x").initial(h, parameter("i", over=h, per="head")).loop(h, sigmoid(linear("f")))
+    cell = cell.arc(h, "q", linear("u", over=h)).loop("q", 0.5).read("q", linear("c"))
+    rnn = RationalRNN(cell, 4, 4, heads=2, dtype=torch.float64)
+    torch.nn.init.normal_(rnn.layers[0].parameters_of(0)["i"])  # type: ignore[operator]
+    x = torch.randn(5, 2, 4, dtype=torch.float64)
+    with rrnn.use_backend(backend):
+        assert close(rnn(x)[0], without_families(rnn)(x)[0])
+        again, _ = rnn(x, rnn.init_state(2))
+        found = gradients(rnn, x.requires_grad_(), *flat(rnn, x))
+    with rrnn.use_backend("reference"):
+        wanted = gradients(rnn, x, *flat(rnn, x))
+    assert close(again, rnn(x)[0]) and all(close(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def flat(rnn: RationalRNN, x: Tensor) -> tuple[Tensor, Tensor]:
+    out, state = rnn(x)
+    return out, state[0].states[0]
 
 
 def test_states_go_in_and_out_with_gradients() -> None:

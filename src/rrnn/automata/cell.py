@@ -102,7 +102,10 @@ class Cell:
         expressions, each unit returns several values."""
         if not exprs:
             raise CellError("output takes at least one expression; got none")
-        return self._with(given_outputs=tuple(check_output(ex.as_expr(e), self.semiring) for e in exprs))
+        outputs = tuple(check_output(ex.as_expr(e), self.semiring) for e in exprs)
+        for output in outputs:
+            check_index(output, "the output expression", ())
+        return self._with(given_outputs=outputs)
 
     @property
     def output_exprs(self) -> tuple[ex.Expr, ...]:

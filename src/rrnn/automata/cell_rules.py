@@ -12,7 +12,7 @@ from rrnn.automata import expressions as ex
 from rrnn.automata.evaluator import weight_range
 from rrnn.automata.expression_rules import check_output, check_weight, is_zero, shown
 from rrnn.automata.expression_text import expr_text, given_names
-from rrnn.automata.family_rules import check_index, check_states
+from rrnn.automata.family_rules import check_states
 from rrnn.errors import CellError, GrowthWarning, nearest
 from rrnn.semirings import Semiring
 
@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
 
 def check_cell(cell: Cell) -> None:
-    # Weights were checked when they were given, but perhaps under another semiring.
     """Raise a `CellError` for what only the whole automaton shows, such as an unreachable final state."""
+    # Weights were checked when they were given, but perhaps under another semiring.
     for place, weight in cell.weights():
         check_weight(weight, place, cell.semiring, constant=False)
     for expr in cell.output_exprs:
         check_output(expr, cell.semiring)
-        check_index(expr, "the output expression", ())
     given_names(cell)
     check_leaves(cell)
     check_states(cell)
@@ -72,8 +71,8 @@ def _check_ends(cell: Cell) -> None:
     if not ends:
         raise CellError(
             f"cell {cell.name!r} has no final state: ",
-            call="call .final(state, weight)",
-            line="add a line, such as: final q1",
+            call=f"call .final(state, weight){' or .read(state, weight)' * bool(cell.families)}",
+            line=f"add a line, such as: final q1{' or: read h : C' * bool(cell.families)}",
         )
     if not _ends_reached(cell) & {q for q, w in (*cell.finals, *cell.reads) if not is_zero(w, ring)}:
         finals = ", ".join(map(repr, ends))

@@ -7,6 +7,7 @@ instead of repeating formulas.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rrnn.automata import expressions as ex
@@ -77,6 +78,14 @@ def _extent(leaf: ex.Linear | ex.Parameter) -> str:
     text += f', per="{leaf.per}"' if leaf.per != "unit" else ""
     text += f", start={_show(leaf.start, {})}" if leaf.start is not None else ""
     return text + (", learned=False" if isinstance(leaf, ex.Parameter) and not leaf.learned else "")
+
+
+def without_starts(cell: Cell) -> dict[ex.Expr, str]:
+    """Return the text, without its first value, of each projection and parameter that has one: a name for `expr_text`
+    where only the automaton counts."""
+    nodes = (node for top in cell.expressions() for node in ex.walk(top))
+    leaves = (node for node in nodes if isinstance(node, (ex.Linear, ex.Parameter)))
+    return {leaf: expr_text(replace(leaf, start=None)) for leaf in leaves if leaf.start is not None}
 
 
 RESERVED = {

@@ -112,6 +112,7 @@ def _extent(
     ends = tuple(getattr(end, "end", None) for end in over) if isinstance(over, tuple) else ENDS
     if over is not None and (ends != ENDS or not isinstance(over, (Family, tuple))):
         got = f"({', '.join(map(str, over))})" if isinstance(over, tuple) else short(over)
+        got = str(over) if isinstance(over, End) else got
         raise CellError(
             f'{function}({name!r}): over takes a family, as in h = family("h", 16), or the source and then the target '
             f"of arcs from each state to each, as in (h.source, h.target); got {got}"

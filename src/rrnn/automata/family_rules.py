@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from rrnn.automata import expressions as ex
@@ -45,9 +45,11 @@ def check_ends(
         )
 
 
-def check_index(expr: ex.Expr, place: str, families: Iterable[ex.Family | None]) -> None:
-    """Raise a `CellError` if an expression depends on an index that its place does not have."""
+def check_index(expr: ex.Expr, place: str, families: Collection[ex.Family | None]) -> None:
+    """Raise a `CellError` if an expression depends on an index that its place does not have. `families` holds the
+    family of each state there, None for a single one; an output expression stands at no state."""
     here = {family.name: family for family in families if family is not None}
+    nowhere = "single states, which have no index" if families else "no state"
     for node in ex.walk(expr):
         if isinstance(node, ex.At) or (isinstance(node, _LEAVES) and isinstance(node.over, tuple)):
             raise CellError(
@@ -60,7 +62,7 @@ def check_index(expr: ex.Expr, place: str, families: Iterable[ex.Family | None])
             # States of equal index share the weight, also where they belong to another family.
             alike = any(family.size == node.over.size for family in here.values())
             if node.over.name in here or not alike:
-                _check_family(node, node.over, place, here)
+                _check_family(node, node.over, place, here, nowhere)
 
 
 def check_states(cell: Cell) -> None:
@@ -74,7 +76,11 @@ def check_states(cell: Cell) -> None:
 
 
 def _check_family(
-    node: ex.Linear | ex.Parameter, family: ex.Family, place: str, here: dict[str, ex.Family]
+    node: ex.Linear | ex.Parameter,
+    family: ex.Family,
+    place: str,
+    here: dict[str, ex.Family],
+    nowhere: str = "",
 ) -> None:
     """Raise a `CellError` if a leaf over a family stands where that family has no index."""
     known = here.get(family.name)
@@ -85,7 +91,7 @@ def _check_family(
             f"{place} uses {expr_text(node)} with {family.size} values, and the family {known.name!r} has "
             f"{known.size} states. Use one family for both."
         )
-    where = f"the family {' or '.join(map(repr, here))}" if here else "single states, which have no index"
+    where = f"the family {' or '.join(map(repr, here))}" if here else nowhere
     raise CellError(
         f"{place} uses {expr_text(node)}, one value for each state of the family {family.name!r}, but it "
         f"belongs to {where}. Use it on an arc or loop of {family.name!r}, or in ",

@@ -6,17 +6,22 @@ linear("B_1"), ….
 
 A read-out that sees the input is still a weighted automaton. For every arc p → q with weight u, where q is read with
 weight w, there is an arc p → y with weight u ⊗ w. The state y is final and has no way out, so a path that enters it has
-just consumed the symbol that w sees. The empty sequence is scored by the final weights alone.
+just consumed the symbol that w sees. Where ε-arcs lead to q, the states on the way to it have copies instead, which
+nothing but these ε-arcs leaves. The final weight of a state that is read scores the empty sequence alone: it belongs to
+a copy of the initial state.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from rrnn.automata import expressions as ex
 from rrnn.automata.cell import Cell, CellArc
 from rrnn.automata.cell_algebra import times
+from rrnn.automata.cell_rules import reachable
 from rrnn.errors import CellError
 
 Index = int | str | tuple[int | str, int | str] | None
@@ -45,9 +50,10 @@ def unroll(cell: Cell) -> Cell:
         for p, q, i in _ends(cell, arc):
             add = written.epsilon if arc.epsilon else written.arc
             written = add(p, q, at_index(arc.weight, i), merge="plus")
-            entries.append((p, q, at_index(arc.weight, i)))
+            if not arc.epsilon:
+                entries.append((p, q, at_index(arc.weight, i)))
     for state, weight in cell.finals:
-        for q, i in _states(cell, state):
+        for q, i in _states(cell, state) if state not in dict(cell.reads) else ():
             written = written.final(q, at_index(weight, i))
     if cell.reads:
         written = _with_reads(cell, written, entries)
@@ -75,20 +81,60 @@ def at_index(expr: ex.Expr, i: Index) -> ex.Expr:
 
 
 def written_states(cell: Cell) -> dict[str, str]:
-    """Return the states of the unrolled cell, but for the one in which read-outs end: name → the cell's own state or
-    family."""
-    return {q: state for state in cell.states for q, _ in _states(cell, state)}
+    """Return the states of the unrolled cell, but for the one in which read-outs without ε-arcs end: name → the cell's
+    own state or family."""
+    own, end = {q: state for state in cell.states for q, _ in _states(cell, state)}, _end(cell)
+    return own | {name: own[copy.state] for copy, name in _copies(cell).items() if name != end}
 
 
 def read_out_arcs(cell: Cell) -> frozenset[tuple[str, str]]:
     """Return (source, target) of those arcs of the unrolled cell that only read out the state in which a path stays."""
     if not cell.reads:
         return frozenset()
-    written, known, reads = unroll(cell), written_states(cell), dict(cell.reads)
-    (end,) = (q for q in written.states if q not in known)
-    read = {q for q, state in known.items() if state in reads}
-    leads = {q: {a.target for a in written.arcs if a.source == q and a.target in read} for q in read}
-    return frozenset((q, end) for q in read if leads[q] == {q})
+    leads, copied = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for arc in unroll(cell).arcs:
+        if not arc.epsilon:
+            leads[arc.source].add(arc.target)
+    for copy, name in _copies(cell).items():
+        copied[name].add(copy.state)
+    return frozenset((q, name) for name, states in copied.items() for q in states if leads[q] & states == {q})
+
+
+class _Copy(NamedTuple):
+    """A state on the way to a state that is read, when only ε-arcs follow."""
+
+    state: str
+    read: str
+    empty: bool
+    """Whether the path has consumed nothing: then the final weight counts, otherwise the read-out."""
+
+
+def _end(cell: Cell) -> str:
+    """Return the name of the state in which read-outs end, with which no name of another state begins."""
+    end = "y"
+    while any(q.startswith(end) for state in cell.states for q, _ in _states(cell, state)):
+        end += "_"
+    return end
+
+
+def _copies(cell: Cell) -> dict[_Copy, str]:
+    """Return the names of all copies. States that are read where no ε-arc leads to them share one."""
+    starts = {q for state, _ in cell.initials for q, _ in _states(cell, state)}
+    copies, end, silent = dict[_Copy, str](), _end(cell), _silent(cell)
+    for state, _ in cell.reads:
+        for read, _ in _states(cell, state):
+            alone = all(arc.target != read for arc in silent)
+            before = sorted(reachable([read], silent, backwards=True))
+            for q in before:
+                copies[_Copy(q, read, False)] = end if alone else f"{end}{len(copies)}"
+            for q in before if state in dict(cell.finals) and not starts.isdisjoint(before) else ():
+                copies[_Copy(q, read, True)] = f"{end}{len(copies)}"
+    return copies
+
+
+def _silent(cell: Cell) -> list[CellArc]:
+    """Return the ε-arcs that a path may take at its end."""
+    return [arc for arc in cell.arcs if arc.epsilon] if cell.epsilon_after_last else []
 
 
 def _states(cell: Cell, state: str) -> Iterator[tuple[str, int | None]]:
@@ -114,19 +160,35 @@ def _ends(cell: Cell, arc: CellArc) -> Iterator[tuple[str, str, Index]]:
 
 
 def _with_reads(cell: Cell, written: Cell, entries: list[tuple[str, str, ex.Expr]]) -> Cell:
-    """Return the cell with an arc into a final state for each arc into a state that is read."""
-    twice = [q for q, _ in cell.reads if q in dict(cell.finals)]
-    if twice or any(arc.epsilon for arc in cell.arcs):
-        what = f"the final weight of {twice[0]!r}" if twice else "ε-arcs"
+    """Return the cell with an arc into the copy of a state for each arc into it that consumes a symbol."""
+    copies, ring = _copies(cell), cell.semiring
+    if not ring.commutative and any(not copy.empty and name != _end(cell) for copy, name in copies.items()):
         raise CellError(
-            f"cell {cell.name!r} has {what} beside its read-outs, and such a cell cannot be written as an automaton "
-            "yet. Leave one of them out."
+            f"cell {cell.name!r} reads a state to which ε-arcs lead. In an automaton the read-out would come before "
+            f"their weights, and the ⊗ of {ring.name} is not commutative. Put the weights of these ε-arcs on the arcs "
+            "before them."
         )
     weights = {q: at_index(w, i) for state, w in cell.reads for q, i in _states(cell, state)}
-    end = "y"
-    while end in written.states:
-        end += "_"
+    read, ends = defaultdict[str, list[tuple[str, str]]](list), dict[str, ex.Expr]()
+    for copy, name in copies.items():
+        if not copy.empty:
+            read[copy.state].append((name, copy.read))
     for p, q, entry in entries:
-        if q in weights:
-            written = written.arc(p, end, times(cell.semiring, entry, weights[q]), merge="plus")
-    return written.final(end)
+        for name, end in read[q]:
+            written = written.arc(p, name, times(ring, entry, weights[end]), merge="plus")
+    starts = {q: at_index(w, i) for state, w in cell.initials for q, i in _states(cell, state)}
+    finals = {q: at_index(w, i) for state, w in cell.finals for q, i in _states(cell, state)}
+    for copy, name in copies.items():
+        if copy.empty and copy.state in starts:
+            written = written.initial(name, starts[copy.state])
+        for arc in _silent(cell):
+            target = copies.get(copy._replace(state=arc.target))
+            if arc.source == copy.state and target is not None:
+                written = written.epsilon(name, target, at_index(arc.weight, None), merge="plus")
+        if copy.state == copy.read:
+            ends[name] = finals[copy.read] if copy.empty else ex.one
+    for name, weight in ends.items():
+        written = written.final(name, weight)
+    # A path may start in a state to be read at once, which is what the state's copy does.
+    used = {arc.source for arc in written.arcs} | {q for q, _ in written.finals}
+    return written._with(initials=tuple((q, w) for q, w in written.initials if q in used))

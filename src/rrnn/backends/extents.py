@@ -36,6 +36,8 @@ def by_index(program: Program, table: str, place: int, flat: Tensor, units: int)
         return {name: flat}
     extent = getattr(wide, table)[place]
     (value,) = spread(wide, [extent], flat, units)
+    sizes = [wide.sizes[f][1] for f in sorted(extent.over)]
+    value = _ordered(value.reshape(*flat.shape[:-1], *sizes, units), extent.over, back=True)
     value = value.reshape(*flat.shape[:-1], wide.indices(extent), units)
     return {name + end: value[..., i, :] for i, end in enumerate(wide.ends(extent))}
 

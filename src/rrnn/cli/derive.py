@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from rrnn.automata import Cell, definitions, expr_text
+from rrnn.automata.expression_text import without_starts
 from rrnn.cli.shared import option
 from rrnn.ir import Program, adjoint, lower
 from rrnn.ir.affine import affine
@@ -57,7 +58,8 @@ def derive(options: Derive) -> None:
 
 def summary(cell: Cell) -> str:
     """Describe an automaton in a few lines: its arcs, where paths start and end, and its stored states."""
-    names = {expr: PLAIN.symbol(symbol_of(name)) for expr, name in definitions(cell).items()}
+    symbols = {expr: PLAIN.symbol(symbol_of(name)) for expr, name in definitions(cell).items()}
+    names = without_starts(cell) | symbols
     silent = sum(arc.epsilon for arc in cell.arcs)
     sizes = {family.name: family.size for family in cell.families}
     counts = f"{_count(cell.state_count, 'state')}, {_count(len(cell.arcs), 'arc')}"

@@ -100,24 +100,25 @@ def _describe(name: str) -> Iterator[str]:
         yield paragraph(f"Recurrence: {model.recurrence}", "  ")
         if model.automaton is not None:
             yield "Automaton, for 4 units:\n" + _indented(summary(model.automaton(4)))
-    yield _parameters(name, cell)
+    # A layer of ISAN's cell has at most as many units as the cell has states.
+    yield _parameters(name, cell, cell.families[0].size if cell and "units" in model.options else UNITS)
     yield _to_build(name, model)
 
 
-def _parameters(name: str, cell: Cell | None) -> str:
+def _parameters(name: str, cell: Cell | None, units: int) -> str:
     """Return a table of a small layer's parameters, with the values that they start with, and its first state."""
     import torch  # imported here, so that the list does not wait for it
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        built, again = (layer(name, INPUTS, UNITS) for _ in range(2))
+        built, again = (layer(name, INPUTS, units) for _ in range(2))
     rows = [
         (key, " × ".join(map(str, p.shape)), _first_value(p, q))
         for (key, p), q in zip(built.named_parameters(), again.parameters(), strict=True)
     ]
     count = sum(p.numel() for p in built.parameters())
     inputs = f"{INPUTS} symbols" if hasattr(built, "num_symbols") else f"vectors of {INPUTS} numbers"
-    title = f"Parameters of a layer of {UNITS} units that reads {inputs}: {count:,} numbers."
+    title = f"Parameters of a layer of {units} units that reads {inputs}: {count:,} numbers."
     lines = [paragraph(title, "  "), table(("name", "shape", "first values"), rows, indent="  ")]
     if cell is not None:
         parts = [f"{r.stop - r.start} of {_matrix(r.name, own=r.cell < 0)}" for r in built.layers[0].rows]
@@ -158,6 +159,7 @@ def _to_build(name: str, model: Model) -> str:
     """Return how to construct the layer: the call with what it needs, and the model's options with their defaults."""
     parameters = list(inspect.signature(model.factory).parameters.values())
     needed = [p.name for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    needed = [] if model.is_cell else needed  # the name says how many units the cell of ISAN has
     options = [
         f"{p.name}={p.default!r}" for p in parameters if p.default is not p.empty and p.name not in _ALL
     ]

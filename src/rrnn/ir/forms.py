@@ -93,7 +93,10 @@ class Forms:
                 return b.emit(op, c, args[1]) if inside[0] == args[0] else b.emit(op, args[0], c)
 
             return {s: times(c) for s, c in form.items()}, list(map(times, terms))
-        raise NotSeparable("a value is not linear in the states")
+        mixed = op in (Op.SUM, Op.MOVE)
+        raise NotSeparable(
+            "each new state depends on all old ones" if mixed else "a value is not linear in the states"
+        )
 
     def _reaches(self, n: int, leaves: frozenset[int]) -> bool:
         """Return whether a value is computed from some of these."""

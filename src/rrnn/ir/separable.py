@@ -84,7 +84,7 @@ class _Analysis(Forms):
         if len(over) != 1 or any(list(extent.over) != over for extent in wide.states):
             raise NotSeparable("some stored state does not belong to the one family")
         if stored > 1 or len(wide.states) > 2:
-            raise NotSeparable(f"{stored} families of states depend on each other")
+            raise NotSeparable(f"the states of {stored} families are stored")
         super().__init__(program, wide)
         self.wide, self.family = wide, over[0]
         self.new = [self.number[n] for n in program.of_kind("state").values()]

@@ -43,6 +43,8 @@ class AffineRNN(nn.Module, ABC):
 
     features: int
     """Dimensions of one step of one sequence: 0 for symbols, 1 for vectors."""
+    hint: str = ""
+    """What to add to a message about an input with other dimensions."""
 
     def __init__(self, hidden_size: int, batch_first: bool, chunk: int | None) -> None:
         super().__init__()
@@ -99,7 +101,7 @@ class AffineRNN(nn.Module, ABC):
         if dims - self.features not in (1, 2):
             got = tuple(input.shape) if isinstance(input, Tensor) else type(input).__name__
             raise ShapeError(
-                f"expected a tensor with {self.features + 1} or {self.features + 2} dimensions; got {got}"
+                f"expected a tensor with {self.features + 1} or {self.features + 2} dimensions; got {got}{self.hint}"
             )
         given = TimeFirst(input, self.features, self.batch_first, lengths, mask)
         x, mask = given.x, given.mask

@@ -95,10 +95,18 @@ class BlockOptions:
                     f"{name} is one of {', '.join(map(repr, allowed))}; got {getattr(self, name)!r}"
                 )
         for name in ("conv", "expand", "mlp", "eps"):
+            value, types = getattr(self, name), int if name == "conv" else (int, float)
+            is_number = isinstance(value, types) and not isinstance(value, bool)
+            if not (is_number and 0 <= value < math.inf) and (name != "mlp" or value is not None):
+                what = "a whole number" if name == "conv" else "a finite number"
+                raise ShapeError(f"{name} must be {what} that is not below 0; got {value!r}")
+        for name in ("head_size", "most_heads"):
+            if getattr(self, name) is not None:
+                positive(getattr(self, name), name)
+        for name in ("convolved", "silu", "normalised"):
             value = getattr(self, name)
-            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not (is_number and value >= 0) and (name != "mlp" or value is not None):
-                raise ShapeError(f"{name} must be a number that is not below 0; got {value!r}")
+            if not (isinstance(value, (tuple, list)) and all(isinstance(x, str) for x in value)):
+                raise ShapeError(f'{name} takes names of projections, as in ("q",); got {value!r}')
         if self.inner and tuple(self.convolved) != ("input",):
             raise ShapeError(
                 f"with inner=True the convolution sees the inner input only; got convolved={self.convolved!r}. "
@@ -118,6 +126,7 @@ class BlockOptions:
 
 _NORMS = (None, "rms", "layer")
 _CHOICES: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("inner", "conv_bias", "mix", "gate", "gate_first", "bias"), (False, True)),
     "norm": _NORMS,
     "output_norm": _NORMS,
     "norm_over": ("head", "group", "all"),
@@ -164,14 +173,18 @@ class Block(SequenceModule):
         super().__init__()
         defaults = named_block(cell) if isinstance(cell, str) else {}
         self.options = o = BlockOptions.read({**defaults, **options})
+        positive(size, "size")
         check_options(size, 1, {"dropout": dropout, "recurrent_dropout": recurrent_dropout}, None, None)
         units = max(1, round(o.expand * size)) if hidden_size is None else hidden_size
         cells = check_cells(cell, units)
         self.cell = cells[0][0]
         self.heads, self.groups = _heads(o, units) if heads is None else heads, groups
         check_heads(cells, self.heads, groups)
-        ranks: dict[str, Any] = dict(o.low_rank or {})
-        ranks |= {name: math.ceil(rank * size) for name, rank in ranks.items() if _is_share(rank)}
+        ranks: Any = o.low_rank
+        if isinstance(ranks, Mapping):
+            ranks = {
+                name: math.ceil(rank * size) if _is_share(rank) else rank for name, rank in ranks.items()
+            }
         check_low_rank(cells, ranks)
         self.size = self.input_size = self.output_size = size
         self.hidden_size = positive(units, "hidden_size")
@@ -233,10 +246,10 @@ class Block(SequenceModule):
             reset = getattr(module, "reset_parameters", None)
             if module is not self and callable(reset):
                 reset()
-        for name in ("projection_bias", "through"):
-            value = getattr(self, name)
-            if value is not None:
-                nn.init.constant_(value, float(name == "through"))
+        if self.projection_bias is not None:
+            nn.init.zeros_(self.projection_bias)
+        if self.through is not None:
+            nn.init.normal_(self.through)  # as LRU's D
 
     # ---- states --------------------------------------------------------------------------------------------------
 

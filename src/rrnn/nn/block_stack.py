@@ -42,6 +42,7 @@ class BlockStack(SequenceModule):
         **options: Any,
     ) -> None:
         super().__init__()
+        positive(size, "size")
         check_options(size, num_layers, {"input_dropout": input_dropout}, None, None)
         options |= {"device": device, "dtype": dtype}
         blocks = [Block(cell, size, **options) for _ in range(num_layers)]

@@ -13,6 +13,7 @@ from rrnn.arithmetic import RANGES, Range
 from rrnn.automata import Cell, epsilon_cycles, expr_text, reachable, unroll, weight_range
 from rrnn.automata import expressions as ex
 from rrnn.automata.expression_rules import is_zero
+from rrnn.automata.expression_text import without_starts
 from rrnn.automata.unroll import at_index, written_states
 from rrnn.ir import lower
 from rrnn.theory.task_machines import forms_of
@@ -159,13 +160,14 @@ def _loops(cell: Cell, structure: _Structure) -> dict[str, str]:
     """Return weight and range of each self-loop. The states h_0, h_1, … of a family share a line, h_i."""
     loops, families = structure.loops, written_states(cell)
     written: dict[str, list[str]] = {}
+    names = without_starts(cell)
     for arc in cell.arcs:
         if cell.family_of(arc.source) and arc.source == arc.target and not arc.epsilon:
             weight = at_index(arc.weight, ("i", "i") if arc.full else "i")
             written.setdefault(arc.source, []).append(expr_text(weight))
     shown: dict[str, str] = {}
     for state, (weight, found) in loops.items():
-        family, text = families.get(state, ""), expr_text(weight)
+        family, text = families.get(state, ""), expr_text(weight, names)
         if family in written and len({loops[q][1] for q in loops if families.get(q) == family}) == 1:
             state, text = f"{family}_i", " ⊕ ".join(written[family])
         shown[state] = f"{text} in {_shown(found)}"

@@ -153,12 +153,20 @@ def _cell_unit(layer: RationalLayer, unit: int, vectors: dict[Any, Tensor]) -> W
     cell, column = layer.locate(unit)
     kind = unroll(layer.cell_types[cell])
     learned = {name: value.item() for name, value in layer.numbers_of(cell, column)[1].items()}
-    found, idle = _preactivations(layer, unit, vectors), _idle(kind, ex.Linear, ex.Input)
+    found = _preactivations(layer, unit, vectors)
+    # A read-out that no path ends with, and a final weight beside a read-out, may be the layer's alone.
+    nodes = [node for expr in kind.expressions() for node in ex.walk(expr)]
+    known = {node.name for node in nodes if isinstance(node, (ex.Linear, ex.Parameter))} | {"input"}
+
+    def numbers(idle: dict[str, float], given: Mapping[str, float]) -> dict[str, float]:
+        return idle | {name: value for name, value in given.items() if name in known}
+
+    idle = _idle(kind, ex.Linear, ex.Input)
     return unit_wfsa(
         kind,
         list(vectors),
-        lambda history, symbol: idle | dict(found(history, symbol)),
-        _idle(kind, ex.Parameter) | learned,
+        lambda history, symbol: numbers(idle, found(history, symbol)),
+        numbers(_idle(kind, ex.Parameter), learned),
     )
 
 

@@ -96,7 +96,8 @@ def verify_model(name: str | Path, *, seed: int = 0, tolerance: float = TOLERANC
         cell = zoo.get_cell(name)
         if any(arc.full for arc in cell.arcs) and not isinstance(name, Path) and not zoo.names_file(name):
             # Each path is enumerated, and there are as many ways on as states: a small family shows the same.
-            cell = zoo.get_cell(name, states=MIXING_STATES)
+            size = "units" if "units" in zoo.get_model(name).options else "states"
+            cell = zoo.get_cell(name, **{size: MIXING_STATES})
         return verify_cell(cell, name=str(name), seed=seed, tolerance=tolerance)
     text = model.recurrence or " ".join((model.factory.__doc__ or "").split())
     if model.open:

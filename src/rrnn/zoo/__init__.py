@@ -8,7 +8,7 @@ and `recurrent`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,7 @@ def get_cell(name: str | Path, **options: Any) -> Cell:
     if found is None:
         raise CellError(_unknown(name, CELLS))
     key, model, given = found
-    if model.automaton is not None and "units" in given | options:
-        model = replace(model, make=model.automaton)
+    model = _with_units(model, given | options)
     if model.automaton is not None and not model.is_cell:
         raise CellError(
             f"the automaton of {name} has a state for each unit of the layer. Say how many, as in {key}:units=4, or "
@@ -74,14 +73,15 @@ def layer(
     """
     if isinstance(cell, str):
         found = _find(cell)
-        if found is not None and not found[1].is_cell:
+        model = None if found is None else _with_units(found[1], found[2] | options)
+        if found is not None and model is not None and not model.is_cell:
             try:
-                return found[1].factory(input_size, hidden_size, *args, **found[2], **options)
+                return model.factory(input_size, hidden_size, *args, **found[2], **options)
             except TypeError as error:
                 raise CellError(f"{cell} is not a cell and has its own options: {error}") from error
-        if found is None and not names_file(cell):
+        if model is None and not names_file(cell):
             raise CellError(_unknown(cell, MODELS))
-        own = {} if found is None else {key: options.pop(key) for key in found[1].options if key in options}
+        own = {} if model is None else {key: options.pop(key) for key in model.options if key in options}
         cell = get_cell(cell, **own)
     from rrnn.nn import RationalRNN  # imported here, since cells do not need torch
 
@@ -101,7 +101,8 @@ def block_settings(name: str, cell: Cell | None = None) -> dict[str, Any]:
 
 
 def get_model(name: str) -> Model:
-    """Return the table row of a model by name. It does not reflect a number, `+o` or options in the name."""
+    """Return the table row of a model by name. It does not reflect a number, `+o` or options in the name, but that
+    `ISAN:units=4` is a cell."""
     found = _find(name)
     if found is None and names_file(name):
         raise CellError(
@@ -109,7 +110,7 @@ def get_model(name: str) -> Model:
         )
     if found is None:
         raise CellError(_unknown(name, MODELS))
-    return found[1]
+    return _with_units(found[1], found[2])
 
 
 def read_cell(path: str | Path) -> Cell:
@@ -143,6 +144,13 @@ def _find(name: str) -> tuple[str, Model, dict[str, Any]] | None:
         gated = ", ".join(re.sub("[0-9]", "N", n) for n in CELLS if "gate" in MODELS[n].options)
         raise CellError(f"{key} has no variant with an output gate; these have one: {gated}")
     return key, MODELS[key], options | given
+
+
+def _with_units(model: Model, options: Mapping[str, Any]) -> Model:
+    """Return the model, as a cell if it has as many states as units and the options say how many."""
+    return (
+        replace(model, make=model.automaton) if model.automaton is not None and "units" in options else model
+    )
 
 
 def _split(name: str) -> tuple[str, dict[str, Any]]:

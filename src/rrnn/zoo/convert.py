@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rrnn.errors import FormatError
 from rrnn.nn import Block, BlockStack, RationalLayer, RationalRNN
+from rrnn.nn.arguments import positive
 from rrnn.nn.block_parts import PartNorm
 from rrnn.nn.layer_weights import Projection
 from rrnn.zoo.gated import qrnn, sru
@@ -174,6 +175,13 @@ def _blocks(
     state: Mapping[str, Tensor], build: Callable[..., Block], eps: float, options: dict[str, Any]
 ) -> Block | BlockStack:
     """Build the blocks of a mixer, a block or a model."""
+    if not isinstance(state, Mapping):
+        raise FormatError(f"a state dict maps names to tensors; got {type(state).__name__}")
+    for name, value in state.items():
+        if not isinstance(value, Tensor):
+            raise FormatError(
+                f"a state dict maps names to tensors; {name} has the type {type(value).__name__}"
+            )
     state = {key.removeprefix("backbone."): value.detach() for key, value in state.items()}
     options["eps"] = eps
     depths = sorted({int(m[1]) for key in state if (m := re.match(r"layers\.(\d+)\.", key))})
@@ -206,15 +214,27 @@ def _below(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
 
 
-def _sizes(mixer: Mixer, names: Sequence[str]) -> list[tuple[int, ...]]:
-    """Return the shapes of a mixer's tensors."""
-    missing = [name for name in names if name not in mixer]
+def _sizes(mixer: Mixer, dimensions: Mapping[str, int]) -> list[tuple[int, ...]]:
+    """Return the shapes of a mixer's tensors: name → how many dimensions it has."""
+    missing = [name for name in dimensions if name not in mixer]
     if missing:
         raise FormatError(
-            f"expected the state dict of a mixer, a block or a model, with {', '.join(names)}; {missing[0]} is "
+            f"expected the state dict of a mixer, a block or a model, with {', '.join(dimensions)}; {missing[0]} is "
             f"missing from {', '.join(list(mixer)[:6]) or 'nothing'}"
         )
-    return [tuple(mixer[name].shape) for name in names]
+    for name, count in dimensions.items():
+        if mixer[name].dim() != count:
+            raise FormatError(
+                f"{name} must have {count} dimensions; got the shape {tuple(mixer[name].shape)}"
+            )
+    return [tuple(mixer[name].shape) for name in dimensions]
+
+
+def _split(mixer: Mixer, name: str, parts: Sequence[int]) -> tuple[Tensor, ...]:
+    """Return the rows of a mixer's tensor in parts of these sizes."""
+    if len(mixer[name]) != sum(parts):
+        raise FormatError(f"{name} must have {' + '.join(map(str, parts))} rows; got {len(mixer[name])}")
+    return mixer[name].split(list(parts))
 
 
 def _mixer_options(mixer: Mixer, options: dict[str, Any]) -> dict[str, Any]:
@@ -231,14 +251,14 @@ def _mixer_options(mixer: Mixer, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mamba_block(mixer: Mixer, options: dict[str, Any]) -> Block:
-    names = ("in_proj.weight", "conv1d.weight", "A_log", "dt_proj.weight", "x_proj.weight")
+    names = {"in_proj.weight": 2, "conv1d.weight": 3, "A_log": 2, "dt_proj.weight": 2, "x_proj.weight": 2}
     (_, size), _, (units, states), (_, rank), _ = _sizes(mixer, names)
     options = {"low_rank": {"delta": rank}, **_mixer_options(mixer, options)}
     block = Block(f"Mamba:states={states}", size, units, **options)
     layer, conv = block.layer, block.conv
     assert conv is not None and block.in_proj is not None
     delta = layer.projection(0, "delta")
-    x = mixer["x_proj.weight"].split([rank, states, states])
+    x = _split(mixer, "x_proj.weight", [rank, states, states])
     for target, rows in zip((delta, *(layer.projection(0, n) for n in "BC")), x, strict=True):
         _fill(target.right(), {"x_proj.weight": rows}, "x_proj.weight")
     assert delta.left is not None and delta.bias is not None
@@ -256,9 +276,9 @@ def _mamba_block(mixer: Mixer, options: dict[str, Any]) -> Block:
 
 
 def _mamba2_block(mixer: Mixer, options: dict[str, Any]) -> Block:
-    names = ("in_proj.weight", "conv1d.weight", "A_log", "norm.weight")
+    names = {"in_proj.weight": 2, "conv1d.weight": 3, "A_log": 1, "norm.weight": 1}
     (_, size), (channels, *_), (heads,), (units,) = _sizes(mixer, names)
-    groups = options["groups"]
+    groups = positive(options["groups"], "groups")
     states, rest = divmod(channels - units, 2 * groups)
     if rest or states < 1 or heads % groups:
         raise FormatError(
@@ -271,7 +291,7 @@ def _mamba2_block(mixer: Mixer, options: dict[str, Any]) -> Block:
     assert conv is not None and block.in_proj is not None and block.output_norm is not None
     # Theirs has the rows z, x, B, C, Δ; ours has z in in_proj, and Δ, B, C, x in the layer.
     parts = [units, units, groups * states, groups * states, heads]
-    source = {key: mixer[key].split(parts) for key in ("in_proj.weight", "in_proj.bias") if key in mixer}
+    source = {key: _split(mixer, key, parts) for key in ("in_proj.weight", "in_proj.bias") if key in mixer}
     shared = dict(zip("zxBC", source["in_proj.weight"], strict=False)) | {
         "delta": source["in_proj.weight"][-1]
     }
@@ -305,7 +325,7 @@ def _fill_around(block: Block, mixer: Mixer, parts: Sequence[int] | None = None)
             continue
         value = mixer[name]
         if parts is not None:
-            x, *others = value.split(list(parts))
+            x, *others = _split(mixer, name, parts)
             value = torch.cat([*others, x])
         value = value.squeeze(1).flip(-1).T if value.dim() == 3 else value
         _fill(target, {name: value}, name)

@@ -31,6 +31,7 @@ class ISAN(AffineRNN):
     """
 
     features = 0
+    hint = '. ISAN reads symbols; its cell reads vectors, as in RationalRNN("ISAN:units=64", …)'
 
     def __init__(
         self,
@@ -67,7 +68,8 @@ class ISAN(AffineRNN):
     def check_input(self, input: Tensor, mask: Tensor | None) -> None:
         if input.is_floating_point() or input.is_complex() or input.dtype == torch.bool:
             raise ShapeError(
-                f"ISAN reads symbols, as integers; got {input.dtype}. Use LinearElman for vectors."
+                f"ISAN reads symbols, as integers; got {input.dtype}. Use LinearElman for vectors, or ISAN's cell, as "
+                'in RationalRNN("ISAN:units=64", …).'
             )
         # Check only where it is free: on a GPU it would wait for the device, and a compiler cannot trace it.
         if input.device.type != "cpu" or captured() or not input.numel():

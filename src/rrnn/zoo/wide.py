@@ -70,8 +70,8 @@ def retnet(states: int = 32) -> Cell:
     """Build RetNet's retention (Sun et al. 2023): z_i = γ e^{iθ_i} z_i' + k̄_i v, h = Re Σ q_i z_i.
 
     Over the complex semiring: `states` complex numbers stand for twice as many real dimensions of keys and queries.
-    γ = 1 − 2^(−5−head) and θ_i = 10000^(−i / states) are fixed. Rotating the state by θ at each step is rotating
-    keys and queries by their position.
+    γ = 1 − 2^(−5−head) and θ_i = 10000^(−i / states) are fixed (the authors' code divides i by states − 1). Rotating
+    the state by θ at each step is rotating keys and queries by their position.
     """
     h = family("h", states)
     names = "k_re", "k_im", "q_re", "q_im"
