@@ -157,7 +157,8 @@ def _text(
     constants += ["C", "B0", "B1", "MILD", "QUICK"]
     lines = [
         HEAD,
-        "from rrnn.backends.matrix.kernels import _program, _rows, _segment, chunk_sums, note_harsh\n\n",
+        "from rrnn.backends.matrix.decay_kernels import chunk_sums, note_harsh\n",
+        "from rrnn.backends.matrix.kernels import _program, _rows, _segment\n\n",
         "@triton.jit",
         f"def evaluate({', '.join([*names, 'mask', 'table', 'harsh', *strides, 'mt', 'mb'])},",
         f"    T, B, H, HG, X0, X1, S, {', '.join(f'{c}: tl.constexpr' for c in constants)}):",

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from rrnn.backends.matrix import decay_kernels as _decay_kernels
 from rrnn.backends.matrix import gradient_kernels as _gradient_kernels
 from rrnn.backends.matrix import kernels as _kernels
 from rrnn.backends.matrix.factors import (
@@ -26,6 +27,7 @@ from rrnn.backends.matrix.factors import (
 )
 
 kernels: Any = _kernels  # (type checkers do not know how Triton's kernels are launched)
+decay_kernels: Any = _decay_kernels
 gradient_kernels: Any = _gradient_kernels
 
 
@@ -62,11 +64,12 @@ class Launch:
         T, B, H, U = f.v.shape
         self.sizes = Sizes(T, B, H, f.k.shape[3], U, H // f.k.shape[2])
         self.mask = None if f.mask is None else f.mask.view(torch.uint8)
-        self.table = self.joins = None
+        self.table = self.joins = self.chunk_table = None
         if f.sequences is None:
             self.segments = -(-self.sizes.T // tiles.segment)
         else:
             self.table, self.joins = segments_of(f.sequences, self.sizes.T, tiles.segment)
+            self.chunk_table, _ = segments_of(f.sequences, self.sizes.T, tiles.chunk)
             self.segments = self.table.shape[0]
         self.whole = f.sequences is None and self.segments == 1  # segments are sequences: nothing to join
         self.G, self.harsh = f.g, f.harsh
@@ -86,19 +89,17 @@ class Launch:
         """Return the running sums of log-decays from the start of each chunk, (T, B, H, N) or (T, B, H), and which
         segments are harsh."""
         T, B, H, N, _, _ = self.sizes
-        N, C, table = (N if g.dim() == 4 else 1), self.tiles.chunk, None
+        N, C = (N if g.dim() == 4 else 1), self.tiles.chunk
         if g.dim() == 4 and g.stride(3) != 1:
             g = g.contiguous()
-        if self.f.sequences is not None:
-            table, _ = segments_of(self.f.sequences, T, C)
         G, BN = new_steps(g, T, B, H, N, sums_dtype(self.f.v.dtype)), min(64, 1 << (N - 1).bit_length())
         harsh = g.new_zeros((self.segments, B, H), dtype=torch.int32) if g.dim() == 4 else None
         G = G if g.dim() == 4 else G.squeeze(-1)
-        kernels.running_sums[self.chunks * B * H, -(-N // BN)](
+        decay_kernels.running_sums[self.chunks * B * H, -(-N // BN)](
             g,
             G,
             harsh,
-            table,
+            self.chunk_table,
             *_strides(g),
             *_strides(G),
             T,
@@ -116,14 +117,12 @@ class Launch:
     def decay_gradients(self, w: Tensor) -> Tensor:
         """Return the gradients of log-decays, (T, B, H, N) or (T, B, H), from their parts."""
         T, B, H, N, _, _ = self.sizes
-        N, C, table = (N if w.dim() == 5 else 1), self.tiles.chunk, None
-        if self.f.sequences is not None:
-            table, _ = segments_of(self.f.sequences, T, C)
+        N, C = (N if w.dim() == 5 else 1), self.tiles.chunk
         dg, BN = w.new_empty(w.shape[1:]), min(64, 1 << (N - 1).bit_length())
-        gradient_kernels.decay_gradients[self.chunks * B * H, -(-N // BN)](
+        decay_kernels.decay_gradients[self.chunks * B * H, -(-N // BN)](
             w,
             dg,
-            table,
+            self.chunk_table,
             *_strides(w, 4),
             *_strides(dg),
             T,
@@ -138,13 +137,18 @@ class Launch:
         )
         return dg
 
-    def grid(self, programs: int) -> tuple[int, int]:
-        return self.segments * self.sizes.B * self.sizes.H, programs
+    def grid(self, programs: int, one: bool = False) -> tuple[int, int]:
+        """Return the grid of so many programs for each segment, or for each ONE chunk, of each column and head."""
+        return (self.chunks if one else self.segments) * self.sizes.B * self.sizes.H, programs
 
     @property
     def ways(self) -> tuple[int, ...]:
         """The decays for which kernels are launched: twice for decays per state, for mild and for harsh segments."""
         return (VECTOR, HARSH) if self.f.decay == VECTOR else (self.f.decay,)
+
+    def one(self, decay: int) -> bool:
+        """Return whether a program has ONE chunk. Harsh segments are few, and always walked through."""
+        return self.tiles.states is not None and decay != HARSH
 
     def constants(self, walk: Walk, decay: int) -> dict[str, Any]:
         """Return a kernel's sizes. Few segments are harsh, so their loads need no stages."""
@@ -155,23 +159,21 @@ class Launch:
             "BU": walk.units,
             "DECAY": decay,
             "DOT": dot,
+            "P": how,
         }
-        return found | {"P": how, "STAGES": 1 if decay == HARSH else walk.stages, "num_warps": walk.warps}
+        found |= {"STAGES": 1 if decay == HARSH else walk.stages, "num_warps": walk.warps}
+        return found | {"maxnreg": walk.registers} if walk.registers else found
 
     def join(
         self, x: Tensor, y: Tensor, first: Tensor | None, reverse: bool, scale: float
     ) -> tuple[Tensor, Tensor]:
         """Return the states before each segment, (segments, N, B, H·U), and the last one, (N, n, H·U); in reverse, the
         gradients of states after each segment from queries and gradients of outputs."""
-        T, B, H, N, U, shared = self.sizes
+        _, B, H, N, U, _ = self.sizes
         S = x.new_empty((self.segments, N, B, H * U), dtype=torch.float32)
         E = None if self.G is None else S.new_empty((self.segments, B, H, N))
-        walk, G, n = self.tiles.enter, self.G, self.f.columns
-        kernels.segment_states[self.grid(-(-N // walk.states) * -(-U // walk.units))](
-            x, y, G, None if reverse else self.weights, S, E, self.mask, self.table,
-            *_strides(x), *_strides(y), *_strides(G), *_strides(self.mask, 2),
-            T, B, H, N, U, shared, scale, self.tiles.segment, REVERSE=reverse, **self.constants(walk, self.f.decay),
-        )  # fmt: skip
+        n = self.f.columns
+        self._walk(self.tiles.enter, x, y, None, S, E, None, reverse, scale)
         end = S.new_empty((N, n, H * U))
         BN, BU, warps, stages = self.tiles.join
         BU = min(BU, padded(U))
@@ -180,6 +182,36 @@ class Launch:
             BN=BN, BU=BU, DECAY=self.f.decay, REVERSE=reverse, STAGES=stages, num_warps=warps,
         )  # fmt: skip
         return S, end
+
+    def chunk_states(
+        self, x: Tensor, y: Tensor, begin: Tensor | None, end: Tensor | None, reverse: bool, scale: float
+    ) -> Tensor | None:
+        """Return the states before each chunk, (chunks, B, H, N, U), from those before each segment; in reverse, the
+        gradients of states after each chunk. Write the states after each segment into `end`, unless it is None."""
+        if self.tiles.states is None:
+            return None
+        each = self.new_chunk_states()
+        self._walk(self.tiles.states, x, y, begin, end, None, each, reverse, scale)
+        return each
+
+    def new_chunk_states(self) -> Tensor:
+        _, B, H, N, U, _ = self.sizes
+        dtype = torch.bfloat16 if self.f.v.dtype == torch.bfloat16 else torch.float32
+        return self.f.v.new_empty((self.chunks, B, H, N, U), dtype=dtype)
+
+    def _walk(
+        self, walk: Walk, x: Tensor, y: Tensor, begin: Tensor | None, end: Tensor | None, sums: Tensor | None,
+        each: Tensor | None, reverse: bool, scale: float,
+    ) -> None:  # fmt: skip
+        """Walk through each segment; write the states after it, the sum of its log-decays, and the states before each
+        chunk, where these are not None."""
+        T, B, H, N, U, shared = self.sizes
+        weights = None if reverse else self.weights
+        kernels.segment_states[self.grid(-(-N // walk.states) * -(-U // walk.units))](
+            x, y, self.G, weights, begin, end, sums, each, self.mask, self.table,
+            *_strides(x), *_strides(y), *_strides(self.G), *_strides(self.mask, 2),
+            T, B, H, N, U, shared, scale, self.tiles.segment, REVERSE=reverse, **self.constants(walk, self.f.decay),
+        )  # fmt: skip
 
 
 def forward(
@@ -194,11 +226,14 @@ def forward(
         end = written = f.v.new_empty((N, B, H * U), dtype=torch.float32)
     else:
         S, end = own.join(f.k, f.v, first, False, 1.0)
+    Z = own.chunk_states(f.k, f.v, S, written, False, 1.0)
     for decay in own.ways:
-        kernels.outputs[own.grid(-(-U // tiles.outputs.units))](
-            f.q, f.k, f.v, own.G, own.weights, own.skips, S, written, o, own.mask, own.table, own.harsh,
+        one = own.one(decay)
+        begin, finish, table = (Z, None, own.chunk_table) if one else (S, written, own.table)
+        kernels.outputs[own.grid(-(-U // tiles.outputs.units), one)](
+            f.q, f.k, f.v, own.G, own.weights, own.skips, begin, finish, o, own.mask, table, own.harsh,
             *_strides(f.q), *_strides(f.k), *_strides(f.v), *_strides(own.G), *_strides(o), *_strides(own.mask, 2),
-            T, B, H, N, U, shared, scale, tiles.segment, **own.constants(tiles.outputs, decay),
+            T, B, H, N, U, shared, scale, tiles.segment, ONE=one, **own.constants(tiles.outputs, decay),
         )  # fmt: skip
     return end, S.unsqueeze(0) if own.whole and S is not None else S
 
@@ -226,13 +261,15 @@ def backward(
         gfirst = written = f.v.new_empty((N, B, H * U), dtype=torch.float32)
     else:
         gS, gfirst = own.join(f.q, go, gend, True, scale)
+    Z = own.chunk_states(f.k, f.v, S, None, False, 1.0)
+    gZ = own.chunk_states(f.q, go, gS, written, True, scale)
     blocks, of_keys = -(-N // tiles.queries.states), -(-N // tiles.keys.states)
     wide, full = f.decay == VECTOR, torch.float32
-    w = Z = None
+    w = None
     if f.g is not None and learns:  # parts of queries, then those of keys
         w = f.v.new_empty((2, T, B, H, N) if wide else (blocks + of_keys, B, H, T), dtype=full)
         w = w if wide else w.permute(0, 3, 1, 2)
-        Z = f.v.new_empty((own.chunks, B, H, N, U), dtype=f.v.dtype if f.v.dtype == torch.bfloat16 else full)
+        Z = own.new_chunk_states() if Z is None else Z
     dweights, dskips = (
         None if t is None else t.new_empty((parts, B, H, T)).permute(0, 3, 1, 2)
         for t, parts in ((f.weights, -(-U // (tiles.values or tiles.keys).units)), (f.skips, 1))
@@ -242,9 +279,11 @@ def backward(
     rest = *steps, *_strides(own.mask, 2), T, B, H, N, U, shared, scale, tiles.segment
     flat = [s for each in strides for s in each]
     for decay in own.ways:
-        gradient_kernels.query_gradients[own.grid(blocks)](
-            f.q, f.k, f.v, own.G, own.weights, S, go, into.q, w, Z, own.mask, own.table, own.harsh, *flat,
-            *_strides(into.q), *rest, **own.constants(tiles.queries, decay),
+        one = own.one(decay)
+        begin, table = (Z, own.chunk_table) if one else (S, own.table)
+        gradient_kernels.query_gradients[own.grid(blocks, one)](
+            f.q, f.k, f.v, own.G, own.weights, begin, go, into.q, w, Z, own.mask, table, own.harsh, *flat,
+            *_strides(into.q), *rest, ONE=one, **own.constants(tiles.queries, decay),
         )  # fmt: skip
     second = None if w is None else w[1 if wide else blocks :]
     roles = [
@@ -253,12 +292,13 @@ def backward(
     ]
     for walk, keys, values in roles:
         for decay in own.ways:
-            programs = -(-N // walk.states) * -(-U // walk.units)
-            gradient_kernels.key_gradients[own.grid(programs)](
-                f.q, f.k, f.v, own.G, own.weights, own.skips, gS, go, into.k, into.v, second,
-                dweights if values else None, dskips if keys else None, Z, written if keys else None, own.mask,
-                own.table, own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys, VALUES=values,
-                **own.constants(walk, decay),
+            one, programs = own.one(decay), -(-N // walk.states) * -(-U // walk.units)
+            after, table = (gZ, own.chunk_table) if one else (gS, own.table)
+            gradient_kernels.key_gradients[own.grid(programs, one)](
+                f.q, f.k, f.v, own.G, own.weights, own.skips, after, go, into.k, into.v, second,
+                dweights if values else None, dskips if keys else None, Z, written if keys and not one else None,
+                own.mask, table, own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys,
+                VALUES=values, ONE=one, **own.constants(walk, decay),
             )  # fmt: skip
     if w is not None and not f.summed:
         w = own.decay_gradients(w)
