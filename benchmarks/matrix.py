@@ -1,7 +1,7 @@
 """Race the matrix schedule against hand-written kernels on one GPU: flash-linear-attention and mamba-ssm.
 
     python benchmarks/matrix.py --json docs/results/matrix-h200.json [--models GLA …] [--shapes 0 1 2] [--wheels wheels]
-                                [--workers 14] [--resume]
+                                [--workers 14 | --first-calls] [--resume]
 
 `--wheels` names a folder that holds the peers: wheels of fla-core and einops (pip download --no-deps), and mamba_ssm's
 Triton files in mamba/. Peers tune themselves, over all of their configurations: so many processes compile these first,
@@ -102,7 +102,8 @@ def first_call(name: str) -> float:
 
 
 def prepare(options: argparse.Namespace) -> dict[str, float]:
-    """Measure first calls, then compile everything, in several processes; return the seconds of first calls."""
+    """Measure first calls, then compile everything in several processes, if there are workers; return the seconds of
+    first calls."""
     command = [sys.executable, __file__, "--wheels", options.wheels]
     runs = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -114,6 +115,8 @@ def prepare(options: argparse.Namespace) -> dict[str, float]:
         told = {name: run.communicate()[0].strip().splitlines() for name, run in runs.items()}
     found = {name: float(lines[-1]) for name, lines in told.items() if lines}
     print("first calls, s:", {k: round(v, 1) for k, v in found.items()}, flush=True)
+    if not options.workers:
+        return found
     began, more = time.monotonic(), ["--models", *options.models, "--shapes", *map(str, options.shapes)]
     shares = [f"{i}/{options.workers}" for i in range(options.workers)]
     workers = [subprocess.Popen([*command, *more, "--share", share]) for share in shares]
@@ -213,6 +216,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--wheels", default="wheels")
     parser.add_argument("--workers", type=int, default=0, help="processes that compile beforehand")
+    parser.add_argument(
+        "--first-calls", action="store_true", help="measure first calls, also without workers"
+    )
     parser.add_argument("--resume", action="store_true", help="keep the rows of this commit that --json has")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--first", help=argparse.SUPPRESS)
@@ -237,7 +243,7 @@ def main() -> None:
     ]
     options.models = [name for name in options.models if name in {name for _, name in left}]
     options.shapes = sorted({index for index, _ in left})
-    first = prepare(options) if options.workers and left else {}
+    first = prepare(options) if (options.workers or options.first_calls) and left else {}
     tune(None)
     with rrnn.use_backend("matrix"):
         for index, name in left:

@@ -33,14 +33,17 @@ LEAST = {"GLA": 2.0, "attention": 0.0}
 """The least ratio that is wanted, 1 for other models."""
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """End a process and all that it has started: first by an interrupt, upon which pytest tells why tests failed."""
+def end(*processes: subprocess.Popen[str]) -> None:
+    """End processes and all that they have started: first by an interrupt, upon which pytest tells why tests failed.
+    All are told before any is waited for, so that many end as soon as one."""
     for how in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
-            return
-        os.killpg(process.pid, how)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, how)
+        until = time.monotonic() + 10
+        for process in processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.0, until - time.monotonic()))
 
 
 def start(command: list[str], root: Path = ROOT, **environment: str) -> subprocess.Popen[str]:
@@ -100,8 +103,7 @@ class Tests:
                 for thread in threads:
                     thread.join(max(0.0, until - time.monotonic()))
             finally:
-                for each in running:
-                    end(each)
+                end(*running)
                 for thread in threads:
                     thread.join()
         self.selected += len(passed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -11,6 +12,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+
+import rrnn
+from rrnn.backends.matrix.plan import NARROW, tiles_of
+from rrnn.backends.triton.plan import H200
 
 SHAPE = (2, 20, 2, 16, 16)
 
@@ -71,8 +76,6 @@ def peers(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_of_all_models(peers: None) -> None:
     import matrix
 
-    import rrnn
-
     with rrnn.use_backend("matrix"):
         for name in matrix.MODELS:
             rows = matrix.race(name, SHAPE, torch.float32, None, "cpu", OnlyCalls())
@@ -128,3 +131,41 @@ def test_tests_in_a_time_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert (tmp_path / "tests.log").read_text().count("test_a PASSED") == 1
     report_race(tmp_path)
     assert capsys.readouterr().out.count("not reached") == 36
+
+
+@pytest.mark.parametrize("decay", ["head", "state"])
+@pytest.mark.parametrize("size", [64, 128])
+def test_sizes_to_try(decay: str, size: int) -> None:
+    from matrix_plans import choices
+
+    base = tiles_of(size, size, decay, torch.bfloat16, H200, 2048, 128)[0]
+    first, *others = choices(base, size, size, decay)
+    assert first == base and len(set(others)) == len(others) > 4
+    for tiles in others:
+        assert tiles.states is not None
+        assert tiles.outputs.states == tiles.queries.units == tiles.keys.units == size
+        assert tiles.values is None or tiles.values.states == size
+        assert decay == "head" or min(tiles.outputs.units, tiles.keys.states) >= NARROW
+
+
+def test_best_sizes_are_found_for_each_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    import matrix_plans
+
+    launched = [("segment_states", 9.0), ("outputs", 5.0), ("join", 1.0), ("key_gradients K", 3.0)]
+    calls = itertools.count()
+
+    def recorded(run: object) -> list[dict[str, Any]]:
+        return [{"kernel": k, "own": k, "registers": 1, "spills": 0, "shared": 2} for k, _ in launched]
+
+    def timed(run: object) -> dict[str, list[float]]:
+        number = next(calls)  # the third call is the fastest
+        return {kernel: [us + abs(number - 2)] for kernel, us in launched}
+
+    monkeypatch.setattr(matrix_plans, "recorded", recorded)
+    monkeypatch.setattr(matrix_plans, "timed", timed)
+    with rrnn.use_backend("matrix"):
+        rows = matrix_plans.rows_of("GLA", (1, 64, 1, 64, 64), [64], "cpu")
+    assert {row["segment"] for row in rows} == {64} and rows[2]["walk"] is None
+    head, *table = matrix_plans.best(rows)
+    assert [row[3] for row in table] == ["segment_states", "outputs", "key_gradients K"]
+    assert [row[4:6] for row in table] == [["11.0", "9.0"], ["7.0", "5.0"], ["5.0", "3.0"]] and len(head) == 7
