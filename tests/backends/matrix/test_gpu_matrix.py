@@ -27,8 +27,9 @@ DTYPES = [torch.bfloat16, torch.float16, torch.float32]
 
 
 def check_recurrence(call: Recurrence, dtype: torch.dtype, tolerance: float | None = None) -> None:
-    """Compare outputs, states and all gradients with the reference in float64, which reads the same numbers."""
-    ours, wanted = call.run("matrix", dtype, "cuda"), call.run("reference", torch.float64, "cuda")
+    """Compare outputs, states and all gradients with the reference in float64, which reads the same numbers. It runs on
+    the CPU: processes that share a GPU wait for each other at each of its thousands of small kernels."""
+    ours, wanted = call.run("matrix", dtype, "cuda"), call.run("reference", torch.float64)
     found = differences(ours, wanted)
     print(found)
     for name, (kind, difference) in found.items():
