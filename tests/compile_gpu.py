@@ -1,10 +1,13 @@
 """Compile kernels for a GPU that is not there, and run none of them: what the interpreter accepts may not compile.
 
     python tests/compile_gpu.py [--models GLA Mamba F] [--backends matrix triton] [--states 16 64] [--dtypes bfloat16]
+    python tests/compile_gpu.py --tests tests/backends/matrix [other arguments of pytest]
 
-Layers run forward and backward on CPU tensors, once for each combination and with packed sequences, and each kernel
-that they launch is compiled for an H200 instead; results mean nothing. It takes the triton that Python finds, so
-PYTHONPATH can point to the version of another machine (`pip download --no-deps triton==3.6.0`, unpacked).
+Layers run forward and backward on CPU tensors, once for each combination and with packed sequences, or the tests run
+that need a GPU. Each kernel that is launched is compiled for an H200 instead; results mean nothing. It takes the triton
+that Python finds, so PYTHONPATH can point to the version of another machine (`pip download --no-deps triton==3.6.0`,
+unpacked). With TRITON_CACHE_DIR, that machine can be given the kernels: if it has another build of the same version,
+set RRNN_TRITON_KEY to the same word on both, and the tests there find them.
 """
 
 from __future__ import annotations
@@ -13,21 +16,26 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from itertools import product
 from typing import Any
 from unittest import mock
 
-os.environ.pop("TRITON_INTERPRET", None)  # before triton is imported
+os.environ["TRITON_INTERPRET"] = "0"  # before triton is imported; conftest.py would set it to 1
 
 import torch
 import triton
+from torch.overrides import TorchFunctionMode
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
+from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
 
 import rrnn
 from rrnn.backends.matrix import backend as matrix
-from rrnn.backends.triton import Triton
+from rrnn.backends.triton import Triton, pairs
+from rrnn.backends.triton.plan import H200
 from rrnn.ir import lower
 
 MODELS = ["GLA", "Mamba-2", "RetNet", "HGRN2", "linear-attention", "Mamba", "S4D", "Mamba-3", "LRU", "F"]
@@ -67,6 +75,51 @@ def compile_layer(
         raise rrnn.RRNNError("nothing was launched")
 
 
+class OnCpu(TorchFunctionMode):
+    """Makes on the CPU what tests make on a GPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def here(value: Any) -> Any:
+            return "cpu" if isinstance(value, str | torch.device) and str(value).startswith("cuda") else value
+
+        return func(*map(here, args), **{key: here(value) for key, value in (kwargs or {}).items()})
+
+
+@contextmanager
+def no_gpu_needed() -> Iterator[None]:
+    """Let tests that need a GPU run on CPU tensors, and go on where they compare results."""
+    nothing: dict[str, Any] = {"set_sync_debug_mode": None, "synchronize": None, "memory_allocated": 0}
+    with ExitStack() as patches, OnCpu():
+        for name, value in (nothing | {"is_available": True}).items():
+            patches.enter_context(mock.patch.object(torch.cuda, name, lambda *_, value=value: value))
+        for owner in (torch.Tensor, torch.nn.Module):
+            patches.enter_context(mock.patch.object(owner, "cuda", lambda self, *_: self))
+        patches.enter_context(mock.patch.object(torch, "equal", lambda *_: True))
+        yield
+
+
+def compile_tests(arguments: list[str], kernels: list[Any]) -> int:
+    """Compile what the GPU tests launch that these arguments of pytest select."""
+    import pytest
+
+    failed = list[str]()
+
+    class Failures:
+        """Collects what was printed of kernels that do not compile. That tests fail means nothing."""
+
+        def pytest_runtest_logreport(self, report: Any) -> None:
+            if report.when == "call":
+                lines = [line for line in report.capstdout.splitlines() if line.startswith("FAILED: ")]
+                failed.extend(f"{line} ({report.nodeid})" for line in lines)
+
+    with no_gpu_needed():
+        pytest.main(["-m", "gpu", "-q", "--tb=no", "-rN", "-p", "no:cacheprovider", *arguments], [Failures()])
+    print(*failed, sep="\n")
+    different = {kernel.hash for kernel in kernels if kernel is not None}
+    print(f"{len(kernels)} launches, {len(different)} kernels, {len(failed)} do not compile")
+    return min(len(failed), 1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -75,17 +128,31 @@ def main() -> int:
     parser.add_argument("--backends", nargs="*", default=["matrix", "triton"])
     parser.add_argument("--states", nargs="*", type=int, default=[16, 64])
     parser.add_argument("--dtypes", nargs="*", default=["bfloat16", "float32"])
+    parser.add_argument(
+        "--tests", nargs=argparse.REMAINDER, help="compile what these tests launch: pytest's arguments"
+    )
     options = parser.parse_args()
     driver.set_active(AbsentGpu())  # pyright: ignore[reportArgumentType]
     run, kernels, failed = JITFunction.run, list[Any](), 0
 
     def compile_only(self: Any, *args: Any, warmup: bool = True, **more: Any) -> None:
-        kernels.append(run(self, *args, warmup=True, **more))
+        try:
+            kernels.append(kernel := run(self, *args, warmup=True, **more))
+        except Exception as error:
+            print(f"FAILED: {self.__name__}: {' '.join(str(error).split())[-400:]}", flush=True)
+            raise
+        if kernel is not None and kernel.metadata.shared > H200.shared_per_block:
+            raise OutOfResources(kernel.metadata.shared, H200.shared_per_block, "shared memory")
 
-    here = mock.patch.object(Triton, "why_not", lambda *_: None)
-    products = mock.patch.object(matrix, "has_kernels", lambda *_: True)
+    def why_not(_: Any, device: Any, dtype: Any, program: Any = None) -> str | None:
+        return pairs.why_not(program) if program is not None and program.mixes else None
+
+    here = mock.patch.object(Triton, "why_not", why_not)
+    products = mock.patch.object(matrix, "has_kernels", lambda _, dtype: dtype != torch.float64)
     print("triton", triton.__version__)
     with here, products, mock.patch.object(JITFunction, "run", compile_only):
+        if options.tests is not None:
+            return compile_tests(options.tests, kernels)
         every = product(options.backends, options.models, options.states, options.dtypes, (False, True))
         for backend, model, states, dtype, packed in every:
             kernels.clear()

@@ -105,6 +105,10 @@ def pytest_configure(config: pytest.Config) -> None:
         folder.chmod(0o700)
         os.environ["RRNN_CACHE"] = str(folder)
     os.environ.setdefault("CC", str(TESTS / "quick_cc.sh"))  # see quick_c.py
+    if key := os.environ.get("RRNN_TRITON_KEY"):  # see compile_gpu.py
+        from triton.runtime import cache
+
+        cache.triton_key = lambda: key
 
 
 @pytest.fixture
