@@ -16,6 +16,7 @@ import rrnn
 from rrnn import RationalRNN
 from rrnn.automata import Cell, exp, family, linear, one, parameter, tanh
 from rrnn.backends import get_backend, resolve
+from rrnn.backends.matrix import backend
 from rrnn.backends.matrix.plan import needs, tiles_of
 from rrnn.backends.triton.plan import H200
 from rrnn.ir import lower
@@ -129,10 +130,13 @@ def test_kernels_with_tf32(name: str, tf32: None, tensor_cores: None) -> None:
 @needs_interpreter
 @pytest.mark.slow
 @pytest.mark.parametrize("offsets", [None, (0, 3, 3, 20)])
-def test_kernels_of_heads_that_are_cut_into_blocks(offsets: tuple[int, ...] | None) -> None:
+def test_kernels_of_heads_that_are_cut_into_blocks(
+    offsets: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call = draw("HGRN2", torch.float32, 136, 32, 20, heads=2, offsets=offsets)
-    (tiles, *_) = tiles_of(136, 16, "state", torch.float32, H200, 20, 2)
+    (tiles, *_) = tiles_of(136, 16, "state", torch.float16, H200, 20, 2)
     assert tiles.block == (68, 16)
+    monkeypatch.setattr(backend, "tiles_of", lambda *_: [tiles])
     found = differences(call.run("matrix", torch.float32), call.run("reference", torch.float64))
     assert max(difference for _, difference in found.values()) < 1e-5
 
@@ -271,6 +275,9 @@ def test_tiles_follow_the_shared_memory(shared: int, dtype: torch.dtype, size: i
             assert tiles.segment % tiles.chunk == 0
             states, units = tiles.block or (size, size)
             assert tiles.outputs.states >= states and tiles.keys.units >= units
-            assert decay == "head" or min(tiles.keys.states, tiles.outputs.units) >= 64
+            narrowest = min(tiles.keys.states, tiles.outputs.units)
+            assert decay == "head" or dtype == torch.float32 or narrowest >= 64
+            for walk in (tiles.outputs, tiles.keys) if dtype == torch.float32 else ():
+                assert walk.states * walk.units <= 4096 and walk.warps == 8 and tiles.values is not None
             for walk, tensors in ((tiles.outputs, (2, 1)), (tiles.keys, (2, 2))):
                 assert needs(tiles.chunk, walk, decay, dtype, tensors) <= shared

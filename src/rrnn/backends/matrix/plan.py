@@ -16,8 +16,8 @@ LEAST_ON_GPU = 33
 """The least states on a GPU where there is no decay per state. With fewer, tiles of 64 are mostly padding, and the
 scalar schedule computes less in fewer launches. It computes a decay per state again for every unit, so with one this
 schedule pays from `LEAST_STATES` on. Float32 at full precision does not run on tensor cores, and is left to the scalar
-schedule: ptxas 12.8 gives most of its kernels 32 registers and keeps 5 to 18 KB of each thread in memory, and three of
-its GPU tests failed on an H200, for a reason that no interpreter shows."""
+schedule: three of its GPU tests failed on an H200 when its tiles were as large as those of half precision, for a reason
+that no interpreter shows, and it has not run there since (see `FULL`)."""
 NUMBERS = 8192
 """The most numbers of a tile of the state: four warps keep them in 64 registers of each thread."""
 CHOICES = (
@@ -32,6 +32,11 @@ CHOICES = (
     *((32, 2, 4096), (32, 1, 4096), (16, 1, 4096), (16, 1, 2048)),
 )
 """Steps of a chunk, stages of loads, and the most numbers of a tile of the state; the best first."""
+FULL = ((16, 1, 4096), (16, 1, 2048), (16, 1, 1024))
+"""The same for float32 at full precision, whose products are written out as single multiplications. With tiles of 8192
+numbers, four warps and chunks of 32 steps, ptxas 12.8 gives most kernels 32 registers and keeps 5 to 18 KB of each
+thread in memory; with these, eight warps, and kernels of their own for values, it is below 600 bytes but for those of
+values with 256 states. Decays per state may have narrow tiles then: no product reads through descriptors."""
 PARTS = {"none": (4, 1, 64), "head": (4, 2, 64), "state": (8, 1, 64)}
 """For tiles that are parts of a head's state, by decay: warps, programs on a multiprocessor in training, and the most
 states of tiles for what segments enter."""
@@ -104,7 +109,7 @@ def tiles_of(
     be cut anyway, and where there is a gradient it pays even for one more pass over keys and values; but not for large
     tiles with a decay per state."""
     N, U = padded(states), padded(units)
-    if decay == "state":
+    if decay == "state" and not full_precision(dtype):
         N, U = max(N, NARROW), max(U, NARROW)
     found: list[Tiles] = []
     for most in (max(N, U), *(size for size in BLOCKS if size < max(N, U))):
@@ -135,19 +140,21 @@ def _tiles_of(
     warps, beside, most_enter = 4, 1 if decay == "state" and N * U > NARROW**2 else 2, 64
     if N * U > NUMBERS:
         warps, beside, most_enter = PARTS[decay]
+    full = full_precision(dtype)
+    warps = 8 if full else warps
     alone = not training or beside == 1
     each = 1 if decay == "none" or (alone and 3 * programs > 2 * gpu.multiprocessors) else 2
     segment, found = segment_of(steps, programs, gpu, each), []
-    for C, stages, numbers in CHOICES:
+    for C, stages, numbers in FULL if full else CHOICES:
         if dtype != torch.bfloat16 and C == 64:
             continue
-        whole, rows = numbers >= N * U, max(16, min(N, numbers // U))
+        whole, rows = not full and numbers >= N * U, max(16, min(N, numbers // U))
         outputs = Walk(N, max(16, min(U, numbers // N)), warps, stages)
         keys = Walk(N if whole else rows, U, warps, min(stages, 2))
         values = None if whole else outputs._replace(stages=keys.stages)
         enter = Walk(min(N, most_enter), min(U, 64), 4, stages)
         most = max(needs(C, outputs, decay, dtype, (2, 1)), needs(C, keys, decay, dtype, (2, 2)))
-        if decay == "state" and min(outputs.units, keys.states) < NARROW:
+        if decay == "state" and not full and min(outputs.units, keys.states) < NARROW:
             continue
         if most <= gpu.shared_per_block:
             found.append(Tiles(C, segment, enter, outputs, keys, keys, values, block))
