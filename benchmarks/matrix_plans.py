@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -102,41 +103,31 @@ def rows_of(name: str, shape: tuple[int, ...], lengths: Sequence[int], device: s
                     print(name, shape, tiles, repr(error)[:160])
                     break
                 where: Row = {"model": name, "shape": list(shape), "choice": number, "segment": length}
-                for at, one in enumerate(launched):
+                launches = Counter[str]()
+                for one in launched:
                     left = times.get(one["own"], [])
                     us, walk = left.pop(0) if left else 0.0, walk_of(one["kernel"], tiles)
                     own = {key: one[key] for key in ("kernel", "registers", "spills", "shared")}
-                    rows.append({**where, "launch": at, **own, "walk": walk and list(walk), "us": us})
+                    launches[one["kernel"]] += 1
+                    own["launch"] = launches[one["kernel"]]
+                    rows.append({**where, **own, "walk": walk and list(walk), "us": us})
     return rows
 
 
 def best(rows: list[Row]) -> list[list[str]]:
     """Return a table: for each launch with sizes of its own and each length, the rule's time and the best one."""
-    table = [
-        [
-            "model",
-            "shape",
-            "segment",
-            "kernel",
-            "rule, µs",
-            "best, µs",
-            "states, units, warps, stages, registers",
-        ]
-    ]
+    sizes = "states, units, warps, stages, registers"
+    table = [["model", "shape", "segment", "kernel", "launch", "rule, µs", "best, µs", sizes]]
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        if row["walk"] is not None:  # two launches of a kernel are the n-th of its name in every choice
-            same = [
-                r
-                for r in rows
-                if all(r[k] == row[k] for k in ("model", "shape", "choice", "segment", "kernel"))
-            ]
-            key = row["model"], *row["shape"], row["segment"], row["kernel"], same.index(row)
+        if row["walk"] is not None:
+            key = row["model"], tuple(row["shape"]), row["segment"], row["kernel"], row["launch"]
             groups.setdefault(key, []).append(row)
-    for (model, *shape, segment, kernel, _), own in groups.items():
+    for (model, shape, segment, kernel, launch), own in groups.items():
         least, rule = min(own, key=lambda r: r["us"]), [r["us"] for r in own if r["choice"] == 0]
         times = [f"{rule[0]:.1f}" if rule else "", f"{least['us']:.1f}"]
-        table.append([model, "×".join(map(str, shape)), str(segment), kernel, *times, str(least["walk"])])
+        where = [model, "×".join(map(str, shape)), str(segment), kernel, str(launch)]
+        table.append([*where, *times, str(least["walk"])])
     return table
 
 

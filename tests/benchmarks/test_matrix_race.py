@@ -168,4 +168,4 @@ def test_best_sizes_are_found_for_each_kernel(monkeypatch: pytest.MonkeyPatch) -
     assert {row["segment"] for row in rows} == {64} and rows[2]["walk"] is None
     head, *table = matrix_plans.best(rows)
     assert [row[3] for row in table] == ["segment_states", "outputs", "key_gradients K"]
-    assert [row[4:6] for row in table] == [["11.0", "9.0"], ["7.0", "5.0"], ["5.0", "3.0"]] and len(head) == 7
+    assert [row[5:7] for row in table] == [["11.0", "9.0"], ["7.0", "5.0"], ["5.0", "3.0"]] and len(head) == 8

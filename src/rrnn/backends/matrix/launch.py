@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -64,12 +65,11 @@ class Launch:
         T, B, H, U = f.v.shape
         self.sizes = Sizes(T, B, H, f.k.shape[3], U, H // f.k.shape[2])
         self.mask = None if f.mask is None else f.mask.view(torch.uint8)
-        self.table = self.joins = self.chunk_table = None
+        self.table = self.joins = None
         if f.sequences is None:
             self.segments = -(-self.sizes.T // tiles.segment)
         else:
             self.table, self.joins = segments_of(f.sequences, self.sizes.T, tiles.segment)
-            self.chunk_table, _ = segments_of(f.sequences, self.sizes.T, tiles.chunk)
             self.segments = self.table.shape[0]
         self.whole = f.sequences is None and self.segments == 1  # segments are sequences: nothing to join
         self.G, self.harsh = f.g, f.harsh
@@ -78,6 +78,15 @@ class Launch:
         self.weights, self.skips = f.weights, f.skips
         for rows in (f.weights, f.skips):
             assert rows is None or (f.decay == SCALAR and rows.stride() == _strides(self.G))
+
+    @cached_property
+    def chunk_table(self) -> Tensor | None:
+        """The chunks of packed sequences, as `segments_of` returns segments."""
+        return (
+            None
+            if self.f.sequences is None
+            else segments_of(self.f.sequences, self.sizes.T, self.tiles.chunk)[0]
+        )
 
     @property
     def chunks(self) -> int:
