@@ -98,26 +98,18 @@ def no_gpu_needed() -> Iterator[None]:
         yield
 
 
-def compile_tests(arguments: list[str], kernels: list[Any]) -> int:
-    """Compile what the GPU tests launch that these arguments of pytest select."""
+def compile_tests(arguments: list[str], kernels: list[Any], errors: list[str]) -> int:
+    """Compile what the GPU tests launch that these arguments of pytest select, and print the errors of compiling. That
+    tests fail means nothing."""
     import pytest
 
-    failed = list[str]()
-
-    class Failures:
-        """Collects what was printed of kernels that do not compile. That tests fail means nothing."""
-
-        def pytest_runtest_logreport(self, report: Any) -> None:
-            if report.when == "call":
-                lines = [line for line in report.capstdout.splitlines() if line.startswith("FAILED: ")]
-                failed.extend(f"{line} ({report.nodeid})" for line in lines)
-
     with no_gpu_needed():
-        pytest.main(["-m", "gpu", "-q", "--tb=no", "-rN", "-p", "no:cacheprovider", *arguments], [Failures()])
-    print(*failed, sep="\n")
+        pytest.main(["-m", "gpu", "-q", "--tb=no", "-rN", "-p", "no:cacheprovider", *arguments])
+    for error in errors:
+        print("FAILED:", error)
     different = {kernel.hash for kernel in kernels if kernel is not None}
-    print(f"{len(kernels)} launches, {len(different)} kernels, {len(failed)} do not compile")
-    return min(len(failed), 1)
+    print(f"{len(kernels)} launches, {len(different)} kernels, {len(errors)} do not compile")
+    return min(len(errors), 1)
 
 
 def main() -> int:
@@ -133,13 +125,14 @@ def main() -> int:
     )
     options = parser.parse_args()
     driver.set_active(AbsentGpu())  # pyright: ignore[reportArgumentType]
-    run, kernels, failed = JITFunction.run, list[Any](), 0
+    run, kernels, errors, failed = JITFunction.run, list[Any](), list[str](), 0
 
     def compile_only(self: Any, *args: Any, warmup: bool = True, **more: Any) -> None:
         try:
             kernels.append(kernel := run(self, *args, warmup=True, **more))
         except Exception as error:
-            print(f"FAILED: {self.__name__}: {' '.join(str(error).split())[-400:]}", flush=True)
+            test = os.environ.get("PYTEST_CURRENT_TEST", "")
+            errors.append(f"{self.__name__}: {' '.join(str(error).split())[-400:]} {test}")
             raise
         if kernel is not None and kernel.metadata.shared > H200.shared_per_block:
             raise OutOfResources(kernel.metadata.shared, H200.shared_per_block, "shared memory")
@@ -152,7 +145,7 @@ def main() -> int:
     print("triton", triton.__version__)
     with here, products, mock.patch.object(JITFunction, "run", compile_only):
         if options.tests is not None:
-            return compile_tests(options.tests, kernels)
+            return compile_tests(options.tests, kernels, errors)
         every = product(options.backends, options.models, options.states, options.dtypes, (False, True))
         for backend, model, states, dtype, packed in every:
             kernels.clear()

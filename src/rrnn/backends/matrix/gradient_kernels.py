@@ -161,9 +161,10 @@ def key_gradients(
     DECAY: tl.constexpr, ONE: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of keys and decays (KEYS; BU covers all units) and of values (VALUES; BN covers all states),
-    from the gradient of the state after each segment; into w, keys times their gradients, negative, and at each chunk's
-    last step what the state after it contributes. Write the gradients of weights for these units (VALUES) and of skips
-    (KEYS), where there are any. Write the gradient of the state before the segment unless `gfirst` is None."""
+    from the gradient of the state after each segment, or after ONE chunk; into w, keys times their gradients, negative,
+    and at each chunk's last step what the state after it contributes. Write the gradients of weights for these units
+    (VALUES) and of skips (KEYS), where there are any. Write the gradient of the state before the segment unless
+    `gfirst` is None."""
     slot, b, h = _program(B, H)
     first, stop, ahead = _segment(table, slot, T, C if ONE else L)
     n, u = tl.arange(0, BN), tl.arange(0, BU)

@@ -194,14 +194,14 @@ def _beginning(S, at, inside):
 
 @triton.jit
 def _chunk_place(chunk, b, B, h, H, n, N, u, U):
-    """Return where the state of a chunk is."""
+    """Return where the state of a chunk is, by the chunk's number."""
     return (((chunk * B + b) * H + h) * N + n.to(tl.int64)[:, None]) * U + u[None, :]
 
 
 @triton.jit
 def _states(table, slot, L, b, B, h, H, n, N, u, U, ONE: tl.constexpr, C: tl.constexpr):
-    """Return where the state is with which a program begins, which of its numbers exist, and the program's segment:
-    the slot is that of a segment of L steps, or that of ONE chunk."""
+    """Return where the state is with which a program begins, which of its numbers exist, and the number of the
+    segment of L steps in which it works. `slot` is the number of the segment, or that of ONE chunk."""
     at, inside = _place(slot, b, B, h, H, n, N, u, U)
     segment = slot.to(tl.int64)
     if ONE:
@@ -305,8 +305,8 @@ def outputs(
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, ONE: tl.constexpr, STAGES: tl.constexpr,
     DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """Write the outputs of a segment for BU units, from the state before it (zeros if S is None); write the state after
-    it unless `end_state` is None."""
+    """Write the outputs of a segment, or of ONE chunk, for BU units, from the state before it (zeros if S is None);
+    write the state after it unless `end_state` is None."""
     slot, b, h = _program(B, H)
     first, stop, _ = _segment(table, slot, T, C if ONE else L)
     n, u = tl.arange(0, BN), tl.program_id(1) * BU + tl.arange(0, BU)

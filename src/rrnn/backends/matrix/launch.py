@@ -81,12 +81,9 @@ class Launch:
 
     @cached_property
     def chunk_table(self) -> Tensor | None:
-        """The chunks of packed sequences, as `segments_of` returns segments."""
-        return (
-            None
-            if self.f.sequences is None
-            else segments_of(self.f.sequences, self.sizes.T, self.tiles.chunk)[0]
-        )
+        """The table of packed sequences' chunks, as `segments_of` returns that of segments; None for others."""
+        packed = self.f.sequences
+        return None if packed is None else segments_of(packed, self.sizes.T, self.tiles.chunk)[0]
 
     @property
     def chunks(self) -> int:
@@ -204,6 +201,7 @@ class Launch:
         return each
 
     def new_chunk_states(self) -> Tensor:
+        """Return an empty tensor for the states of all chunks, (chunks, B, H, N, U)."""
         _, B, H, N, U, _ = self.sizes
         dtype = torch.bfloat16 if self.f.v.dtype == torch.bfloat16 else torch.float32
         return self.f.v.new_empty((self.chunks, B, H, N, U), dtype=dtype)
