@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from figures import (
     RESULTS,
@@ -162,23 +162,17 @@ def _seed_noise() -> str:
         values = [r[f"{split}_ppl"] for r in runs]
         return max(values) - min(values)
 
-    groups = [
-        [r for r in every if (r["model"], r["label"], r["layers"]) == key]
-        for key in unique((r["model"], r["label"], r["layers"]) for r in every if r["label"] != "best")
-    ]
-    many = [runs for runs in groups if len(runs) > 2]
-    which = "Rows with three seeds span"
-    if len(many) == 1:
-        (r, *_) = many[0]
-        which = f"The only row with three seeds ({SHORT[r['model']]} at {r['params'] / 1e6:.0f}M) spans"
+    def name(r: Row) -> str:
+        best = " with the best setting" if r["label"] == "best" else ""
+        return f"{SHORT[r['model']]} at {r['params'] / 1e6:.0f}M{best}"
+
+    def key(r: Row) -> tuple[Any, ...]:
+        return r["model"], r["label"], r["layers"]
+
+    many = [runs for k in unique(map(key, every)) if len(runs := [r for r in every if key(r) == k]) > 2]
     test, dev = (span(spread(runs, split) for runs in many) for split in ("test", "dev"))
-    best = [r for r in every if (r["model"], r["label"]) == (F, "best")]
-    further = ""
-    if len(best) > 1:
-        figures = ", ".join(number(r["dev_ppl"], 2) for r in best)
-        of = {2: "two", 3: "three"}[len(best)]
-        further = f"; {of} seeds of the best setting span {number(spread(best, 'dev'))} on dev ({figures})"
-    return f"{which} {test} on test and {dev} on dev{further}."
+    names = ", ".join(name(runs[0]) for runs in many)
+    return f"The trainings of a row with three seeds ({names}) differ by {test} on test and {dev} on dev."
 
 
 class _Difference(NamedTuple):
