@@ -4,7 +4,7 @@
 
 A choice changes the sizes of all kernels at once. A kernel's time depends on its own sizes and on the length of
 segments alone, so the best sizes of each kernel are found independently for each length. The first choice is the
-rule's; the others run chunks in parallel (`Tiles.states`).
+rule's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rrnn.backends.matrix import backend
 from rrnn.backends.matrix.factors import Tiles, Walk
 from rrnn.backends.matrix.plan import NARROW
 
-LENGTHS = (1024, 2048)
+LENGTHS = (512, 704, 1024)
 """Steps of a segment."""
 
 
@@ -53,28 +53,28 @@ def walks(pairs: Iterable[tuple[int, int]], stages: tuple[int, ...], capped: boo
 
 
 def choices(base: Tiles, N: int, U: int, decay: str) -> Iterator[Tiles]:
-    """Return sizes to try for a chunk of 64 steps: the plan's own, and others with chunks in parallel."""
+    """Return sizes to try: the plan's own, and others for the same chunks."""
     yield base
     least = NARROW if decay == "state" else 32
-    outputs = walks(((N, part) for part in parts(U, least)), (1,))
-    queries = walks(((part, U) for part in parts(N, least)), (1,))
-    keys: list[tuple[Walk, Walk | None]] = [(walk, None) for walk in walks([(N, U)], (1,))]
+    outputs = walks(((N, part) for part in parts(U, least)), (2, 3))
+    queries = walks(((part, U) for part in parts(N, least)), (1, 2))
+    keys: list[tuple[Walk, Walk | None]] = [(walk, None) for walk in walks([(N, U)], (1, 2))]
     keys += zip(
-        walks(((part, U) for part in parts(N, least)), (1,)),
-        walks(((N, part) for part in parts(U, least)), (1,)),
+        walks(((part, U) for part in parts(N, least)), (1, 2)),
+        walks(((N, part) for part in parts(U, least)), (1, 2)),
         strict=N == U,
     )
     enter = walks(((n, u) for n in parts(N, 32) for u in parts(U, 32)), (2, 3), capped=False)
     for o, q, k, w in zip_longest(outputs, queries, keys, enter):
         key, value = k or keys[0]
         own = {"outputs": o or outputs[0], "queries": q or queries[0], "keys": key, "values": value}
-        yield base._replace(**own, states=w or enter[0])
+        yield base._replace(**own, enter=w or enter[0])
 
 
 def walk_of(kernel: str, tiles: Tiles) -> Walk | None:
     """Return the sizes of a kernel that walks, None for others."""
     walks_by_name = {
-        "segment_states": tiles.states or tiles.enter,
+        "segment_states": tiles.enter,
         "outputs": tiles.outputs,
         "query_gradients": tiles.queries,
         "key_gradients V": tiles.values,

@@ -142,7 +142,6 @@ def test_sizes_to_try(decay: str, size: int) -> None:
     first, *others = choices(base, size, size, decay)
     assert first == base and len(set(others)) == len(others) > 4
     for tiles in others:
-        assert tiles.states is not None
         assert tiles.outputs.states == tiles.queries.units == tiles.keys.units == size
         assert tiles.values is None or tiles.values.states == size
         assert decay == "head" or min(tiles.outputs.units, tiles.keys.states) >= NARROW

@@ -39,7 +39,6 @@ class Case(NamedTuple):
     stages: int = 2
     cut: tuple[int, int] | None = None  # states and units of a block, if heads are cut into blocks
     weighted: bool = False  # whether values have weights and skips
-    parallel: bool = False  # whether chunks run in parallel, from states that are written to memory
 
     def tiles(self) -> Tiles:
         N, U = map(padded, self.cut or (self.N, self.U))
@@ -49,8 +48,7 @@ class Case(NamedTuple):
         keys = Walk(n, U, *more)
         values = None if self.blocks is None else part
         enter = Walk(n, u, *more)
-        sizes = Tiles(self.chunk, self.segment, enter, part, keys, keys, values, self.cut)
-        return sizes._replace(states=enter if self.parallel else None)
+        return Tiles(self.chunk, self.segment, enter, part, keys, keys, values, self.cut)
 
 
 CASES = [
@@ -69,14 +67,6 @@ CASES = [
     Case(offsets=(0, 33, 33, 75), decay=1, N=20, U=40, cut=(16, 16), batch=1, heads=2, groups=2),
     Case(decay=1, segment=80, weighted=True, groups=2),
     Case(decay=1, blocks=(16, 16), N=48, U=40, weighted=True, masked=True, heads=2, groups=1),
-    Case(parallel=True, segment=80, heads=2, groups=2),
-    Case(decay=1, parallel=True, weighted=True, masked=True, heads=2, groups=1, blocks=(16, 16)),
-    Case(decay=1, parallel=True, weighted=True, segment=80, N=16, heads=2, groups=1),
-    Case(decay=2, parallel=True, strength=30.0, N=33, heads=2, groups=1),
-    Case(decay=2, parallel=True, segment=80, masked=True, blocks=(16, 16), heads=2, groups=2),
-    Case(offsets=(0, 40, 75, 75), decay=1, parallel=True, batch=1, weighted=True, heads=2, groups=2),
-    Case(offsets=(0, 7, 7, 33, 75), decay=2, parallel=True, strength=30.0, batch=1, heads=2, groups=2),
-    Case(decay=2, parallel=True, N=33, U=24, cut=(16, 24), batch=1, heads=2, groups=2),
 ]
 
 

@@ -26,12 +26,9 @@ from rrnn.backends.triton.plan import H200
 
 def built(kernel, walk, **constants):
     rows = ["weights", "skips", "dweights", "dskips"]
-    tensors = dict.fromkeys(["G", "S", "E", "gS", "before", "end_state", "gfirst", "w", *rows], "*fp32")
+    tensors = dict.fromkeys(["G", "S", "E", "gS", "end_state", "gfirst", "w", *rows], "*fp32")
     tensors |= {"harsh": "*i32", "scale": "fp32"}
     tensors |= dict.fromkeys(["q", "k", "v", "o", "go", "dq", "dk", "dv", "Z"], "*bf16")
-    if constants.get("ONE"):
-        tensors |= {"S": "*bf16", "gS": "*bf16"}
-        constants |= {"end_state": None, "gfirst": None}
     constants |= {"C": tiles.chunk, "BN": walk.states, "BU": walk.units, "STAGES": walk.stages, "DECAY": decay}
     constants |= {"DOT": tl.bfloat16, "P": "ieee", "shared": 1}
     constants |= dict.fromkeys(["mask", "table", *(rows if decay == 2 else ["harsh"])])
@@ -48,20 +45,17 @@ def built(kernel, walk, **constants):
     options |= {"maxnreg": walk.registers} if walk.registers else {}
     return compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["sass"]
 
-size, decay, one = map(int, sys.argv[1:])
+size, decay = map(int, sys.argv[1:])
 tiles = tiles_of(size, size, ("none", "head", "state")[decay], torch.bfloat16, H200, 2048, 128)[0]
 found = {
-    "outputs": built(outputs, tiles.outputs, ONE=one),
-    "queries": built(query_gradients, tiles.queries, ONE=one),
-    "keys": built(key_gradients, tiles.keys, KEYS=True, VALUES=tiles.values is None, ONE=one),
+    "outputs": built(outputs, tiles.outputs),
+    "queries": built(query_gradients, tiles.queries),
+    "keys": built(key_gradients, tiles.keys, KEYS=True, VALUES=tiles.values is None),
+    "segments": built(segment_states, tiles.enter, REVERSE=False),
+    "gradients of segments": built(segment_states, tiles.enter, REVERSE=True, weights=None),
 }
-if one:
-    found["states"] = built(segment_states, tiles.enter, REVERSE=False, S=None, E=None)
-    found["gradients of states"] = built(segment_states, tiles.enter, REVERSE=True, E=None, weights=None)
-else:
-    found["segments"] = built(segment_states, tiles.enter, REVERSE=False, before=None, Z=None)
 if tiles.values is not None:
-    found["values"] = built(key_gradients, tiles.values, KEYS=False, VALUES=True, ONE=one)
+    found["values"] = built(key_gradients, tiles.values, KEYS=False, VALUES=True)
 print(json.dumps(found))
 """
 INSTRUCTION = re.compile(r"(?:@!?U?P\w+ +)?\b([A-Z][A-Z0-9_.]+) +([^;]*);")
@@ -107,11 +101,10 @@ def test_registers_that_nothing_wrote_are_found() -> None:
 @needs_interpreter
 @pytest.mark.parametrize("decay", [1, 2])
 @pytest.mark.parametrize("size", [64, 128])
-@pytest.mark.parametrize("one", [False, True])
 def test_products_read_through_registers_that_are_written(
-    size: int, decay: int, one: bool, compiled_elsewhere: Compile
+    size: int, decay: int, compiled_elsewhere: Compile
 ) -> None:
-    done = compiled_elsewhere(SCRIPT, str(size), str(decay), str(int(one)))
+    done = compiled_elsewhere(SCRIPT, str(size), str(decay))
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
     assert all("HGMMA" in code for code in found.values())

@@ -10,7 +10,18 @@
 import triton
 import triton.language as tl
 
-from rrnn.backends.matrix.kernels import _program, _put, _segment, _segment_of, _tile
+from rrnn.backends.matrix.kernels import _program, _put, _segment, _tile
+
+
+@triton.jit
+def _segment_of(table, slot, S, C: tl.constexpr):
+    """Return the number of the segment of S steps in which a chunk lies."""
+    if table is None:
+        segment = (slot // (S // C)).to(tl.int64)
+    else:
+        first, begin = tl.load(table + slot * 4), tl.load(table + slot * 4 + 3)
+        segment = begin // S + tl.load(table + slot * 4 + 2) + (first - begin) // S
+    return segment
 
 
 @triton.jit

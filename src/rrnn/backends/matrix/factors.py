@@ -17,7 +17,7 @@ chunk and any step, at most exp(MILD), overflow nowhere, so one product gives al
 
 
 class Walk(NamedTuple):
-    """The sizes of a kernel that walks through a segment, or has one chunk: states and units of its tile, warps, stages
+    """The sizes of a kernel that walks through a segment: states and units of its tile, warps, stages
     of its loads, and the most registers of a thread (0: what the compiler chooses), with fewer of which more programs
     run on a multiprocessor."""
 
@@ -43,9 +43,6 @@ class Tiles(NamedTuple):
     """The states and units of a block, if heads are cut into blocks; None: they are not."""
     mild: float = MILD
     join: tuple[int, int, int, int] = (4, 64, 2, 4)
-    states: Walk | None = None
-    """The walk that writes the state before each chunk into memory, so that the other kernels run for all chunks in
-    parallel; None: these walk themselves, as `tiles_of` has it. (Not timed yet: benchmarks/matrix_plans.py.)"""
 
     @property
     def kernels(self) -> bool:

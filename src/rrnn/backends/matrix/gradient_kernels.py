@@ -17,11 +17,11 @@ from rrnn.backends.matrix.kernels import (
     _middle,
     _own,
     _pairs,
+    _place,
     _program,
     _put,
     _rows,
     _segment,
-    _states,
     _sums,
     _tile,
     _weighted,
@@ -53,14 +53,13 @@ def query_gradients(
     q, k, v, G, weights, S, go, dq, w, Z, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dqt, dqb, dqh, wn, wt, wb, wh, mt, mb,
     T, B, H, N, U, shared, scale, L,
-    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, ONE: tl.constexpr, STAGES: tl.constexpr,
+    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr,
     DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of BN states' queries. Where they decay, write the queries times their gradients into w
-    (summed over these states, if the decay is a head's), and into Z the states before each chunk, for keys, unless they
-    are there already (ONE)."""
+    (summed over these states, if the decay is a head's), and into Z the states before each chunk, for keys."""
     slot, b, h = _program(B, H)
-    first, stop, ahead = _segment(table, slot, T, C if ONE else L)
+    first, stop, ahead = _segment(table, slot, T, L)
     n, u = tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BU)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, dp, Gp = v + b * vb + h * vh, go + b * ob + h * oh, dq + b * dqb + h * dqh, G
@@ -70,11 +69,11 @@ def query_gradients(
     EXACT: tl.constexpr = w is not None and DECAY == 1 and P == "ieee" and tl.float32 == DOT
     if w is not None:
         wp = w + b * wb + h * wh
-    at, inside, segment = _states(table, slot, L, b, B, h, H, n, N, u, U, ONE, C)
+    at, inside = _place(slot, b, B, h, H, n, N, u, U)
     z = _beginning(S, at, inside)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    chunks, _ = _own(tl.cdiv(stop - first, C), harsh, segment, b, B, h, H, DECAY)
-    if DECAY == 1 and not ONE:
+    chunks, _ = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    if DECAY == 1:
         coming = _coming(Gp, first + C - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + step * C
@@ -89,9 +88,8 @@ def query_gradients(
         last = tl.minimum(start + C, stop) - 1
         if w is not None:
             qs = _tile(qp, start, ok, qt, n, N).to(tl.float32)
-            if not ONE:
-                place = Z + _chunk_place(start // C + ahead, b, B, h, H, n, N, u, U)
-                tl.store(place, z.to(Z.dtype.element_ty), mask=inside)
+            place = Z + _chunk_place(start // C + ahead, b, B, h, H, n, N, u, U)
+            tl.store(place, z.to(Z.dtype.element_ty), mask=inside)
         if DECAY >= 2:
             ks = ks.to(tl.float32)
             Gs, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
@@ -104,8 +102,7 @@ def query_gradients(
                 if w is not None:
                     own = rounded(qs * up, DOT, P).to(tl.float32) * r
                 r = r * up
-                if not ONE:
-                    z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
+                z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
             else:
                 y = (ks * _exp(end[None, :] - Gs)).to(DOT)
                 r = tl.dot(os, tl.trans(z.to(DOT)), input_precision=P) * scale * _exp(Gs)
@@ -121,8 +118,7 @@ def query_gradients(
                 r += (
                     tl.sum(tl.where(i == j, da, 0.0), 1)[:, None] * ks
                 )  # what a step reads of itself does not decay
-                if not ONE:
-                    z = tl.dot(tl.trans(y), vs, z * _exp(end)[:, None], input_precision=P)
+                z = tl.dot(tl.trans(y), vs, z * _exp(end)[:, None], input_precision=P)
             if w is not None:
                 _put(wp, start, t < stop, wt, n, N, own)
         else:
@@ -133,11 +129,10 @@ def query_gradients(
                 da = da * _exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
                 da = _weighted(da, weights, row + near[None, :] * gt)
                 r = r * _exp(here)[:, None]
-                if not ONE:
-                    end, coming = coming, _coming(Gp, start + 2 * C - 1, stop, gt, True)
-                    kept = _weighted(_exp(end - here), weights, row + near * gt)
-                    x = (vs.to(tl.float32) * kept[:, None]).to(DOT)
-                    z = z * _exp(end)
+                end, coming = coming, _coming(Gp, start + 2 * C - 1, stop, gt, True)
+                kept = _weighted(_exp(end - here), weights, row + near * gt)
+                x = (vs.to(tl.float32) * kept[:, None]).to(DOT)
+                z = z * _exp(end)
             else:
                 da = tl.where(i >= j, da, 0.0)
             if EXACT:
@@ -147,8 +142,7 @@ def query_gradients(
                 if not EXACT:
                     along = tl.sum(rounded(qs, DOT, P).to(tl.float32) * r, 1)
                 tl.store(wp + tl.program_id(1).to(tl.int64) * wn + t * wt, along, mask=t < stop)
-            if not ONE:
-                z = tl.dot(tl.trans(y), x, z, input_precision=P)
+            z = tl.dot(tl.trans(y), x, z, input_precision=P)
         _put(dp, start, t < stop, dqt, n, N, r)
 
 
@@ -158,15 +152,15 @@ def key_gradients(
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dkt, dkb, dkh, dvt, dvb, dvh, wn, wt, wb, wh, mt, mb,
     T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, KEYS: tl.constexpr, VALUES: tl.constexpr,
-    DECAY: tl.constexpr, ONE: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
+    DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of keys and decays (KEYS; BU covers all units) and of values (VALUES; BN covers all states),
-    from the gradient of the state after each segment, or after ONE chunk; into w, keys times their gradients, negative,
+    from the gradient of the state after each segment; into w, keys times their gradients, negative,
     and at each chunk's last step what the state after it contributes. Write the gradients of weights for these units
     (VALUES) and of skips (KEYS), where there are any. Write the gradient of the state before the segment unless
     `gfirst` is None."""
     slot, b, h = _program(B, H)
-    first, stop, ahead = _segment(table, slot, T, C if ONE else L)
+    first, stop, ahead = _segment(table, slot, T, L)
     n, u = tl.arange(0, BN), tl.arange(0, BU)
     if not VALUES:
         n += tl.program_id(1) * BN
@@ -182,10 +176,10 @@ def key_gradients(
     EXACT: tl.constexpr = w is not None and DECAY == 1 and P == "ieee" and tl.float32 == DOT
     if w is not None:
         wp = w + own
-    at, inside, segment = _states(table, slot, L, b, B, h, H, n, N, u, U, ONE, C)
+    at, inside = _place(slot, b, B, h, H, n, N, u, U)
     z = _beginning(gS, at, inside)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    chunks, mine = _own(tl.cdiv(stop - first, C), harsh, segment, b, B, h, H, DECAY)
+    chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
     if DECAY == 1:
         coming = _coming(Gp, first + chunks * C - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
@@ -255,17 +249,15 @@ def key_gradients(
                         N,
                         tl.where(t[:, None] == last, kept[None, :], 0.0) - taken,
                     )
-            if not ONE:
-                new = tl.dot(tl.trans(x), os, input_precision=P) * scale
-                if DECAY == 2:
-                    new = new * into[:, None]
-                z += new
+            new = tl.dot(tl.trans(x), os, input_precision=P) * scale
+            if DECAY == 2:
+                new = new * into[:, None]
+            z += new
         else:
             x, y, after = rounded(qs, DOT, P), rounded(ks, DOT, P), z.to(DOT)
             if DECAY == 1:
                 here, end = tl.load(Gp + near * gt), coming
-                if not ONE:
-                    coming = _coming(Gp, start - 1, stop, gt, True)
+                coming = _coming(Gp, start - 1, stop, gt, True)
                 pair = _exp(tl.where(i <= j, here[None, :] - here[:, None], float("-inf")))
                 to_end = _exp(end - here)[:, None]
             if VALUES:
@@ -312,11 +304,10 @@ def key_gradients(
                         along = tl.where(t == last, kept, 0.0) - tl.sum(y.to(tl.float32) * r, 1)
                     tl.store(w + own + tl.program_id(1).to(tl.int64) * wn + t * wt, along, mask=t < stop)
                 _put(dkp, start, t < stop, dkt, n, N, r)
-            if not ONE:
-                g = os
-                if DECAY == 1:
-                    g, z = (os.to(tl.float32) * _exp(here)[:, None]).to(DOT), z * _exp(end)
-                z += tl.dot(tl.trans(x), g, input_precision=P) * scale
+            g = os
+            if DECAY == 1:
+                g, z = (os.to(tl.float32) * _exp(here)[:, None]).to(DOT), z * _exp(end)
+            z += tl.dot(tl.trans(x), g, input_precision=P) * scale
     if gfirst is not None:  # noqa: SIM102  (known when it is compiled)
         if mine:
             tl.store(gfirst + at, z, mask=inside)

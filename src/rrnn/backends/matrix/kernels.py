@@ -9,10 +9,6 @@ so that states reach memory only between segments. Where sequences and heads alo
 sequence. Elsewhere `segment_states` adds up what each segment enters, and `join` runs the state from one to the next.
 `outputs` and `query_gradients` walk forwards, `key_gradients` backwards, with the gradient of the state.
 
-Instead, `segment_states` can write the state before each chunk into memory (Z, or the gradient of the state after it),
-a walk with one product a chunk; then ONE chunk is all that a program of the other kernels has, none waits for another,
-and more of them run at a time.
-
 G is the running sum of g from the start of a chunk, with 64 bits where products have float32's full precision (see
 `factors.sums_dtype`). A decay is one number per state (DECAY = 2), one per head (1) or
 none (0). With one per state, pairs of steps s ≤ t need Σ_n q_t k_s exp(G_t − G_s). Where G stays small (*mild*), that
@@ -151,17 +147,6 @@ def _middle(G, Gp, start, stop, gt, n, N, end, C: tl.constexpr):
 
 
 @triton.jit
-def _segment_of(table, slot, S, C: tl.constexpr):
-    """Return the number of the segment of S steps in which a chunk lies."""
-    if table is None:
-        segment = (slot // (S // C)).to(tl.int64)
-    else:
-        first, begin = tl.load(table + slot * 4), tl.load(table + slot * 4 + 3)
-        segment = begin // S + tl.load(table + slot * 4 + 2) + (first - begin) // S
-    return segment
-
-
-@triton.jit
 def _own(chunks, harsh, segment, b, B, h, H, DECAY: tl.constexpr):
     """Return the number of a segment's chunks, 0 if the other launch of the two for decays per state does it; whether
     this one does."""
@@ -184,11 +169,11 @@ def _place(slot, b, B, h, H, n, N, u, U):
 
 @triton.jit
 def _beginning(S, at, inside):
-    """Return the state that a segment, or a chunk, begins with: zeros if S is None."""
+    """Return the state that a segment begins with: zeros if S is None."""
     if S is None:  # noqa: SIM108
         z = tl.zeros(inside.shape, tl.float32)
     else:
-        z = tl.load(S + at, mask=inside, other=0.0).to(tl.float32)
+        z = tl.load(S + at, mask=inside, other=0.0)
     return z
 
 
@@ -199,29 +184,17 @@ def _chunk_place(chunk, b, B, h, H, n, N, u, U):
 
 
 @triton.jit
-def _states(table, slot, L, b, B, h, H, n, N, u, U, ONE: tl.constexpr, C: tl.constexpr):
-    """Return where the state is with which a program begins, which of its numbers exist, and the number of the
-    segment of L steps in which it works. `slot` is the number of the segment, or that of ONE chunk."""
-    at, inside = _place(slot, b, B, h, H, n, N, u, U)
-    segment = slot.to(tl.int64)
-    if ONE:
-        at, segment = _chunk_place(segment, b, B, h, H, n, N, u, U), _segment_of(table, slot, L, C)
-    return at, inside, segment
-
-
-@triton.jit
 def segment_states(
-    k, v, G, weights, before, S, E, Z, mask, table,
+    k, v, G, weights, S, E, mask, table,
     kt, kb, kh, vt, vb, vh, gt, gb, gh, mt, mb, T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, REVERSE: tl.constexpr,
     STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """Walk from the state `before` each segment, or zeros if it is None. Write the state after it into S, the sum of
-    its log-decays into E, and the state before each chunk into Z, unless these are None. REVERSE: with queries in place
-    of keys and gradients of outputs in place of values, from the gradient of the state after each segment to that
-    before it; into Z that of the state after each chunk."""
+    """Write the state after each segment, from zeros, into S, and the sum of its log-decays into E, if there are any.
+    REVERSE: with queries in place of keys and gradients of outputs in place of values, the gradient of the state before
+    each segment."""
     slot, b, h = _program(B, H)
-    first, stop, ahead = _segment(table, slot, T, L)
+    first, stop, _ = _segment(table, slot, T, L)
     blocks = tl.cdiv(U, BU)
     n = tl.program_id(1) // blocks * BN + tl.arange(0, BN)
     u = tl.program_id(1) % blocks * BU + tl.arange(0, BU)
@@ -230,7 +203,7 @@ def segment_states(
     if DECAY > 0:
         Gp = G + own
     where, inside = _place(slot, b, B, h, H, n, N, u, U)
-    z, total = _beginning(before, where, inside) / scale, tl.zeros([BN], tl.float32)
+    z, total = tl.zeros([BN, BU], tl.float32), tl.zeros([BN], tl.float32)
     chunks = tl.cdiv(stop - first, C)
     if DECAY == 1:
         coming = _coming(Gp, first + (chunks * C if REVERSE else C) - 1, stop, gt, chunks > 0)
@@ -240,9 +213,6 @@ def segment_states(
         ok, near = _rows(start, stop, b, mask, mt, mb, C)[1:]
         x, y = _tile(kp, start, ok, kt, n, N), _tile(vp, start, ok, vt, u, U)
         last = tl.minimum(start + C, stop) - 1
-        if Z is not None:
-            place = Z + _chunk_place(start // C + ahead, b, B, h, H, n, N, u, U)
-            tl.store(place, (z * scale).to(Z.dtype.element_ty), mask=inside)
         if DECAY == 2:
             here, end = _sums(Gp, near, gt, n, N), tl.load(Gp + last * gt + n, mask=n < N, other=0.0)
             x = x.to(tl.float32) * _exp(here if REVERSE else end[None, :] - here)
@@ -256,8 +226,7 @@ def segment_states(
             z = z * _exp(end)
             total += end.to(tl.float32)
         z = tl.dot(tl.trans(x.to(DOT)), y.to(DOT), z, input_precision=P)
-    if S is not None:
-        tl.store(S + where, z * scale, mask=inside)
+    tl.store(S + where, z * scale, mask=inside)
     if E is not None:
         tl.store(E + ((slot.to(tl.int64) * B + b) * H + h) * N + n, total, mask=n < N)
 
@@ -302,23 +271,23 @@ def join(
 def outputs(
     q, k, v, G, weights, skips, S, end_state, o, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb, T, B, H, N, U, shared, scale, L,
-    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, ONE: tl.constexpr, STAGES: tl.constexpr,
+    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr,
     DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
-    """Write the outputs of a segment, or of ONE chunk, for BU units, from the state before it (zeros if S is None);
-    write the state after it unless `end_state` is None."""
+    """Write the outputs of a segment for BU units, from the state before it (zeros if S is None); write the state after
+    it unless `end_state` is None."""
     slot, b, h = _program(B, H)
-    first, stop, _ = _segment(table, slot, T, C if ONE else L)
+    first, stop, _ = _segment(table, slot, T, L)
     n, u = tl.arange(0, BN), tl.program_id(1) * BU + tl.arange(0, BU)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, Gp, own = v + b * vb + h * vh, o + b * ob + h * oh, G, b * gb + h * gh
     if DECAY > 0:
         Gp = G + own
-    at, inside, segment = _states(table, slot, L, b, B, h, H, n, N, u, U, ONE, C)
+    at, inside = _place(slot, b, B, h, H, n, N, u, U)
     z = _beginning(S, at, inside)
     i, j = tl.arange(0, C)[:, None], tl.arange(0, C)[None, :]
-    chunks, mine = _own(tl.cdiv(stop - first, C), harsh, segment, b, B, h, H, DECAY)
-    if DECAY == 1 and not ONE:
+    chunks, mine = _own(tl.cdiv(stop - first, C), harsh, slot, b, B, h, H, DECAY)
+    if DECAY == 1:
         coming = _coming(Gp, first + C - 1, stop, gt, chunks > 0)
     for step in tl.range(0, chunks, num_stages=STAGES):
         start = first + step * C
@@ -339,14 +308,12 @@ def outputs(
                 a = tl.dot(x, tl.trans(y), input_precision=P)
                 z = z * into[:, None]
                 r = tl.dot(x, z.to(DOT), input_precision=P)
-                if not ONE:
-                    z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
+                z = tl.dot(tl.trans(y), vs, z, input_precision=P) * out[:, None]
             else:
                 a = _pairs(qs, ks, Gs, Gp, t, start, stop, gt, n, N, C, DOT, P)
                 x, y = (qs * _exp(Gs)).to(DOT), (ks * _exp(end[None, :] - Gs)).to(DOT)
                 r = tl.dot(x, z.to(DOT), input_precision=P)
-                if not ONE:
-                    z = tl.dot(tl.trans(y), vs, z * _exp(end)[:, None], input_precision=P)
+                z = tl.dot(tl.trans(y), vs, z * _exp(end)[:, None], input_precision=P)
             a = tl.where(i >= j, a, 0.0)
         else:
             x, y, w = qs.to(DOT), ks.to(DOT), vs
@@ -357,15 +324,13 @@ def outputs(
                 a = a * _exp(tl.where(i >= j, here[:, None] - here[None, :], float("-inf")))
                 a = _weighted(a, weights, own + near[None, :] * gt)
                 r = r * _exp(here)[:, None]
-                if not ONE:
-                    end, coming = coming, _coming(Gp, start + 2 * C - 1, stop, gt, True)
-                    kept = _weighted(_exp(end - here), weights, own + near * gt)
-                    w = (vs.to(tl.float32) * kept[:, None]).to(DOT)
-                    z = z * _exp(end)
+                end, coming = coming, _coming(Gp, start + 2 * C - 1, stop, gt, True)
+                kept = _weighted(_exp(end - here), weights, own + near * gt)
+                w = (vs.to(tl.float32) * kept[:, None]).to(DOT)
+                z = z * _exp(end)
             else:
                 a = tl.where(i >= j, a, 0.0)
-            if not ONE:
-                z = tl.dot(tl.trans(y), w, z, input_precision=P)
+            z = tl.dot(tl.trans(y), w, z, input_precision=P)
         r = tl.dot(a.to(DOT), vs, r, input_precision=P) * scale
         if skips is not None:
             r += tl.load(skips + own + near * gt)[:, None] * vs.to(tl.float32)

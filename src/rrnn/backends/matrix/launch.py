@@ -143,18 +143,14 @@ class Launch:
         )
         return dg
 
-    def grid(self, programs: int, one: bool = False) -> tuple[int, int]:
-        """Return the grid of so many programs for each segment, or for each ONE chunk, of each column and head."""
-        return (self.chunks if one else self.segments) * self.sizes.B * self.sizes.H, programs
+    def grid(self, programs: int) -> tuple[int, int]:
+        """Return the grid of so many programs for each segment of each column and head."""
+        return self.segments * self.sizes.B * self.sizes.H, programs
 
     @property
     def ways(self) -> tuple[int, ...]:
         """The decays for which kernels are launched: twice for decays per state, for mild and for harsh segments."""
         return (VECTOR, HARSH) if self.f.decay == VECTOR else (self.f.decay,)
-
-    def one(self, decay: int) -> bool:
-        """Return whether a program has ONE chunk. Harsh segments are few, and always walked through."""
-        return self.tiles.states is not None and decay != HARSH
 
     def constants(self, walk: Walk, decay: int) -> dict[str, Any]:
         """Return a kernel's sizes. Few segments are harsh, so their loads need no stages."""
@@ -175,11 +171,15 @@ class Launch:
     ) -> tuple[Tensor, Tensor]:
         """Return the states before each segment, (segments, N, B, H·U), and the last one, (N, n, H·U); in reverse, the
         gradients of states after each segment from queries and gradients of outputs."""
-        _, B, H, N, U, _ = self.sizes
+        T, B, H, N, U, shared = self.sizes
         S = x.new_empty((self.segments, N, B, H * U), dtype=torch.float32)
         E = None if self.G is None else S.new_empty((self.segments, B, H, N))
-        n = self.f.columns
-        self._walk(self.tiles.enter, x, y, None, S, E, None, reverse, scale)
+        n, walk, weights = self.f.columns, self.tiles.enter, None if reverse else self.weights
+        kernels.segment_states[self.grid(-(-N // walk.states) * -(-U // walk.units))](
+            x, y, self.G, weights, S, E, self.mask, self.table,
+            *_strides(x), *_strides(y), *_strides(self.G), *_strides(self.mask, 2),
+            T, B, H, N, U, shared, scale, self.tiles.segment, REVERSE=reverse, **self.constants(walk, self.f.decay),
+        )  # fmt: skip
         end = S.new_empty((N, n, H * U))
         BN, BU, warps, stages = self.tiles.join
         BU = min(BU, padded(U))
@@ -188,37 +188,6 @@ class Launch:
             BN=BN, BU=BU, DECAY=self.f.decay, REVERSE=reverse, STAGES=stages, num_warps=warps,
         )  # fmt: skip
         return S, end
-
-    def chunk_states(
-        self, x: Tensor, y: Tensor, begin: Tensor | None, end: Tensor | None, reverse: bool, scale: float
-    ) -> Tensor | None:
-        """Return the states before each chunk, (chunks, B, H, N, U), from those before each segment; in reverse, the
-        gradients of states after each chunk. Write the states after each segment into `end`, unless it is None."""
-        if self.tiles.states is None:
-            return None
-        each = self.new_chunk_states()
-        self._walk(self.tiles.states, x, y, begin, end, None, each, reverse, scale)
-        return each
-
-    def new_chunk_states(self) -> Tensor:
-        """Return an empty tensor for the states of all chunks, (chunks, B, H, N, U)."""
-        _, B, H, N, U, _ = self.sizes
-        dtype = torch.bfloat16 if self.f.v.dtype == torch.bfloat16 else torch.float32
-        return self.f.v.new_empty((self.chunks, B, H, N, U), dtype=dtype)
-
-    def _walk(
-        self, walk: Walk, x: Tensor, y: Tensor, begin: Tensor | None, end: Tensor | None, sums: Tensor | None,
-        each: Tensor | None, reverse: bool, scale: float,
-    ) -> None:  # fmt: skip
-        """Walk through each segment; write the states after it, the sum of its log-decays, and the states before each
-        chunk, where these are not None."""
-        T, B, H, N, U, shared = self.sizes
-        weights = None if reverse else self.weights
-        kernels.segment_states[self.grid(-(-N // walk.states) * -(-U // walk.units))](
-            x, y, self.G, weights, begin, end, sums, each, self.mask, self.table,
-            *_strides(x), *_strides(y), *_strides(self.G), *_strides(self.mask, 2),
-            T, B, H, N, U, shared, scale, self.tiles.segment, REVERSE=reverse, **self.constants(walk, self.f.decay),
-        )  # fmt: skip
 
 
 def forward(
@@ -233,14 +202,11 @@ def forward(
         end = written = f.v.new_empty((N, B, H * U), dtype=torch.float32)
     else:
         S, end = own.join(f.k, f.v, first, False, 1.0)
-    Z = own.chunk_states(f.k, f.v, S, written, False, 1.0)
     for decay in own.ways:
-        one = own.one(decay)
-        begin, finish, table = (Z, None, own.chunk_table) if one else (S, written, own.table)
-        kernels.outputs[own.grid(-(-U // tiles.outputs.units), one)](
-            f.q, f.k, f.v, own.G, own.weights, own.skips, begin, finish, o, own.mask, table, own.harsh,
+        kernels.outputs[own.grid(-(-U // tiles.outputs.units))](
+            f.q, f.k, f.v, own.G, own.weights, own.skips, S, written, o, own.mask, own.table, own.harsh,
             *_strides(f.q), *_strides(f.k), *_strides(f.v), *_strides(own.G), *_strides(o), *_strides(own.mask, 2),
-            T, B, H, N, U, shared, scale, tiles.segment, ONE=one, **own.constants(tiles.outputs, decay),
+            T, B, H, N, U, shared, scale, tiles.segment, **own.constants(tiles.outputs, decay),
         )  # fmt: skip
     return end, S.unsqueeze(0) if own.whole and S is not None else S
 
@@ -268,15 +234,14 @@ def backward(
         gfirst = written = f.v.new_empty((N, B, H * U), dtype=torch.float32)
     else:
         gS, gfirst = own.join(f.q, go, gend, True, scale)
-    Z = own.chunk_states(f.k, f.v, S, None, False, 1.0)
-    gZ = own.chunk_states(f.q, go, gS, written, True, scale)
     blocks, of_keys = -(-N // tiles.queries.states), -(-N // tiles.keys.states)
     wide, full = f.decay == VECTOR, torch.float32
-    w = None
+    w = Z = None
     if f.g is not None and learns:  # parts of queries, then those of keys
         w = f.v.new_empty((2, T, B, H, N) if wide else (blocks + of_keys, B, H, T), dtype=full)
         w = w if wide else w.permute(0, 3, 1, 2)
-        Z = own.new_chunk_states() if Z is None else Z
+        half = torch.bfloat16 if f.v.dtype == torch.bfloat16 else full
+        Z = f.v.new_empty((own.chunks, B, H, N, U), dtype=half)  # before each chunk
     dweights, dskips = (
         None if t is None else t.new_empty((parts, B, H, T)).permute(0, 3, 1, 2)
         for t, parts in ((f.weights, -(-U // (tiles.values or tiles.keys).units)), (f.skips, 1))
@@ -286,11 +251,9 @@ def backward(
     rest = *steps, *_strides(own.mask, 2), T, B, H, N, U, shared, scale, tiles.segment
     flat = [s for each in strides for s in each]
     for decay in own.ways:
-        one = own.one(decay)
-        begin, table = (Z, own.chunk_table) if one else (S, own.table)
-        gradient_kernels.query_gradients[own.grid(blocks, one)](
-            f.q, f.k, f.v, own.G, own.weights, begin, go, into.q, w, Z, own.mask, table, own.harsh, *flat,
-            *_strides(into.q), *rest, ONE=one, **own.constants(tiles.queries, decay),
+        gradient_kernels.query_gradients[own.grid(blocks)](
+            f.q, f.k, f.v, own.G, own.weights, S, go, into.q, w, Z, own.mask, own.table, own.harsh, *flat,
+            *_strides(into.q), *rest, **own.constants(tiles.queries, decay),
         )  # fmt: skip
     second = None if w is None else w[1 if wide else blocks :]
     roles = [
@@ -299,13 +262,12 @@ def backward(
     ]
     for walk, keys, values in roles:
         for decay in own.ways:
-            one, programs = own.one(decay), -(-N // walk.states) * -(-U // walk.units)
-            after, table = (gZ, own.chunk_table) if one else (gS, own.table)
-            gradient_kernels.key_gradients[own.grid(programs, one)](
-                f.q, f.k, f.v, own.G, own.weights, own.skips, after, go, into.k, into.v, second,
-                dweights if values else None, dskips if keys else None, Z, written if keys and not one else None,
-                own.mask, table, own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys,
-                VALUES=values, ONE=one, **own.constants(walk, decay),
+            programs = -(-N // walk.states) * -(-U // walk.units)
+            gradient_kernels.key_gradients[own.grid(programs)](
+                f.q, f.k, f.v, own.G, own.weights, own.skips, gS, go, into.k, into.v, second,
+                dweights if values else None, dskips if keys else None, Z, written if keys else None,
+                own.mask, own.table, own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys,
+                VALUES=values, **own.constants(walk, decay),
             )  # fmt: skip
     if w is not None and not f.summed:
         w = own.decay_gradients(w)
