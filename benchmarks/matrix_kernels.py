@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from cuda_timing import CudaClock, copy_bandwidth
+from cuda_timing import CudaClock, copy_bandwidth, hardware
 from matrix_cases import MODELS, SHAPES, Case
 from results import Row, print_table, write
 from torch import Tensor
@@ -116,7 +116,7 @@ def main() -> None:
         ]
         print_table([head, *table])
     if options.json is not None:
-        write(options.json, rows, gpu=torch.cuda.get_device_name(), copy_gb_per_s=roof)
+        write(options.json, rows, device=hardware(), copy_gb_per_s=roof)
 
 
 if __name__ == "__main__":

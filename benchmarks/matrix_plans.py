@@ -22,6 +22,7 @@ from unittest import mock
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
+from cuda_timing import hardware
 from matrix_cases import MODELS, SHAPES, Case
 from matrix_kernels import recorded, timed
 from results import Row, print_table, write
@@ -99,8 +100,12 @@ def rows_of(name: str, shape: tuple[int, ...], lengths: Sequence[int], device: s
                 found[:] = [tiles._replace(segment=length)]
                 try:
                     launched, times = recorded(case.our_gradients), timed(case.our_gradients)
-                except Exception as error:  # sizes that do not fit
+                except Exception as error:
                     print(name, shape, tiles, repr(error)[:160])
+                    if (
+                        type(error).__name__ != "OutOfResources"
+                    ):  # after an illegal access, nothing runs any more
+                        raise
                     break
                 where: Row = {"model": name, "shape": list(shape), "choice": number, "segment": length}
                 launches = Counter[str]()
@@ -149,7 +154,7 @@ def main() -> None:
                 rows += rows_of(name, SHAPES[index], options.lengths)
                 print(name, index, f"{time.monotonic() - began:.0f} s", flush=True)
                 if options.json is not None:  # so that whoever ends this process leaves what was measured
-                    write(options.json, rows, gpu=torch.cuda.get_device_name())
+                    write(options.json, rows, device=hardware())
     print_table(best(rows))
 
 

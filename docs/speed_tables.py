@@ -165,6 +165,16 @@ def matrix_versions() -> str:
 
 
 @named
+def matrix_or_scalar() -> str:
+    """Compare the matrix schedule with the scalar one."""
+    body = []
+    for r in rows("matrix-or-scalar-h200"):
+        times = f"{r['ms']:.2f}", f"{r['scalar_ms']:.2f}", f"{r['ratio']:.1f}×"
+        body.append((r["model"], r["dtype"], str(r["shape"][3]), *times))
+    return table("model | dtype | states: | matrix, ms: | scalar, ms: | scalar / matrix:", body)
+
+
+@named
 def packed() -> str:
     """Compare packed sequences with padded ones."""
     body = []

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.gpu
 
 DECAYS = ("none", "head", "state")
 PACKED = (0, 70, 70, 71, 199, 400)
-SIZES = [(16, 16), (48, 80), (64, 64), (80, 48), (128, 128), (192, 256), (256, 192)]
+SIZES = [(16, 16), (48, 80), (64, 64), (80, 48), (128, 128), (192, 256), (256, 192), (32, 32), (64, 32)]
 DTYPES = [torch.bfloat16, torch.float16, torch.float32]
 
 

@@ -260,6 +260,12 @@ def test_choice() -> None:
         assert resolve("auto", *here, [program]).name != "matrix"
     why = get_backend("matrix").why_not(*here, lower(rrnn.zoo.get_cell("Mamba")).program)
     assert why is not None and "depends on the unit" in why
+    gpu, matrix = torch.device("cuda"), get_backend("matrix")
+    for name in ("GLA", "RetNet", "linear-attention"):
+        small, large = (lower(rrnn.zoo.get_cell(name, states=n)).program for n in (8, 16))
+        for dtype in (torch.bfloat16, torch.float16, torch.float32):
+            assert matrix.pays(gpu, dtype, large) and not matrix.pays(gpu, dtype, small)
+        assert not matrix.pays(gpu, torch.float64, large)  # there are no kernels
 
 
 @pytest.mark.parametrize("shared", [232_448, 99 << 10, 48 << 10, 8 << 10])

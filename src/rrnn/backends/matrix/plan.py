@@ -9,15 +9,11 @@ from rrnn.backends.triton.plan import Gpu
 from rrnn.ir.separable import SIGN, Separable
 
 LEAST_STATES = 16
-"""Fewer states do not fill a tile of the tensor cores, and on a CPU compiled loops are as fast as torch's products."""
+"""Fewer states do not fill a tile of the tensor cores, and on a CPU compiled loops are as fast as torch's products.
+From so many on, this schedule was faster on an H200 in each dtype, with each kind of decay (see
+benchmarks/matrix_or_scalar.py)."""
 ON_GPU = (torch.bfloat16, torch.float16, torch.float32)
 """The dtypes that have kernels."""
-LEAST_ON_GPU = 33
-"""The least states on a GPU where there is no decay per state. With fewer, tiles of 64 are mostly padding, and the
-scalar schedule computes less in fewer launches. It computes a decay per state again for every unit, so with one this
-schedule pays from `LEAST_STATES` on. Float32 at full precision does not run on tensor cores, and is left to the scalar
-schedule: three of its GPU tests failed on an H200 when its tiles were as large as those of half precision, for a reason
-that no interpreter shows, and it has not run there since (see `FULL`)."""
 NUMBERS = 8192
 """The most numbers of a tile of the state: four warps keep them in 64 registers of each thread."""
 CHOICES = (
@@ -60,11 +56,7 @@ def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
     bare parameter has a gradient at 0, which its logarithm has not.)"""
     if SIGN in parts.factors.of_kind("factor") and not parts.turns:
         return False
-    if device.type != "cuda":
-        return parts.size >= LEAST_STATES
-    if dtype not in ON_GPU or full_precision(dtype):
-        return False
-    return parts.size >= (LEAST_STATES if parts.decay == "state" else LEAST_ON_GPU)
+    return parts.size >= LEAST_STATES and (device.type != "cuda" or dtype in ON_GPU)
 
 
 def on_cpu(chunk: int = 64) -> Tiles:
