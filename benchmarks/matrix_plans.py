@@ -56,7 +56,7 @@ def walks(pairs: Iterable[tuple[int, int]], stages: tuple[int, ...], capped: boo
 def choices(base: Tiles, N: int, U: int, decay: str) -> Iterator[Tiles]:
     """Return sizes to try: the plan's own, and others for the same chunks."""
     yield base
-    least = NARROW if decay == "state" else 32
+    least = 32 if decay == "none" else NARROW
     outputs = walks(((N, part) for part in parts(U, least)), (2, 3))
     queries = walks(((part, U) for part in parts(N, least)), (1, 2))
     keys: list[tuple[Walk, Walk | None]] = [(walk, None) for walk in walks([(N, U)], (1, 2))]

@@ -140,28 +140,25 @@ def matrix_states() -> str:
     body = []
     for r in rows("matrix-h200"):
         what = "forward" if r["pass"] == "forward" else "both"
-        ratio = "doubtful" if r.get("doubtful") else f"{r['ratio']:.2f}×"
-        body.append(
-            (
-                *(r["model"], r["peer"], size(r["shape"]), what, r["commit"][:7]),
-                *(f"{r['ms']:.3f}", f"{r['peer_ms']:.3f}", ratio),
-            )
-        )
-    return table("model | peer | B×T×H×N×U | pass | commit | ours, ms: | peer, ms: | peer / ours:", body)
+        times = f"{r['ms']:.3f}", f"{r['peer_ms']:.3f}", f"{r['ratio']:.2f}×"
+        body.append((r["model"], r["peer"], size(r["shape"]), what, *times))
+    return table("model | peer | B×T×H×N×U | pass | ours, ms: | peer, ms: | peer / ours:", body)
 
 
 @named
-def matrix_versions() -> str:
-    """Say where the time of the matrix schedule goes, kernel by kernel, before and after a change."""
-    found = rows("matrix-versions-h200")
-    kernels = ("outputs", "query_gradients", "key_gradients", "segment_states", "join", "generated", "torch")
-    titles = " | ".join(f"{name.replace('_', ' ')}, µs:" for name in kernels)
-    body = []
-    for r in found:
-        times = (f"{r['kernels_us'].get(name, 0):.0f}" for name in kernels)
-        whole = f"{r['forward_us']:.0f}", f"{r['both_us']:.0f}"
-        body.append((r["model"], size(r["shape"]), r["version"], *whole, *times))
-    return table(f"model | B×T×H×N×U | kernels | forward, µs: | both, µs: | {titles}", body)
+def matrix_kernels() -> str:
+    """Say where the time of the matrix schedule goes, kernel by kernel."""
+    kernels = ("outputs", "query_gradients", "key_gradients", "segment_states", "join", "evaluate", "torch")
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    for r in rows("matrix-kernels-h200"):
+        own = found.setdefault((r["model"], size(r["shape"])), dict.fromkeys(kernels, 0.0))
+        own[r["kernel"].split()[0]] += r["us"]
+    body = [
+        (*key, f"{sum(own.values()):.0f}", *(f"{us:.0f}" for us in own.values()))
+        for key, own in found.items()
+    ]
+    titles = " | ".join(f"{name.replace('_', ' ')}:" for name in kernels)
+    return table(f"model | B×T×H×N×U | all, µs: | {titles}", body)
 
 
 @named

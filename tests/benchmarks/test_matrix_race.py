@@ -144,7 +144,7 @@ def test_sizes_to_try(decay: str, size: int) -> None:
     for tiles in others:
         assert tiles.outputs.states == tiles.queries.units == tiles.keys.units == size
         assert tiles.values is None or tiles.values.states == size
-        assert decay == "head" or min(tiles.outputs.units, tiles.keys.states) >= NARROW
+        assert min(tiles.outputs.units, tiles.keys.states) >= NARROW
 
 
 def test_schedules_are_timed_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,7 @@ class Op(Enum):
     # functions
     EXP = OpRow(
         "exp", 1, None, _exp, _unary("exp"), lambda s, x, y, g: (s.mul(g, y),), ranges.rising(_exp),
-        "exp_{s}({0})", "exp({0})", "exp", r"\exp",
+        "exp_{s}({0})", "tl.exp({0})", "exp", r"\exp",
     )  # fmt: skip
     LOG = OpRow(
         "log", 1, None, _log, _unary("log"), lambda s, x, y, g: (s.div(g, x),),
@@ -279,7 +279,7 @@ class Op(Enum):
     SIGMOID = OpRow(
         "sigmoid", 1, None, _sigmoid, _unary("sigmoid"),
         lambda s, x, y, g: (s.mul(g, s.mul(y, s.sub(1.0, y))),), ranges.rising(_sigmoid),
-        "sigmoid_{s}({0})", "sigmoid({0})", "σ", r"\sigma",
+        "sigmoid_{s}({0})", "tl.sigmoid({0})", "σ", r"\sigma",
         why="1 / (1 + e⁻ˣ) overflows, and its gradient from y alone needs no exponential",
     )  # fmt: skip
     TANH = OpRow(

@@ -268,6 +268,20 @@ def test_choice() -> None:
         assert not matrix.pays(gpu, torch.float64, large)  # there are no kernels
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_tiles_are_narrow_where_states_and_units_are(dtype: torch.dtype) -> None:
+    """With a decay per head; see `NARROW`."""
+    for states, units, narrow in [
+        (16, 16, True),
+        (20, 32, True),
+        (128, 32, False),
+        (32, 100, False),
+        (64, 32, False),
+    ]:
+        tiles = tiles_of(states, units, "head", dtype, H200, 2048, 128)[0]
+        assert (min(tiles.outputs.units, tiles.keys.states) < 64) == narrow
+
+
 @pytest.mark.parametrize("shared", [232_448, 99 << 10, 48 << 10, 8 << 10])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("size", [16, 48, 64, 100, 128, 192, 256])

@@ -37,14 +37,16 @@ PARTS = {"none": (4, 1, 64), "head": (4, 2, 64), "state": (8, 1, 64)}
 """For tiles that are parts of a head's state, by decay: warps, programs on a multiprocessor in training, and the most
 states of tiles for what segments enter."""
 NARROW = 64
-"""The least rows and columns of tiles for decays per state. Operands of products that are computed lie one after the
-other at the same place of shared memory, and bfloat16 rows of 32 have 64 bytes there instead of 128. ptxas 12.8, which
-triton 3.6 takes for Hopper, then derives the second operand's descriptors from uniform registers that it never writes,
-so that products read anywhere in shared memory: results were wrong and changed, or the access was illegal, on an H200.
-The PTX is right: with `TRITON_PTXAS_PATH` set to the wheel's own `ptxas-blackwell`, which is 12.9, the same tiles were
-right there (chunks of 64 steps, 32 or 64 states and 32 units: outputs were off by 83 % with 12.8, by 0.3 % with 12.9).
-`test_machine_code` looks for such reads. (Triton's issue 11366 and flash-linear-attention's pull request 1262 report
-the like.)"""
+"""The least rows and columns of tiles with decays on tensor cores. Operands of products that are computed lie one after
+the other at the same place of shared memory, and bfloat16 rows of 32 have 64 bytes there instead of 128. ptxas 12.8,
+which triton 3.6 takes for Hopper, then derives the second operand's descriptors from uniform registers that it never
+writes, so that products read anywhere in shared memory: results were wrong and changed, or the access was illegal, on
+an H200. The PTX is right: with `TRITON_PTXAS_PATH` set to the wheel's own `ptxas-blackwell`, which is 12.9, the same
+tiles were right there (chunks of 64 steps, 32 or 64 states and 32 units: outputs were off by 83 % with 12.8, by 0.3 %
+with 12.9). `test_machine_code` looks for such reads. With a decay per head, tiles of 16 × 16, 32 × 32 and 64 × 32 were
+right, but outputs of 128 states and 32 units, with weights, read outside of memory, although each register is written.
+So such tiles are narrow where states and units both are fewer. (Triton's issue 11366 and flash-linear-attention's pull
+request 1262 report the like.)"""
 BLOCKS = (128, 64)
 """The most states and units of blocks into which heads are cut where a tile of all of them does not fit."""
 LENGTH = 64
@@ -96,12 +98,12 @@ def tiles_of(
     """Return sizes for so many states and units of a head, steps, and columns (sequences times heads), that should fit
     the GPU's shared memory, the best first; torch's products are the last.
 
-    Heads are cut into blocks where no tile fits otherwise, as with a decay per state and more than 128 states or units.
+    Heads are cut into blocks where no tile fits otherwise, as with a decay and more than 128 states or units.
     Kernels with decays wait for more than memory. So a second program on a multiprocessor pays where sequences have to
     be cut anyway, and where there is a gradient it pays even for one more pass over keys and values; but not for large
     tiles with a decay per state."""
     N, U = padded(states), padded(units)
-    if decay == "state" and not full_precision(dtype):
+    if not full_precision(dtype) and (decay == "state" or (decay == "head" and max(N, U) >= NARROW)):
         N, U = max(N, NARROW), max(U, NARROW)
     found: list[Tiles] = []
     for most in (max(N, U), *(size for size in BLOCKS if size < max(N, U))):
@@ -146,7 +148,7 @@ def _tiles_of(
         values = None if whole else outputs._replace(stages=keys.stages)
         enter = Walk(min(N, most_enter), min(U, 64), 4, stages)
         most = max(needs(C, outputs, decay, dtype, (2, 1)), needs(C, keys, decay, dtype, (2, 2)))
-        if decay == "state" and not full and min(outputs.units, keys.states) < NARROW:
+        if decay != "none" and not full and min(outputs.units, keys.states) < NARROW <= max(N, U):
             continue
         if most <= gpu.shared_per_block:
             found.append(Tiles(C, segment, enter, outputs, keys, keys, values, block))

@@ -206,7 +206,7 @@ MATH += """
 def logsum(v):
     most = tl.max(v, 1, keep_dims=True)
     safe = tl.where(most == float("-inf"), 0.0, most)
-    total = tl.sum(exp(v - safe), 1, keep_dims=True)
+    total = tl.sum(tl.exp(v - safe), 1, keep_dims=True)
     return tl.where(most == float("-inf"), most, safe + tl.log(total))
 
 

@@ -18,7 +18,7 @@ HEAD = """\
 import triton
 import triton.language as tl
 
-from rrnn.backends.triton.math import exp, log_sigmoid, logaddexp, share, sigmoid, softplus, tanh
+from rrnn.backends.triton.math import log_sigmoid, logaddexp, share, softplus, tanh
 """
 
 # (The parameters are called theta: Triton's own launcher uses the name `params`.)

@@ -1,18 +1,7 @@
-"""Elementary functions that Triton lacks, or computes with cancellation or more instructions. Kernels import them."""
+"""Elementary functions that Triton lacks or computes with cancellation. Generated kernels import them."""
 
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def exp(x):
-    """Return eˣ, but 0 below 2⁻¹²⁶. (For these, tl.exp spends three instructions more on every number.)"""
-    return tl.exp2(x * 1.4426950408889634)
-
-
-@triton.jit
-def sigmoid(x):
-    return 1.0 / (1.0 + exp(-x))
 
 
 @triton.jit
@@ -29,17 +18,17 @@ def tanh(x):
     """Return 2σ(2x) − 1, and a series where that would cancel."""
     z = x * x
     small = x * (1.0 - z * (0.33333333 - z * (0.13333333 - z * (0.053968254 - z * 0.021869488))))
-    return tl.where(z < 0.0625, small, 2.0 * sigmoid(2.0 * x) - 1.0)
+    return tl.where(z < 0.0625, small, 2.0 * tl.sigmoid(2.0 * x) - 1.0)
 
 
 @triton.jit
 def softplus(x):
-    return tl.maximum(x, 0.0) + log1p_unit(exp(-tl.abs(x)))
+    return tl.maximum(x, 0.0) + log1p_unit(tl.exp(-tl.abs(x)))
 
 
 @triton.jit
 def log_sigmoid(x):
-    return tl.minimum(x, 0.0) - log1p_unit(exp(-tl.abs(x)))
+    return tl.minimum(x, 0.0) - log1p_unit(tl.exp(-tl.abs(x)))
 
 
 @triton.jit
@@ -47,10 +36,10 @@ def logaddexp(a, b):
     hi = tl.maximum(a, b)
     lo = tl.minimum(a, b)
     gap = tl.where(lo == float("-inf"), float("-inf"), lo - hi)
-    return hi + log1p_unit(exp(gap))
+    return hi + log1p_unit(tl.exp(gap))
 
 
 @triton.jit
 def share(a, total):
     """Return exp(a − total), 0 where a is −∞: what a contributed to a logaddexp."""
-    return tl.where(a == float("-inf"), 0.0, exp(a - total))
+    return tl.where(a == float("-inf"), 0.0, tl.exp(a - total))

@@ -219,7 +219,7 @@ def logsum(v, axis: tl.constexpr):
     most = tl.max(v, axis, keep_dims=True)
     dead = most == float("-inf")
     safe = tl.where(dead, 0.0, most)
-    total = tl.sum(exp(v - safe), axis, keep_dims=True)
+    total = tl.sum(tl.exp(v - safe), axis, keep_dims=True)
     return tl.where(dead, most, safe + tl.log(tl.where(dead, 1.0, total)))
 
 
