@@ -280,3 +280,13 @@ assert full_precision(torch.float32) is {} and not full_precision(torch.bfloat16
 
 def test_sizes_of_torch_products_have_no_kernels() -> None:
     assert not on_cpu().kernels and CASES[0].tiles().kernels
+
+
+def test_units_of_strides() -> None:
+    from rrnn.backends.matrix.launch import unit_of
+
+    rows = torch.empty(5, 3, 264)  # 2 · 128 numbers and 8 gates, as Mamba-2 with 8 heads has them
+    assert unit_of(rows[..., :128].unflatten(-1, (1, 128))) == 8
+    assert unit_of(torch.empty(5, 3, 2, 64)) == 1
+    assert unit_of(torch.empty(5, 3, 2, 64), torch.empty(5, 3, 2, 6)) == 2
+    assert unit_of(torch.empty(5, 1, 3, 33)) == 1

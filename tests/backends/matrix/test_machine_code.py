@@ -30,7 +30,7 @@ def built(kernel, walk, **constants):
     tensors |= {"harsh": "*i32", "scale": "fp32"}
     tensors |= dict.fromkeys(["q", "k", "v", "o", "go", "dq", "dk", "dv", "Z"], "*bf16")
     constants |= {"C": tiles.chunk, "BN": walk.states, "BU": walk.units, "STAGES": walk.stages, "DECAY": decay}
-    constants |= {"DOT": tl.bfloat16, "P": "ieee", "shared": 1}
+    constants |= {"DOT": tl.bfloat16, "P": "ieee", "shared": 1, "UNIT": unit}
     constants |= dict.fromkeys(["mask", "table", *(rows if decay == 2 else ["harsh"])])
     if decay == 1 and "KEYS" in constants:
         constants |= {} if constants["KEYS"] else {"dskips": None}
@@ -38,14 +38,14 @@ def built(kernel, walk, **constants):
     signature, known = {}, {}
     for i, name in enumerate(kernel.arg_names):
         type = signature[name] = "constexpr" if name in constants else tensors.get(name, "i32")
-        if type[0] in "*i":
+        if type[0] == "*" or (type == "i32" and (unit == 1 or name.isupper())):
             known[i,] = [["tt.divisibility", 16]]
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
     source, options = ASTSource(kernel, signature, constants, known), {"num_warps": walk.warps}
     options |= {"maxnreg": walk.registers} if walk.registers else {}
     return compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["sass"]
 
-size, decay = map(int, sys.argv[1:])
+size, decay, unit = map(int, sys.argv[1:])
 tiles = tiles_of(size, size, ("none", "head", "state")[decay], torch.bfloat16, H200, 2048, 128)[0]
 found = {
     "outputs": built(outputs, tiles.outputs),
@@ -104,8 +104,19 @@ def test_registers_that_nothing_wrote_are_found() -> None:
 def test_products_read_through_registers_that_are_written(
     size: int, decay: int, compiled_elsewhere: Compile
 ) -> None:
-    done = compiled_elsewhere(SCRIPT, str(size), str(decay))
+    done = compiled_elsewhere(SCRIPT, str(size), str(decay), "1")
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
     assert all("HGMMA" in code for code in found.values())
     assert not {name: unwritten(code) for name, code in found.items() if unwritten(code)}
+
+
+@needs_interpreter
+@pytest.mark.parametrize("unit", [8, 4])
+def test_rows_are_read_in_pieces_as_wide_as_strides_allow(unit: int, compiled_elsewhere: Compile) -> None:
+    """Also where these are no multiples of 16, for which Triton looks by itself."""
+    done = compiled_elsewhere(SCRIPT, "64", "1", str(unit))
+    assert done.returncode == 0, done.stderr[-2000:]
+    for name, code in json.loads(done.stdout).items():
+        assert unit < 8 or "LDGSTS.E.BYPASS.128" in code, name
+        assert "U16" not in code, name

@@ -13,6 +13,7 @@ from rrnn.backends.matrix.kernels import (
     _coming,
     _exp,
     _halves,
+    _known,
     _level,
     _middle,
     _own,
@@ -53,7 +54,7 @@ def query_gradients(
     q, k, v, G, weights, S, go, dq, w, Z, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dqt, dqb, dqh, wn, wt, wb, wh, mt, mb,
     T, B, H, N, U, shared, scale, L,
-    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr,
+    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr, UNIT: tl.constexpr,
     DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of BN states' queries. Where they decay, write the queries times their gradients into w
@@ -61,6 +62,11 @@ def query_gradients(
     slot, b, h = _program(B, H)
     first, stop, ahead = _segment(table, slot, T, L)
     n, u = tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BU)
+    qt, qb, qh = _known(qt, qb, qh, UNIT)
+    kt, kb, kh = _known(kt, kb, kh, UNIT)
+    vt, vb, vh = _known(vt, vb, vh, UNIT)
+    ot, ob, oh = _known(ot, ob, oh, UNIT)
+    dqt, dqb, dqh = _known(dqt, dqb, dqh, UNIT)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, dp, Gp = v + b * vb + h * vh, go + b * ob + h * oh, dq + b * dqb + h * dqh, G
     row = b * gb + h * gh
@@ -152,7 +158,7 @@ def key_gradients(
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, dkt, dkb, dkh, dvt, dvb, dvh, wn, wt, wb, wh, mt, mb,
     T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, KEYS: tl.constexpr, VALUES: tl.constexpr,
-    DECAY: tl.constexpr, STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
+    DECAY: tl.constexpr, STAGES: tl.constexpr, UNIT: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Write the gradients of keys and decays (KEYS; BU covers all units) and of values (VALUES; BN covers all states),
     from the gradient of the state after each segment; into w, keys times their gradients, negative,
@@ -166,6 +172,12 @@ def key_gradients(
         n += tl.program_id(1) * BN
     if not KEYS:
         u += tl.program_id(1) * BU
+    qt, qb, qh = _known(qt, qb, qh, UNIT)
+    kt, kb, kh = _known(kt, kb, kh, UNIT)
+    vt, vb, vh = _known(vt, vb, vh, UNIT)
+    ot, ob, oh = _known(ot, ob, oh, UNIT)
+    dkt, dkb, dkh = _known(dkt, dkb, dkh, UNIT)
+    dvt, dvb, dvh = _known(dvt, dvb, dvh, UNIT)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, Gp = v + b * vb + h * vh, go + b * ob + h * oh, G
     dkp, dvp = dk + b * dkb + h * dkh, dv + b * dvb + h * dvh

@@ -55,6 +55,15 @@ def _segment(table, slot, T, L):
 
 
 @triton.jit
+def _known(t, b, h, UNIT: tl.constexpr):
+    """Return strides of steps, columns and heads, all multiples of UNIT, so that Triton knows it. (By itself it looks
+    for multiples of 16: rows of 264 numbers, as Mamba-2 with 8 heads has them, would be read number by number.)"""
+    if UNIT > 1:
+        t, b, h = t // UNIT * UNIT, b // UNIT * UNIT, h // UNIT * UNIT
+    return t, b, h
+
+
+@triton.jit
 def _rows(start, stop, b, mask, mt, mb, C: tl.constexpr):
     """Return the steps of a chunk, which of them are neither padding nor beyond the end, and whose sums to read."""
     t = start + tl.arange(0, C)
@@ -189,7 +198,7 @@ def segment_states(
     k, v, G, weights, S, E, mask, table,
     kt, kb, kh, vt, vb, vh, gt, gb, gh, mt, mb, T, B, H, N, U, shared, scale, L,
     C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, REVERSE: tl.constexpr,
-    STAGES: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
+    STAGES: tl.constexpr, UNIT: tl.constexpr, DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Write the state after each segment, from zeros, into S, and the sum of its log-decays into E, if there are any.
     REVERSE: with queries in place of keys and gradients of outputs in place of values, the gradient of the state before
@@ -199,6 +208,8 @@ def segment_states(
     blocks = tl.cdiv(U, BU)
     n = tl.program_id(1) // blocks * BN + tl.arange(0, BN)
     u = tl.program_id(1) % blocks * BU + tl.arange(0, BU)
+    kt, kb, kh = _known(kt, kb, kh, UNIT)
+    vt, vb, vh = _known(vt, vb, vh, UNIT)
     kp, vp, Gp = k + b * kb + h // shared * kh, v + b * vb + h * vh, G
     own = b * gb + h * gh
     if DECAY > 0:
@@ -272,7 +283,7 @@ def join(
 def outputs(
     q, k, v, G, weights, skips, S, end_state, o, mask, table, harsh,
     qt, qb, qh, kt, kb, kh, vt, vb, vh, gt, gb, gh, ot, ob, oh, mt, mb, T, B, H, N, U, shared, scale, L,
-    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr,
+    C: tl.constexpr, BN: tl.constexpr, BU: tl.constexpr, DECAY: tl.constexpr, STAGES: tl.constexpr, UNIT: tl.constexpr,
     DOT: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Write the outputs of a segment for BU units, from the state before it (zeros if S is None); write the state after
@@ -280,6 +291,10 @@ def outputs(
     slot, b, h = _program(B, H)
     first, stop, _ = _segment(table, slot, T, L)
     n, u = tl.arange(0, BN), tl.program_id(1) * BU + tl.arange(0, BU)
+    qt, qb, qh = _known(qt, qb, qh, UNIT)
+    kt, kb, kh = _known(kt, kb, kh, UNIT)
+    vt, vb, vh = _known(vt, vb, vh, UNIT)
+    ot, ob, oh = _known(ot, ob, oh, UNIT)
     qp, kp = q + b * qb + h // shared * qh, k + b * kb + h // shared * kh
     vp, op, Gp, own = v + b * vb + h * vh, o + b * ob + h * oh, G, b * gb + h * gh
     if DECAY > 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -44,6 +45,13 @@ def precision(dtype: torch.dtype) -> tuple[Any, str]:
 
 def _strides(t: Tensor | None, count: int = 3) -> tuple[int, ...]:
     return (0,) * count if t is None else t.stride()[:count]
+
+
+def unit_of(*tensors: Tensor) -> int:
+    """Return the power of two, at most 8, that divides the strides of all rows, columns and heads; 1 if 16 does, which
+    Triton sees by itself."""
+    every = math.gcd(*(stride for t in tensors for stride in _strides(t)))
+    return 1 if every % 16 == 0 else math.gcd(every, 8)
 
 
 class Sizes(NamedTuple):
@@ -152,14 +160,16 @@ class Launch:
         """The decays for which kernels are launched: twice for decays per state, for mild and for harsh segments."""
         return (VECTOR, HARSH) if self.f.decay == VECTOR else (self.f.decay,)
 
-    def constants(self, walk: Walk, decay: int) -> dict[str, Any]:
-        """Return a kernel's sizes. Few segments are harsh, so their loads need no stages."""
+    def constants(self, walk: Walk, decay: int, *tensors: Tensor) -> dict[str, Any]:
+        """Return a kernel's sizes, and what is known of the tensors whose rows it reads and writes. Few segments are
+        harsh, so their loads need no stages."""
         dot, how = precision(self.f.v.dtype)
         found = {
             "C": self.tiles.chunk,
             "BN": walk.states,
             "BU": walk.units,
             "DECAY": decay,
+            "UNIT": unit_of(*tensors),
             "DOT": dot,
             "P": how,
         }
@@ -178,7 +188,8 @@ class Launch:
         kernels.segment_states[self.grid(-(-N // walk.states) * -(-U // walk.units))](
             x, y, self.G, weights, S, E, self.mask, self.table,
             *_strides(x), *_strides(y), *_strides(self.G), *_strides(self.mask, 2),
-            T, B, H, N, U, shared, scale, self.tiles.segment, REVERSE=reverse, **self.constants(walk, self.f.decay),
+            T, B, H, N, U, shared, scale, self.tiles.segment, REVERSE=reverse,
+            **self.constants(walk, self.f.decay, x, y),
         )  # fmt: skip
         end = S.new_empty((N, n, H * U))
         BN, BU, warps, stages = self.tiles.join
@@ -206,7 +217,7 @@ def forward(
         kernels.outputs[own.grid(-(-U // tiles.outputs.units))](
             f.q, f.k, f.v, own.G, own.weights, own.skips, S, written, o, own.mask, own.table, own.harsh,
             *_strides(f.q), *_strides(f.k), *_strides(f.v), *_strides(own.G), *_strides(o), *_strides(own.mask, 2),
-            T, B, H, N, U, shared, scale, tiles.segment, **own.constants(tiles.outputs, decay),
+            T, B, H, N, U, shared, scale, tiles.segment, **own.constants(tiles.outputs, decay, f.q, f.k, f.v, o),
         )  # fmt: skip
     return end, S.unsqueeze(0) if own.whole and S is not None else S
 
@@ -253,7 +264,7 @@ def backward(
     for decay in own.ways:
         gradient_kernels.query_gradients[own.grid(blocks)](
             f.q, f.k, f.v, own.G, own.weights, S, go, into.q, w, Z, own.mask, own.table, own.harsh, *flat,
-            *_strides(into.q), *rest, **own.constants(tiles.queries, decay),
+            *_strides(into.q), *rest, **own.constants(tiles.queries, decay, f.q, f.k, f.v, go, into.q),
         )  # fmt: skip
     second = None if w is None else w[1 if wide else blocks :]
     roles = [
@@ -267,7 +278,7 @@ def backward(
                 f.q, f.k, f.v, own.G, own.weights, own.skips, gS, go, into.k, into.v, second,
                 dweights if values else None, dskips if keys else None, Z, written if keys else None,
                 own.mask, own.table, own.harsh, *flat, *_strides(into.k), *_strides(into.v), *rest, KEYS=keys,
-                VALUES=values, **own.constants(walk, decay),
+                VALUES=values, **own.constants(walk, decay, f.q, f.k, f.v, go, into.k, into.v),
             )  # fmt: skip
     if w is not None and not f.summed:
         w = own.decay_gradients(w)
