@@ -146,7 +146,8 @@ def compile_script(arguments: list[str], kernels: list[Any], errors: list[str]) 
     """Compile what a benchmark launches, run with these arguments. What it says means nothing."""
     os.environ["FLA_CACHE_RESULTS"] = "0"  # what its tuner chooses among kernels that did not run
     sys.path.insert(0, str(Path(arguments[0]).parent))
-    with no_gpu_needed(), mock.patch.object(sys, "argv", arguments):
+    no_profile = mock.patch.object(torch.profiler, "profile", mock.MagicMock())
+    with no_gpu_needed(), no_profile, mock.patch.object(sys, "argv", arguments):
         runpy.run_path(arguments[0], run_name="__main__")
     return conclude(kernels, errors)
 
