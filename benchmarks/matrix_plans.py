@@ -102,11 +102,9 @@ def rows_of(name: str, shape: tuple[int, ...], lengths: Sequence[int], device: s
                     launched, times = recorded(case.our_gradients), timed(case.our_gradients)
                 except Exception as error:
                     print(name, shape, tiles, repr(error)[:160])
-                    if (
-                        type(error).__name__ != "OutOfResources"
-                    ):  # after an illegal access, nothing runs any more
-                        raise
-                    break
+                    if type(error).__name__ == "OutOfResources":
+                        break
+                    raise  # after an illegal access, nothing runs any more
                 where: Row = {"model": name, "shape": list(shape), "choice": number, "segment": length}
                 launches = Counter[str]()
                 for one in launched:
