@@ -120,9 +120,9 @@ def test_tests_in_a_time_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str
     from matrix_on_gpu import Tests, report_race
 
     test = tmp_path / "test_some.py"
-    lines = ["import time", "def test_a(): pass", "def test_b(): assert 0", "def test_c(): time.sleep(60)"]
-    test.write_text("\n".join(lines))
-    for passed in (0, 1):
+    lines = ["import time", "def test_a(): pass", "def test_b(): assert 0", "def test_c(): time.sleep(%d)"]
+    for passed, seconds in ((0, 60), (1, 0)):
+        test.write_text("\n".join(lines) % seconds)
         tests = Tests(tmp_path, tmp_path)
         assert sorted(tests.found.values()) == ["FAILED", "PASSED"][: 2 * passed]
         tests.run(12.0, 1, [test.name])
