@@ -129,12 +129,20 @@ def test_kernels_with_tf32(name: str, tf32: None, tensor_cores: None) -> None:
 
 @needs_interpreter
 @pytest.mark.slow
-@pytest.mark.parametrize("offsets", [None, (0, 3, 3, 20)])
+@pytest.mark.parametrize(
+    "name, decay, offsets",
+    [
+        ("HGRN2", "state", None),
+        ("HGRN2", "state", (0, 3, 3, 20)),
+        ("Mamba-2", "head", None),
+        ("RetNet", "head", (0, 3, 20)),
+    ],
+)
 def test_kernels_of_heads_that_are_cut_into_blocks(
-    offsets: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
+    name: str, decay: str, offsets: tuple[int, ...] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = draw("HGRN2", torch.float32, 136, 32, 20, heads=2, offsets=offsets)
-    (tiles, *_) = tiles_of(136, 16, "state", torch.float16, H200, 20, 2)
+    call = draw(name, torch.float32, 136, 32, 20, heads=2, offsets=offsets)
+    (tiles, *_) = tiles_of(136, 16, decay, torch.float16, H200, 20, 2)
     assert tiles.block == (68, 16)
     monkeypatch.setattr(backend, "tiles_of", lambda *_: [tiles])
     found = differences(call.run("matrix", torch.float32), call.run("reference", torch.float64))
