@@ -17,7 +17,7 @@ STAMP := $(VENV)/.installed
 
 help:
 	@echo "make demo    set up, then all of it in under two minutes: automata, models, explanations, a report"
-	@echo "make test    set up, then check format, lint, types and all tests (about 11 minutes on two cores)"
+	@echo "make test    set up, then check format, lint, types and all tests (about 10 minutes on two cores)"
 	@echo "make quick   set up, then check format, lint and the tests that are not slow (90 seconds on two cores);"
 	@echo "             leaves out types, browser, wheel, demo, documentation, benchmark scripts, killed processes"
 	@echo "make docs    the documentation as a site: site/index.html"
