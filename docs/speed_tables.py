@@ -71,11 +71,11 @@ def _against_kernels_by_hand() -> str:
     peers = [r["ratio"] for r in rows("matrix-h200") if r["model"] != "attention"]
     ahead, scan = sum(ratio >= 1.0 for ratio in peers), rows("selective-scan-h200")
     forward, both = (next(r["ratio"] for r in scan if r["pass"] == which) for which in ("forward", BOTH))
-    return f"""Against kernels that others wrote by hand for single models, on the H200 in bf16, GLA, retention, linear
-        attention and Mamba-2 are faster in {ahead} of {len(peers)} comparisons ({span(peers)} times as fast as those of
-        flash-linear-attention and mamba-ssm; the median is {number(median(peers), 1)}), and Mamba is
-        {number(both, 1)} times as fast as mamba-ssm's scan in training, {number(forward, 2)} times forward. Each is a
-        cell of about ten lines, and the compiler derives the rest."""
+    return f"""Against kernels that others wrote by hand for single models, on the H200 in bf16, GLA (with gates of
+        states or of heads), retention, linear attention and Mamba-2 are faster in {ahead} of {len(peers)} comparisons
+        ({span(peers)} times as fast as those of flash-linear-attention and mamba-ssm; the median is
+        {number(median(peers), 1)}), and Mamba is {number(both, 1)} times as fast as mamba-ssm's scan in training,
+        {number(forward, 2)} times forward. Each is a cell of about ten lines, and the compiler derives the rest."""
 
 
 EQUAL = "nn.LSTM, equal parameters"

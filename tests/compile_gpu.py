@@ -52,8 +52,6 @@ from rrnn.backends.triton.plan import H200
 from rrnn.ir import lower
 
 MODELS = ["GLA", "Mamba-2", "RetNet", "HGRN2", "linear-attention", "Mamba", "S4D", "Mamba-3", "LRU", "F"]
-
-
 PLACE = "/tmp/triton"
 """Where the other machine unpacks an archive: Triton's cache has whole paths."""
 
@@ -168,10 +166,8 @@ def without_text(code: bytes) -> bytes:
     size, count, names = struct.unpack_from("<HHH", code, 0x3A)
     sections = [struct.unpack_from("<IIQQQQ", code, table + i * size) for i in range(count)]
     for name, kind, _, _, start, length in sections:
-        at = sections[names][4] + name
-        if kind != 8 and code[at : code.index(b"\0", at)].startswith(
-            (b".nv_debug", b".debug")
-        ):  # 8: not in the file
+        at, in_file = sections[names][4] + name, kind != 8
+        if in_file and code.startswith((b".nv_debug", b".debug"), at):
             found[start : start + length] = bytes(length)
     return bytes(found)
 
@@ -184,11 +180,9 @@ def pack(cache: Path, archive: Path) -> None:
             if path.suffix == ".cubin":
                 data = without_text(data)
             elif path.name.startswith("__grp__"):
-                names = [
-                    name for name in json.loads(data)["child_paths"] if name.endswith((".cubin", ".json"))
-                ]
-                places = {name: f"{PLACE}/{where.parent}/{name}" for name in names}
-                data = json.dumps({"child_paths": places}).encode()
+                names = json.loads(data)["child_paths"]
+                kept = {n: f"{PLACE}/{where.parent}/{n}" for n in names if n.endswith((".cubin", ".json"))}
+                data = json.dumps({"child_paths": kept}).encode()
             about = tarfile.TarInfo(str(where))
             about.size = len(data)
             tar.addfile(about, io.BytesIO(data))

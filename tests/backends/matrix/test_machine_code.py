@@ -38,7 +38,8 @@ def built(kernel, walk, **constants):
     signature, known = {}, {}
     for i, name in enumerate(kernel.arg_names):
         type = signature[name] = "constexpr" if name in constants else tensors.get(name, "i32")
-        if type[0] == "*" or (type == "i32" and (unit == 1 or name.isupper())):
+        extent = type == "i32" and name.isupper()  # other integers are strides
+        if type[0] == "*" or extent or (type == "i32" and unit == 1):
             known[i,] = [["tt.divisibility", 16]]
     constants = {name: value for name, value in constants.items() if name in kernel.arg_names}
     source, options = ASTSource(kernel, signature, constants, known), {"num_warps": walk.warps}

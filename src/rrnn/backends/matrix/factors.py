@@ -17,9 +17,9 @@ chunk and any step, at most exp(MILD), overflow nowhere, so one product gives al
 
 
 class Walk(NamedTuple):
-    """The sizes of a kernel that walks through a segment: states and units of its tile, warps, stages
-    of its loads, and the most registers of a thread (0: what the compiler chooses), with fewer of which more programs
-    run on a multiprocessor."""
+    """The sizes of a kernel that walks through a segment: states and units of its tile, warps, stages of its loads, and
+    the most registers of a thread (0: what the compiler chooses), with fewer of which more programs run on a
+    multiprocessor."""
 
     states: int
     units: int

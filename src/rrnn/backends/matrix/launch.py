@@ -251,8 +251,8 @@ def backward(
     if f.g is not None and learns:  # parts of queries, then those of keys
         w = f.v.new_empty((2, T, B, H, N) if wide else (blocks + of_keys, B, H, T), dtype=full)
         w = w if wide else w.permute(0, 3, 1, 2)
-        half = torch.bfloat16 if f.v.dtype == torch.bfloat16 else full
-        Z = f.v.new_empty((own.chunks, B, H, N, U), dtype=half)  # before each chunk
+        stored = torch.bfloat16 if f.v.dtype == torch.bfloat16 else full
+        Z = f.v.new_empty((own.chunks, B, H, N, U), dtype=stored)  # the states before each chunk
     dweights, dskips = (
         None if t is None else t.new_empty((parts, B, H, T)).permute(0, 3, 1, 2)
         for t, parts in ((f.weights, -(-U // (tiles.values or tiles.keys).units)), (f.skips, 1))

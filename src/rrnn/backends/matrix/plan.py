@@ -10,8 +10,8 @@ from rrnn.ir.separable import SIGN, Separable
 
 LEAST_STATES = 16
 """Fewer states do not fill a tile of the tensor cores, and on a CPU compiled loops are as fast as torch's products.
-From so many on, this schedule was faster on an H200 in each dtype, with each kind of decay (see
-benchmarks/matrix_or_scalar.py)."""
+From so many on, this schedule was faster on an H200 in bfloat16, TF32 and float32, with each kind of decay (see
+benchmarks/matrix_or_scalar.py; float16 goes through TF32)."""
 ON_GPU = (torch.bfloat16, torch.float16, torch.float32)
 """The dtypes that have kernels."""
 NUMBERS = 8192
@@ -45,8 +45,8 @@ an H200. The PTX is right: with `TRITON_PTXAS_PATH` set to the wheel's own `ptxa
 tiles were right there (chunks of 64 steps, 32 or 64 states and 32 units: outputs were off by 83 % with 12.8, by 0.3 %
 with 12.9). `test_machine_code` looks for such reads. With a decay per head, tiles of 16 × 16, 32 × 32 and 64 × 32 were
 right, but outputs of 128 states and 32 units, with weights, read outside of memory, although each register is written.
-So such tiles are narrow where states and units both are fewer. (Triton's issue 11366 and flash-linear-attention's pull
-request 1262 report the like.)"""
+So with such a decay tiles are narrow only if the head has fewer states and also fewer units. (Triton's issue 11366 and
+flash-linear-attention's pull request 1262 report the like.)"""
 BLOCKS = (128, 64)
 """The most states and units of blocks into which heads are cut where a tile of all of them does not fit."""
 LENGTH = 64
