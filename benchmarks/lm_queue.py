@@ -7,14 +7,19 @@ The plan is `lm_plan.py`, in the order of what a training is worth. One whose fo
 one whose settings are chosen among others waits for these; the list counts it with the settings that lead so far. A
 training is begun only if it is expected to end in time, so that none is cut; a shorter one further down is begun
 instead. --copy-to also copies each finished training elsewhere, at once.
+
+Several of these programs may work on one folder; each begins what no other one has begun. If a GPU can run kernels of
+several processes at a time (NVIDIA's MPS), they train more in the same time, and --pace says how much slower each is.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import shutil
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from lm_plan import PARTS, Training, planned
@@ -35,38 +40,69 @@ def waiting(folder: Path, parts: Sequence[str]) -> list[Training]:
     return [training for training in left if training.ready(folder)]
 
 
-def next_in_time(trainings: Iterable[Training], seconds: float, pace: float) -> Training | None:
-    """Return the first training that takes no longer than this. `pace` is how much slower the last one was than
-    expected."""
-    return next((t for t in trainings if t.seconds * pace * MARGIN <= seconds), None)
+def in_time(trainings: Iterable[Training], seconds: float, pace: float) -> list[Training]:
+    """Return the trainings that take no longer than this. `pace` is how much slower the last one was than expected."""
+    return [t for t in trainings if t.seconds * pace * MARGIN <= seconds]
 
 
-def work(folder: Path, parts: Sequence[str], seconds: float, copy_to: Path | None) -> None:
-    """Train what fits into these seconds."""
-    end, pace, failed = time.monotonic() + seconds, UNKNOWN_PACE, set[str]()
+@contextmanager
+def claimed(place: Path) -> Iterator[bool]:
+    """Tell whether this process may train what belongs there: no other one does, or has done so, and none will until
+    the context or this process ends."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    lock = place.with_name(f".{place.name}.lock")
+    with lock.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        try:
+            yield not place.exists()
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def work(
+    folder: Path, parts: Sequence[str], seconds: float, copy_to: Path | None, pace: float = UNKNOWN_PACE
+) -> None:
+    """Train what fits into these seconds. `pace` is how much slower the first training may be than expected."""
+    end, failed = time.monotonic() + seconds, set[str]()
     if copy_to is not None:  # the last call may have ended between a training and its copy
         for training in planned(folder, parts):
             copy(folder / training.place, copy_to / training.place)
-    while True:
-        left = [training for training in waiting(folder, parts) if training.place not in failed]
-        training = next_in_time(left, end - time.monotonic(), pace)
-        if training is None:
-            return
-        began = time.monotonic()
-        print(f"{training.place}: begun, {end - began:.0f} s are left", flush=True)
-        try:
-            config = config_of(ROWS[training.row], training.seed, training.settings)
-            place = folder / training.place
-            place.parent.mkdir(parents=True, exist_ok=True)
-            print(training.place, run_row(place, config, training.test), flush=True)
-        except RRNNError as error:
-            failed.add(training.place)
-            print(f"{training.place}: {error}", flush=True)
-            continue
-        pace = max(0.9, (time.monotonic() - began) / training.seconds)
-        if copy_to is not None:
-            copy(place, copy_to / training.place)
-        write_table(folder)
+    while left := in_time(
+        [training for training in waiting(folder, parts) if training.place not in failed],
+        end - time.monotonic(),
+        pace,
+    ):
+        for training in left:
+            with claimed(folder / training.place) as ours:
+                if not ours:
+                    continue
+                began = time.monotonic()
+                print(f"{training.place}: begun, {end - began:.0f} s are left", flush=True)
+                if not train(folder, training):
+                    failed.add(training.place)
+                    break
+                pace = max(0.9, (time.monotonic() - began) / training.seconds)
+                if copy_to is not None:
+                    copy(folder / training.place, copy_to / training.place)
+                break
+        else:  # others train these; what waits for them may be ready then
+            time.sleep(1)
+
+
+def train(folder: Path, training: Training) -> bool:
+    """Train it and write the table anew; return False if its settings are refused."""
+    try:
+        config = config_of(ROWS[training.row], training.seed, training.settings)
+        print(training.place, run_row(folder / training.place, config, training.test), flush=True)
+    except RRNNError as error:
+        print(f"{training.place}: {error}", flush=True)
+        return False
+    write_table(folder)
+    return True
 
 
 def copy(place: Path, target: Path) -> None:
@@ -96,12 +132,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS, help="of the plan")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing that takes longer")
+    parser.add_argument(
+        "--pace", type=float, default=UNKNOWN_PACE, help="of the first training, 1 if it is alone"
+    )
     parser.add_argument("--copy-to", type=Path, help="a second folder for finished trainings")
     parser.add_argument("--list", action="store_true", help="train nothing")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     if not arguments.list:
-        work(arguments.folder, arguments.parts, 60 * arguments.minutes, arguments.copy_to)
+        work(arguments.folder, arguments.parts, 60 * arguments.minutes, arguments.copy_to, arguments.pace)
     show(arguments.folder, arguments.parts)
 
 

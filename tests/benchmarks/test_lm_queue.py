@@ -167,10 +167,9 @@ def test_a_training_is_begun_only_if_it_ends_in_time() -> None:
     from lm_plan import Training
 
     long, short = Training("F-24m", "x", 0, {}), Training("F-10m", "x", 0, {})
-    assert lm_queue.next_in_time([long, short], 1000, 1.0) is long
-    assert lm_queue.next_in_time([long, short], 150, 1.0) is short
-    assert lm_queue.next_in_time([long, short], 150, 2.0) is None
-    assert lm_queue.next_in_time([], 150, 1.0) is None
+    assert lm_queue.in_time([long, short], 1000, 1.0) == [long, short]
+    assert lm_queue.in_time([long, short], 150, 1.0) == [short]
+    assert lm_queue.in_time([long, short], 150, 2.0) == []
 
 
 def test_the_queue_trains_what_is_missing_and_goes_on(
@@ -204,3 +203,45 @@ def test_the_queue_trains_what_is_missing_and_goes_on(
     lm_queue.show(here, ["tiny"])
     lines = capsys.readouterr().out.splitlines()
     assert sum("there" in line for line in lines) == 2 and len(lines) == 5
+
+
+def test_several_queues_share_a_folder(tmp_path: Path) -> None:
+    import lm_queue
+
+    place = tmp_path / "tried" / "x"
+    with lm_queue.claimed(place) as ours, lm_queue.claimed(place) as theirs:
+        assert ours and not theirs
+    with lm_queue.claimed(place) as ours:
+        assert ours  # the first one gave it up
+        place.mkdir()
+    with lm_queue.claimed(place) as ours:
+        assert not ours
+    assert [*place.parent.iterdir()] == [place]
+
+
+def test_queues_begin_what_no_other_one_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import lm_plan
+    import lm_queue
+    from lm_plan import Training
+
+    first, second = (Training("F-10m", "tiny", seed, {}) for seed in (0, 1))
+    then = Training("F-10m", "then", 0, {}, after=(first.place,))
+    monkeypatch.setattr(lm_plan, "PARTS", {"tiny": lambda _: [first, second, then]})
+    trained, naps = list[str](), list[float]()
+
+    def train(folder: Path, training: Training) -> bool:
+        trained.append(training.name)
+        (folder / training.place).mkdir()
+        return True
+
+    def sleep(seconds: float) -> None:  # the other one ends meanwhile
+        naps.append(seconds)
+        (tmp_path / first.place).mkdir()
+        theirs.__exit__(None, None, None)
+
+    monkeypatch.setattr(lm_queue, "train", train)
+    monkeypatch.setattr(lm_queue.time, "sleep", sleep)
+    theirs = lm_queue.claimed(tmp_path / first.place)
+    assert theirs.__enter__()
+    lm_queue.work(tmp_path, ["tiny"], 1000, None)
+    assert trained == [second.name, then.name] and len(naps) == 1
