@@ -155,7 +155,8 @@ def lm_best() -> str:
     searched = [t for t in knobs(FOLDER) if t.test and (FOLDER / t.place).exists()]
     for training in [*best(FOLDER), *searched]:
         model = f"{training.row.partition('-')[0].replace('lstm', 'LSTM')}, seed {training.seed}"
-        model += ", with embedding or shuffle" * (training.label == "searched")
+        if training.label == "searched":
+            model += f", {_chosen(training)}"
         place = FOLDER / training.place
         if place.exists():
             _, config, found = lm_run(place)
@@ -165,6 +166,15 @@ def lm_best() -> str:
         else:
             body.append((model, "", "", "", NOT_YET, ""))
     return table("model | layers: | parameters: | epochs: | dev: | test:", body)
+
+
+def _chosen(training: Training) -> str:
+    """Return which of `KNOBS` a training has. An LSTM has its own hidden size."""
+
+    def has(what: str) -> bool:
+        return all(training.settings.get(k) == v for k, v in ABLATED[what].items() if k != "hidden_size")
+
+    return max(filter(has, KNOBS), key=lambda what: len(ABLATED[what]))
 
 
 @named

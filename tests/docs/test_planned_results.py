@@ -112,7 +112,7 @@ def test_the_finding_rests_on_paired_tests_of_all_models(checkout: Path) -> None
         for name in ("docs/reproduce.md", "README.md")
     )
     assert "By pairs of seeds it is ahead beyond chance in" in readme and "one seed each" not in readme
-    assert "By pairs of seeds (paired t, 95 %" in text and "No pair of models" not in text
+    assert "By pairs of seeds (paired t, 95 %" in text and "No model has three seeds" not in text
     assert "rows are one seed each" not in text and "Each row is one seed" not in text
     assert (
         "B and m+ at 24M with our recipe, searched on equal terms" in text
@@ -133,7 +133,7 @@ def test_a_row_whose_start_diverged_counts_until_a_better_start_is_trained(check
     rows = [line[0] for line in lines_of(checkout, "docs/reproduce.md", "lm-ptb")]
     assert rows.count("RRNN(C), literal-start") == 3 and rows.count("RRNN(C), literal") == 4  # three at 10M
     starts = lines_of(checkout, "docs/reproduce.md", "lm-starts")[2:]
-    assert len(starts) == 5 and all(line[1] == "60.0" for line in starts)
+    assert len(starts) == 5 and all(float(line[1]) > 50 for line in starts)
 
 
 def test_the_recipe_page_has_nothing_left_to_measure(checkout: Path) -> None:
@@ -143,12 +143,9 @@ def test_the_recipe_page_has_nothing_left_to_measure(checkout: Path) -> None:
     assert [line[0] for line in ablations if line[3]] == [
         line[0] for line in ablations if "of 400" in line[0] or "shuffle" in line[0] or line[0] == "nothing"
     ]
-    assert [line[0] for line in lines_of(checkout, page, "lm-best")[2:]] == [
-        "F, seed 0",
-        "F, seed 1",
-        "F, seed 2",
-        "LSTM, seed 0",
-    ]
+    best = [line[0] for line in lines_of(checkout, page, "lm-best")[2:]]
+    with_shuffle = [f"F, seed {n}, partial shuffle instead of shifted windows" for n in range(3)]
+    assert best == ["F, seed 0", "F, seed 1", "F, seed 2", "LSTM, seed 0", *with_shuffle]
     trials = lines_of(checkout, page, "lm-equal")[2:]
     assert len(trials) == 4 and all(float(cell) > 50 for line in trials for cell in line[6:])
     assert "20 of the 20 trials" in (checkout / page).read_text(encoding="utf-8")
