@@ -23,8 +23,12 @@ from rrnn import RationalRNN, zoo
 from rrnn.ops import rational
 
 Shape = tuple[int, int, int, int]  # steps, batch, units, states
-CASES: dict[str, tuple[Shape, int]] = {"Mamba": ((512, 4, 512, 16), 1), "GLA": ((512, 4, 512, 16), 8)}
-"""Model → (shape, heads)."""
+CASES: list[tuple[str, Shape, int]] = [
+    ("Mamba", (512, 4, 512, 16), 1),
+    ("GLA", (512, 4, 512, 16), 8),
+    ("GLA", (512, 4, 512, 64), 8),
+]
+"""Model, shape, heads."""
 SMALL: Shape = (7, 2, 16, 4)
 
 
@@ -144,7 +148,7 @@ def main(argv: list[str] | None = None) -> None:
         wait_until_quiet(options.wait)
     rows: list[Row] = []
     with Watch() as watch:
-        for name, (shape, heads) in CASES.items():
+        for name, shape, heads in CASES:
             check(name, heads, options.device)
             case = Case(name, SMALL if options.small else shape, heads, options.device)
             rows += rows_of(case, options.rounds, options.threads, options.device)

@@ -202,6 +202,37 @@ def matrix_or_scalar() -> str:
 
 
 @named
+def matrix_or_scalar_steps() -> str:
+    """Compare the matrix schedule with the scalar one where there are few steps."""
+    return _by_steps("matrix-or-scalar-steps-h200", "µs", 1e3)
+
+
+@named
+def matrix_or_scalar_cpu() -> str:
+    """Compare torch's products with compiled loops on a CPU, forward and backward."""
+    return _by_steps("matrix-or-scalar-cpu", "ms", 1)
+
+
+@named
+def matrix_or_scalar_forward_cpu() -> str:
+    """Compare torch's products with compiled loops on a CPU, without gradients."""
+    return _by_steps("matrix-or-scalar-forward-cpu", "ms", 1)
+
+
+def _by_steps(file: str, unit: str, scale: float) -> str:
+    """Return a table of both schedules' times, with a column for each number of steps."""
+    every = rows(file)
+    counts = unique(r["shape"][1] for r in every)
+    body = []
+    for key in unique((r["model"], str(r["shape"][3])) for r in every):
+        own = [r for r in every if (r["model"], str(r["shape"][3])) == key]
+        times = ([f"{r[which] * scale:.3g}" for which in ("ms", "scalar_ms")] for r in own)
+        body.append((*key, *(" / ".join(pair) for pair in times)))
+    titles = (f"{count} step{'s' * (count > 1)}, {unit}:" for count in counts)
+    return table(" | ".join(["model", "states:", *titles]), body)
+
+
+@named
 def packed() -> str:
     """Compare packed sequences with padded ones."""
     body = []

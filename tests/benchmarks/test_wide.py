@@ -21,7 +21,7 @@ def test_it_runs(tmp_path: Path) -> None:
     )
     rows = json.loads((tmp_path / "wide.json").read_text())["rows"]
     assert [(row["name"], row["pass"]) for row in rows] == [
-        (name, run) for name in ("Mamba", "GLA") for run in ("forward", "forward_backward")
+        (name, run) for name in ("Mamba", "GLA", "GLA") for run in ("forward", "forward_backward")
     ]
     assert all(row["ms"] > 0 and row["ratio"] > 0 for row in rows)
 

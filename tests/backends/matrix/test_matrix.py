@@ -252,10 +252,13 @@ def test_other_intervals_of_saved_states() -> None:
     assert max(rms(found[1], found[0]), rms(found[2], found[0])) < 1e-12
 
 
-def test_choice() -> None:
+def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     here = torch.device("cpu"), torch.float32
     gla = lower(rrnn.zoo.get_cell("GLA", states=64)).program
-    assert resolve("auto", *here, [gla]).name == "matrix"
+    assert resolve("auto", *here, [gla]).name == "native"
+    with monkeypatch.context() as without:
+        without.setattr(type(get_backend("native")), "why_not", lambda *_: "there is no compiler")
+        assert resolve("auto", *here, [gla]).name == "matrix"
     assert resolve("auto", *here, [lower(rrnn.zoo.get_cell("GLA", states=4)).program]).name != "matrix"
     assert resolve("auto", *here, [lower(rrnn.zoo.get_cell("F")).program]).name != "matrix"
     h = family("h", 64)

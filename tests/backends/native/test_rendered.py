@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 import torch
 
 from rrnn import get_cell
+from rrnn.backends.native import families
 from rrnn.backends.native.loops import Lines, Loops, Store
 from rrnn.backends.native.render import block_lanes, header, render_backward, render_forward
 from rrnn.cli import main
@@ -34,6 +36,22 @@ def test_no_exponential_is_computed_twice() -> None:
     source = render_backward(lower(get_cell("B-max-plus")).program, torch.float32)
     again, back = source.split("static void back(")
     assert again.count("decay_f(") == 1 and back.count("decay_f(") == 0 and back.count("tanh_f(") == 1
+
+
+def test_what_heads_share_is_computed_once_for_all_lanes() -> None:
+    """The gate of GLA and its bias belong to a head, so exponentials run over the 64 states alone; and the gradient of
+    the bias is added up where the gate's is."""
+    program = lower(get_cell("GLA", states=64)).program
+    forward, backward = (
+        families.render_forward(program, torch.float32),
+        families.render_backward(program, torch.float32),
+    )
+    step = forward[forward.index("static void step(") :]
+    shared, lanes = step.split("for (long i = 0;", 1)
+    assert "exp_f(" in shared and "decay_f(" in shared and "exp_f(" not in lanes and "decay_f(" not in lanes
+    back = backward[backward.index("static void back(") :]
+    assert back.count("= total(sums[") == 3  # of keys, gates and queries
+    assert re.search(r"acc\[\(0 \+ k0\) \* PITCH\] \+= total1;", back)
 
 
 def test_the_header_never_reads_or_sets_the_processors_mode() -> None:

@@ -13,7 +13,7 @@ from rrnn.backends.interface import Backend, CellCall, Gradients, compute_dtype,
 from rrnn.backends.matrix import passes, schedule
 from rrnn.backends.matrix.factors import Tiles
 from rrnn.backends.matrix.plan import LENGTH, on_cpu, pays, tiles_of
-from rrnn.backends.registry import chosen
+from rrnn.backends.registry import chosen, get_backend
 from rrnn.backends.triton.backend import gpu_of, installed, on_device
 from rrnn.ir import Program
 from rrnn.ir.separable import separable
@@ -44,6 +44,8 @@ class Matrix(Backend):
         return f"the family is not separable: {found}" if isinstance(found, str) else None
 
     def pays(self, device: torch.device, dtype: torch.dtype, program: Program) -> bool:
+        if device.type == "cpu" and get_backend("native").why_not(device, dtype, program) is None:
+            return False  # compiled loops are faster (benchmarks/matrix_or_scalar.py)
         found = separable(program)
         return not isinstance(found, str) and pays(found, device, dtype)
 

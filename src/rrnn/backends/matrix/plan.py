@@ -9,9 +9,8 @@ from rrnn.backends.triton.plan import Gpu
 from rrnn.ir.separable import SIGN, Separable
 
 LEAST_STATES = 16
-"""Fewer states do not fill a tile of the tensor cores, and on a CPU compiled loops are as fast as torch's products.
-From so many on, this schedule was faster on an H200 in bfloat16, TF32 and float32, with each kind of decay (see
-benchmarks/matrix_or_scalar.py; float16 goes through TF32)."""
+"""Fewer states do not fill a tile of the tensor cores. From so many on, this schedule was faster on an H200 in
+bfloat16, TF32 and float32, with each kind of decay (see benchmarks/matrix_or_scalar.py; float16 goes through TF32)."""
 ON_GPU = (torch.bfloat16, torch.float16, torch.float32)
 """The dtypes that have kernels."""
 NUMBERS = 8192

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import torch
@@ -44,6 +44,16 @@ static void units(long n, const real *params, long d0, long D, real *unit, long 
 """
 
 
+def _unit_place(program: Program, n: int, row: Place) -> Place:
+    """Return where something of a per-unit value lies that has a row: in one lane of it if the value is the same in all
+    lanes, as it is where heads share all parameters that it is made of."""
+    assert program.wide is not None
+    params = (i for m in program.needed_for([n]) if (i := program.instructions[m]).op is Op.PARAM)
+    if any(program.wide.extent(i.op, int(i.attr or 0)).per == "unit" for i in params):
+        return row
+    return Place(row.text.replace(" + i]", "]"), row.kind._replace(lane=False))
+
+
 class _Kernel:
     """What the forward and the backward kernel of a program have in common."""
 
@@ -66,7 +76,10 @@ class _Kernel:
         """Return where everything lies that a step reads."""
         kind, program = self.kind, self.program
         lane = Kind(True)
-        found = {n: self.unit_rows.place(j, "unit[{0} * PITCH + i]") for j, n in enumerate(self.units)}
+        found = {
+            n: _unit_place(program, n, self.unit_rows.place(j, "unit[{0} * PITCH + i]"))
+            for j, n in enumerate(self.units)
+        }
         rows, shared = kind.load.format("a[{0} * xk + i]"), kind.load.format("w[{0}]")
         for n, (op, _, attr) in enumerate(program.instructions):
             at = 0 if op is Op.CONST else int(attr or 0)
@@ -151,7 +164,10 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
     number, states = body.number, kernel.states
     new = {s: number[n] for s, n in step.of_kind("new_state").items()}
     sums = Addresses(kernel.wide, [Extent(tuple(sorted(program.over[n]))) for n in whole.units])
-    written = _gradients(kernel, step, number, sums)
+    places = [
+        _unit_place(program, n, sums.place(j, "acc[{0} * PITCH + i]")) for j, n in enumerate(whole.units)
+    ]
+    written = _gradients(kernel, step, number, places)
 
     keep = [Written(states.place(s, "kept[{0} * PITCH + i]"), n) for s, n in new.items()]
     rows = states.rows
@@ -181,8 +197,10 @@ def render_backward(program: Program, dtype: torch.dtype) -> str:
     )
 
 
-def _gradients(kernel: _Kernel, step: Program, number: Mapping[int, int], sums: Addresses) -> list[Written]:
-    """Return what the step backwards writes."""
+def _gradients(
+    kernel: _Kernel, step: Program, number: Mapping[int, int], units: Sequence[Place]
+) -> list[Written]:
+    """Return what the step backwards writes. `units`: where the gradients of per-unit values are summed up."""
     kind = kernel.kind
     written = [
         Written(kernel.states.place(s, "h[{0} * PITCH + i]"), number[n])
@@ -197,5 +215,6 @@ def _gradients(kernel: _Kernel, step: Program, number: Mapping[int, int], sums: 
     for n in step.of_kind("grad_input").values():
         written.append(Written(Place("gv[i]", Kind(True)), number[n], kind.store))
     for j, n in step.of_kind("grad_unit").items():
-        written.append(Written(sums.place(j, "acc[{0} * PITCH + i]"), number[n], "{place} += {value};"))
+        shared = not units[j].kind.lane
+        written.append(Written(units[j], number[n], "{place} += {value};", summed=shared))
     return written

@@ -270,8 +270,11 @@ class _Text:
     def _sums(self, kind: Kind, phase: int) -> tuple[list[Store], list[str]]:
         """Return the stores and, after them, the statements that add up lanes for the places that they share."""
         here = [each for each in self._here(kind, phase) if each.summed]
-        stores = [Store(f"sums[{j}][i]", each.value) for j, each in enumerate(here)]
-        return stores, [f"{each.place.text} += total(sums[{j}], m);" for j, each in enumerate(here)]
+        values = list(dict.fromkeys(each.value for each in here))
+        stores = [Store(f"sums[{j}][i]", n) for j, n in enumerate(values)]
+        totals = [f"const real total{j} = total(sums[{j}], m);" for j in range(len(values))]
+        totals += [f"{each.place.text} += total{values.index(each.value)};" for each in here]
+        return stores, ["{", *totals, "}"] if totals else []
 
     def _loops(self, stores: list[Store]) -> list[str]:
         if not stores:

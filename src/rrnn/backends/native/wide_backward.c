@@ -15,14 +15,14 @@ enum { LANES = @lanes@, BLOCK = @block@, PITCH = BLOCK + 16, KEPT = @kept@ };
 @common@
 /* The sum of m lanes, in an order that does not depend on the compiler. */
 static inline real total(const real *restrict lanes, long m) {
-    real sum[16] = {0}, all = 0;
+    real sum[16] = {0};
     long i = 0;
     for (; i + 16 <= m; i += 16)
         for (int j = 0; j < 16; j++) sum[j] += lanes[i + j];
     for (; i < m; i++) sum[i % 16] += lanes[i];
-    for (int j = 0; j < 8; j++) sum[j] += sum[j + 8];
-    for (int j = 0; j < 8; j++) all += sum[j];
-    return all;
+    for (int half = 8; half; half /= 2)
+        for (int j = 0; j < half; j++) sum[j] += sum[j + half];
+    return sum[0];
 }
 
 @units@
@@ -98,8 +98,10 @@ static void segment(const struct call *p, long b, long head, long d0, long n, lo
             for (int k = 0; k < R; k++) few(ga + k * D + whole, out[k], rest * sizeof(X));
             if (gv) few(gv + whole, out[R], rest * sizeof(X));
         }
-        memcpy(g, h, S * PITCH * sizeof(real));
+        real *swap = g;
+        g = h, h = swap;
     }
+    if (g != own) memcpy(own, g, S * PITCH * sizeof(real));
 }
 
 /* Every parts-th block of a group, all steps of one batch row. */
