@@ -93,7 +93,7 @@ def rational(
         return Result(out, final)
     if name == "auto" and torch._C._are_functorch_transforms_active():
         name = "reference"  # torch.func can transform torch ops only
-    backend = resolve(name, x.device, x.dtype, programs, packed=sequences is not None)
+    backend = resolve(name, x.device, x.dtype, programs, steps=x.shape[0], packed=sequences is not None)
     if weight is not None and not (grad and backend.name != "reference"):
         x = F.linear(x, weight)
     every = (save_every or backend.interval(x, programs, widths) or _interval(x, programs)) if grad else 0

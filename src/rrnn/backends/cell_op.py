@@ -44,7 +44,7 @@ def _cell(
     the flat rows of a program with families (`rrnn.backends.extents`)."""
     parsed, units = Program.parse(program), state.shape[-1]
     out = x.new_empty(*x.shape[:2], parsed.output_count * units)
-    backend = resolve("auto", x.device, x.dtype, [parsed])
+    backend = resolve("auto", x.device, x.dtype, [parsed], steps=x.shape[0])
     call = CellCall(parsed, x, params, mask, inp, width=0 if parsed.wide is None else units)
     end, _ = shared_states.forward(backend, call, state, out)
     return out, end.clone()  # an op must not return one of its arguments

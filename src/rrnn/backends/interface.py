@@ -134,8 +134,9 @@ class Backend(ABC):
         """Return whether `backward` returns gradients of the parameters (P, D) in place of those of per-unit values."""
         return False
 
-    def pays(self, device: torch.device, dtype: torch.dtype, program: Program) -> bool:
-        """Return whether `auto` should prefer this backend, where it can run, to those after it."""
+    def pays(self, device: torch.device, dtype: torch.dtype, program: Program, steps: int | None) -> bool:
+        """Return whether `auto` should prefer this backend, where it can run, to those after it. `steps` is None if
+        their number is not known."""
         return True
 
     @abstractmethod

@@ -31,7 +31,8 @@ class _OpCells(NamedTuple):
     def resolved(self, x: Tensor) -> LayerCells:
         """Parse the programs, and find the backend that runs them on x's device."""
         programs = [Program.parse(text) for text in self.programs]
-        backend = resolve(self.backend, x.device, x.dtype, programs, packed=self.sequences is not None)
+        packed = self.sequences is not None
+        backend = resolve(self.backend, x.device, x.dtype, programs, steps=x.shape[0], packed=packed)
         return LayerCells(programs, self.widths, self.every, backend)
 
 

@@ -63,10 +63,17 @@ def chosen() -> str:
 
 
 def resolve(
-    name: str, device: torch.device, dtype: torch.dtype, programs: Sequence[Program], *, packed: bool = False
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    programs: Sequence[Program],
+    *,
+    steps: int | None = None,
+    packed: bool = False,
 ) -> Backend:
-    """Return the backend that runs these programs on this device. One that is asked for by name must work, or it is an
-    error. For `packed` sequences, "auto" takes a backend that does not wait for a GPU, if there is one."""
+    """Return the backend that runs these programs on this device, for so many steps if that is known. One that is asked
+    for by name must work, or it is an error. For `packed` sequences, "auto" takes a backend that does not wait for a
+    GPU, if there is one."""
     if name != "auto":
         backend = get_backend(name)
         for program in programs:
@@ -81,7 +88,7 @@ def resolve(
         if packed and device.type != "cpu" and not backend.packs:
             continue  # it would ask the device for the offsets, and run many short calls
         for program in programs:
-            if backend.why_not(device, dtype, program) or not backend.pays(device, dtype, program):
+            if backend.why_not(device, dtype, program) or not backend.pays(device, dtype, program, steps):
                 backend.passed_over(device, dtype)
                 break
         else:

@@ -183,8 +183,9 @@ def test_layers_train(name: str) -> None:
     assert max(map(rms, ours, wanted)) < 1e-5
 
 
+@pytest.mark.parametrize("backend", ["matrix", "auto"])
 @pytest.mark.parametrize("name, states", [("GLA", 16), ("GLA", 32), ("Mamba-2", 24), ("RetNet", 16)])
-def test_steps_continue_a_sequence(name: str, states: int) -> None:
+def test_steps_continue_a_sequence(name: str, states: int, backend: str) -> None:
     torch.manual_seed(0)
     cell = rrnn.zoo.get_cell(name, states=states)
     rnn = rrnn.RationalRNN(cell, 96, 96, heads=4, dtype=torch.float32).cuda()
@@ -195,6 +196,7 @@ def test_steps_continue_a_sequence(name: str, states: int) -> None:
         rnn.float()
         with rrnn.use_backend("matrix"):
             out, state = rnn(x[:80])
+        with rrnn.use_backend(backend):
             for t in range(80, 90):
                 one, state = rnn.step(x[t], state)
                 found.append(one)

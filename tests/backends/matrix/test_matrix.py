@@ -275,8 +275,9 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GLA", "RetNet", "linear-attention"):
         small, large = (lower(rrnn.zoo.get_cell(name, states=n)).program for n in (8, 16))
         for dtype in (torch.bfloat16, torch.float16, torch.float32):
-            assert matrix.pays(gpu, dtype, large) and not matrix.pays(gpu, dtype, small)
-        assert not matrix.pays(gpu, torch.float64, large)  # there are no kernels
+            assert matrix.pays(gpu, dtype, large, None) and not matrix.pays(gpu, dtype, small, None)
+            assert matrix.pays(gpu, dtype, large, 1) == (name != "GLA")
+        assert not matrix.pays(gpu, torch.float64, large, None)  # there are no kernels
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

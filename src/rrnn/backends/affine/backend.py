@@ -41,7 +41,7 @@ class Affine(Backend):
             return None
         return "its units share no states, as those of an affine family do with as many states as units of a head"
 
-    def pays(self, device: torch.device, dtype: torch.dtype, program: Program) -> bool:
+    def pays(self, device: torch.device, dtype: torch.dtype, program: Program, steps: int | None) -> bool:
         return device.type == "cpu" or dtype == torch.float64 or form_of(program).size > TILE
 
     def gives_parameter_gradients(self, program: Program) -> bool:

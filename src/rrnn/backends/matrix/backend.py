@@ -43,11 +43,11 @@ class Matrix(Backend):
         found = None if program is None else separable(program)
         return f"the family is not separable: {found}" if isinstance(found, str) else None
 
-    def pays(self, device: torch.device, dtype: torch.dtype, program: Program) -> bool:
+    def pays(self, device: torch.device, dtype: torch.dtype, program: Program, steps: int | None) -> bool:
         if device.type == "cpu" and get_backend("native").why_not(device, dtype, program) is None:
             return False  # compiled loops are faster (benchmarks/matrix_or_scalar.py)
         found = separable(program)
-        return not isinstance(found, str) and pays(found, device, dtype)
+        return not isinstance(found, str) and pays(found, device, dtype, steps)
 
     def gives_parameter_gradients(self, program: Program) -> bool:
         return True

@@ -11,6 +11,8 @@ from rrnn.ir.separable import SIGN, Separable
 LEAST_STATES = 16
 """Fewer states do not fill a tile of the tensor cores. From so many on, this schedule was faster on an H200 in
 bfloat16, TF32 and float32, with each kind of decay (see benchmarks/matrix_or_scalar.py; float16 goes through TF32)."""
+MOST_FOR_A_STEP = 64
+"""A single step with a decay per state took 1.5 to 2.2 times as long by this schedule; more states were not timed."""
 ON_GPU = (torch.bfloat16, torch.float16, torch.float32)
 """The dtypes that have kernels."""
 NUMBERS = 8192
@@ -52,9 +54,11 @@ LENGTH = 64
 """Segments are a number of chunks, whichever of these is chosen."""
 
 
-def pays(parts: Separable, device: torch.device, dtype: torch.dtype) -> bool:
+def pays(parts: Separable, device: torch.device, dtype: torch.dtype, steps: int | None) -> bool:
     """Return whether the matrix schedule is expected to be faster than the scalar one, and as exact. (A decay that is a
     bare parameter has a gradient at 0, which its logarithm has not.)"""
+    if device.type == "cuda" and steps == 1 and parts.decay == "state" and parts.size <= MOST_FOR_A_STEP:
+        return False
     if SIGN in parts.factors.of_kind("factor") and not parts.turns:
         return False
     return parts.size >= LEAST_STATES and (device.type != "cuda" or dtype in ON_GPU)
