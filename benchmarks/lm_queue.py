@@ -18,7 +18,7 @@ import argparse
 import fcntl
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,10 +34,10 @@ UNKNOWN_PACE = 1.6
 """How much slower the first one may be, since other programs may use the GPU, too."""
 
 
-def waiting(folder: Path, parts: Sequence[str]) -> list[Training]:
+def waiting(folder: Path, parts: Sequence[str], rows: Collection[str] = ROWS) -> list[Training]:
     """Return what is planned, not there, and waits for no choice, in order."""
     left = [training for training in planned(folder, parts) if not (folder / training.place).exists()]
-    return [training for training in left if training.ready(folder)]
+    return [training for training in left if training.row in rows and training.ready(folder)]
 
 
 def in_time(trainings: Iterable[Training], seconds: float, pace: float) -> list[Training]:
@@ -47,7 +47,7 @@ def in_time(trainings: Iterable[Training], seconds: float, pace: float) -> list[
 
 @contextmanager
 def claimed(place: Path) -> Iterator[bool]:
-    """Tell whether this process may train what belongs there: no other one does, or has done so, and none will until
+    """Tell whether this process may make what belongs there: no other one does, or has done so, and none will until
     the context or this process ends."""
     place.parent.mkdir(parents=True, exist_ok=True)
     lock = place.with_name(f".{place.name}.lock")
@@ -64,7 +64,12 @@ def claimed(place: Path) -> Iterator[bool]:
 
 
 def work(
-    folder: Path, parts: Sequence[str], seconds: float, copy_to: Path | None, pace: float = UNKNOWN_PACE
+    folder: Path,
+    parts: Sequence[str],
+    seconds: float,
+    copy_to: Path | None,
+    pace: float = UNKNOWN_PACE,
+    rows: Collection[str] = ROWS,
 ) -> None:
     """Train what fits into these seconds. `pace` is how much slower the first training may be than expected."""
     end, failed = time.monotonic() + seconds, set[str]()
@@ -72,7 +77,7 @@ def work(
         for training in planned(folder, parts):
             copy(folder / training.place, copy_to / training.place)
     while left := in_time(
-        [training for training in waiting(folder, parts) if training.place not in failed],
+        [training for training in waiting(folder, parts, rows) if training.place not in failed],
         end - time.monotonic(),
         pace,
     ):
@@ -108,9 +113,11 @@ def train(folder: Path, training: Training) -> bool:
 def copy(place: Path, target: Path) -> None:
     """Copy the folder of a finished training, if there is one and it was not copied before."""
     if place.exists() and not target.exists():
-        scratch = target.with_name("." + target.name)
-        shutil.copytree(place, scratch, dirs_exist_ok=True)
-        scratch.rename(target)  # so that what is there is whole
+        with claimed(target) as ours:
+            if ours:
+                scratch = target.with_name("." + target.name)
+                shutil.copytree(place, scratch, dirs_exist_ok=True)
+                scratch.rename(target)  # so that what is there is whole
 
 
 def show(folder: Path, parts: Sequence[str]) -> None:
@@ -131,6 +138,7 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=PARTS, help="of the plan")
+    parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=list(ROWS), help="models and sizes")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin nothing that takes longer")
     parser.add_argument(
         "--pace", type=float, default=UNKNOWN_PACE, help="of the first training, 1 if it is alone"
@@ -140,7 +148,14 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     if not arguments.list:
-        work(arguments.folder, arguments.parts, 60 * arguments.minutes, arguments.copy_to, arguments.pace)
+        work(
+            arguments.folder,
+            arguments.parts,
+            60 * arguments.minutes,
+            arguments.copy_to,
+            arguments.pace,
+            arguments.rows,
+        )
     show(arguments.folder, arguments.parts)
 
 

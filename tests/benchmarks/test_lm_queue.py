@@ -243,5 +243,7 @@ def test_queues_begin_what_no_other_one_has_begun(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(lm_queue.time, "sleep", sleep)
     theirs = lm_queue.claimed(tmp_path / first.place)
     assert theirs.__enter__()
+    lm_queue.work(tmp_path, ["tiny"], 1000, None, rows=["F-24m"])
+    assert not trained
     lm_queue.work(tmp_path, ["tiny"], 1000, None)
     assert trained == [second.name, then.name] and len(naps) == 1
