@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +75,7 @@ def finding_in_short() -> str:
         seeds in common with F, so none of this is tested."""
     languages = f"""
         - **Language models:** F has the lowest test perplexity in {len(every) - len(behind)} of {len(every)}
-        comparisons on the Penn Treebank{"; " * bool(lost)}{"; ".join(lost)}.
+        comparisons on the Penn Treebank{_close(every)}{"; " * bool(lost)}{"; ".join(lost)}.
         {tested if differences else untested} {_unequal()}
     """
     texts = f"""
@@ -85,6 +85,13 @@ def finding_in_short() -> str:
         ahead beyond chance in {ahead} of {pairs} comparisons and behind in {_counts(better_ways, False)[0]}.
     """
     return paragraph(languages) + paragraph(texts)
+
+
+def _close(every: Sequence[_Comparison]) -> str:
+    """Say how often F leads by less than trainings of one row differ."""
+    leads = [c.ranked()[1][1] - c.ranked()[0][1] for c in every if c.first]
+    count = sum(lead < 0.5 for lead in leads)
+    return f" (in {count} by less than half a point, which says little)" if count else ""
 
 
 # ---- language models -------------------------------------------------------------------------------------------------
@@ -140,8 +147,8 @@ def _languages() -> str:
     few = f"{single} of these {rows_of} rows are one seed each. " if single else ""
     untested = "No model has three seeds in common with F, so there is no paired test."
     return f"""
-        - **On the Penn Treebank F has the lowest perplexity in {where} comparisons.** On test, F and the best other
-        model:
+        - **On the Penn Treebank F has the lowest perplexity in {where} comparisons**{_close(every)}.
+        On test, F and the best other model:
         {"; ".join(leads)}. {few}{tests or untested} {_seed_noise()} {_unequal()}
     """
 
@@ -167,16 +174,20 @@ def _seed_noise() -> str:
         return max(values) - min(values)
 
     def name(r: Row) -> str:
-        best = " with the best setting" if r["label"] == "best" else ""
-        return f"{SHORT[r['model']]} at {r['params'] / 1e6:.0f}M{best}"
+        how = {"averaged": " with our recipe", "best": " with the best setting"}
+        recipe = how.get(r["label"], " with the paper's recipe" * r["label"].startswith("literal"))
+        return f"at {r['params'] / 1e6:.0f}M{recipe}"
 
     def key(r: Row) -> tuple[Any, ...]:
-        return r["model"], r["label"], r["layers"]
+        return r["model"], r["label"], r["layers"], round(r["params"] / 1e7)
 
-    many = [runs for k in unique(map(key, every)) if len(runs := [r for r in every if key(r) == k]) > 2]
+    many = [runs for k in unique(map(key, every)) if len(runs := [r for r in every if key(r) == k]) > 1]
     test, dev = (span(spread(runs, split) for runs in many) for split in ("test", "dev"))
-    names = ", ".join(name(runs[0]) for runs in many)
-    return f"The trainings of a row with three seeds ({names}) differ by {test} on test and {dev} on dev."
+    models: dict[str, list[str]] = {}
+    for first, *_ in many:
+        models.setdefault(name(first), []).append(SHORT[first["model"]])
+    names = ", ".join(f"{_listed(own)} {where}" for where, own in models.items())
+    return f"The trainings of a row with several seeds ({names}) differ by {test} on test and {dev} on dev."
 
 
 class _Difference(NamedTuple):

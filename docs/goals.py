@@ -165,7 +165,7 @@ def _matrix_states() -> Iterator[Goal]:
     for found in rows("matrix-h200", model=tuple(PEERS)):
         way = "forward" if found["pass"] == "forward" else "both passes"
         what = f"GPU kernels: {found['model']} against {found['peer']}, {size(found['shape'])}, {way}"
-        yield Goal(what, PEERS[found["model"]], found["ratio"], "×", digits=2)
+        yield Goal(what, PEERS[found["model"]], found["ratio"], "×", digits=3)
 
 
 def _gpu_layers() -> Iterator[Goal]:

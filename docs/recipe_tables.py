@@ -186,7 +186,7 @@ def lm_goal() -> str:
     left = f" ({len(found)} of three; the third would need {needed:.2f})" if len(found) == 2 else ""
     reached = "reached" if mean <= BEST_F and len(found) >= 3 else "not reached"
     return paragraph(f"""
-        The goal for F was {BEST_F} on test as the mean of three seeds, [the figure of AWD-LSTM](results.md#goals). It
+        The goal for F was {BEST_F} on test as the mean of three seeds, the figure of AWD-LSTM. It
         is {reached}{" so far" * (len(found) < 3)}: the mean is {mean:.2f}{left}.
     """)
 

@@ -85,10 +85,10 @@ def summary(cell: Cell) -> str:
 
 
 def _schedule(program: Program) -> str:
-    """Say how a program of families runs."""
+    """Say how a program of families can run."""
     found, mixing = separable(program), affine(program)
     if not isinstance(found, str):
-        return f"matrix products, {_DECAYS[found.decay]}"
+        return f"matrix products on a GPU, {_DECAYS[found.decay]}; compiled loops on a CPU"
     if not isinstance(mixing, str):
         of = "the input's" if mixing.changes else "a learned"
         return f"{of} matrix times the states of a head, once for all its units, if there are {mixing.size}"

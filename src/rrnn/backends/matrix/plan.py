@@ -9,8 +9,9 @@ from rrnn.backends.triton.plan import Gpu
 from rrnn.ir.separable import SIGN, Separable
 
 LEAST_STATES = 16
-"""Fewer states do not fill a tile of the tensor cores. From so many on, this schedule was faster on an H200 in
-bfloat16, TF32 and float32, with each kind of decay (see benchmarks/matrix_or_scalar.py; float16 goes through TF32)."""
+"""Fewer states do not fill a tile of the tensor cores. From so many on, this schedule was faster on an H200, for 16
+steps and more, in bfloat16, TF32 and float32, with each kind of decay (see benchmarks/matrix_or_scalar.py; float16 goes
+through TF32)."""
 MOST_FOR_A_STEP = 64
 """A single step with a decay per state took 1.5 to 2.2 times as long by this schedule; more states were not timed."""
 ON_GPU = (torch.bfloat16, torch.float16, torch.float32)
