@@ -82,7 +82,7 @@ def rational(
         tables, texts = [_table(r) for r in rows], [p.text for p in programs]
         first = list(initial_states(programs, tables, batch, widths) if states is None else states)
         every, given = save_every or _interval(x, programs), (x, tables, first, mask, inp)
-        if not torch.compiler.is_compiling():
+        if torch._C._get_tracing_state() is not None and not torch.compiler.is_compiling():
             # One op, of any number of steps, that can be trained or not. Traces have no lists of strings.
             return Result(*torch.ops.rrnn.traced(*given, json.dumps(texts), every, name, sequences))
         if torch.onnx.is_in_onnx_export():

@@ -12,6 +12,7 @@ import torch
 from data_parallel import gradients_of_one, train_in_two_processes
 from layer_cases import inputs, make_layer, same_state
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from rrnn.automata import Cell, linear, one, score
 from rrnn.nn import RationalRNN, State, detach
@@ -157,6 +158,17 @@ def test_default_dtype() -> None:
     finally:
         torch.set_default_dtype(before)
     assert out.dtype == state[0].states[0].dtype == layer.layers[0].weight.dtype == torch.float64
+
+
+@pytest.mark.parametrize("name", ["F", "GLA:states=16", "HGRN2", "Mamba-2"])
+def test_shapes_alone(name: str) -> None:
+    """On the meta device and with fake tensors nothing is computed, and kernels see no memory."""
+    assert RationalRNN(name, 6, 6).to("meta")(torch.empty(4, 2, 6, device="meta"))[0].shape == (4, 2, 6)
+    with FakeTensorMode():
+        x = torch.randn(4, 2, 6, requires_grad=True)
+        out, _ = RationalRNN(name, 6, 6)(x)
+        out.sum().backward()
+    assert out.shape == (4, 2, 6) and x.grad is not None and x.grad.shape == x.shape
 
 
 @pytest.mark.parametrize("name", ["mixed", "odd"])

@@ -200,6 +200,46 @@ def test_in_a_tie_the_first_state_gets_the_gradient() -> None:
         assert learned.grad is not None and learned.grad.flatten().tolist() == [1.0, 0.0, 0.0]
 
 
+def forgetful(which: str) -> Cell:
+    """Return a cell with a family whose states are entered, and read in the same step, alike."""
+    g, h = family("g", 4), family("h", 3)
+    shared, own = linear("k", over=g, per="head"), linear("r", over=g, per="head")
+    cell = Cell(which, "max-plus" if which.startswith("most") else "real").initial("q0").loop("q0", one)
+    if which.startswith("most"):
+        read = own if which.endswith("projections") else parameter("r", over=g, per="head")
+        return cell.arc("q0", g, shared).read(g, read).output(score + linear("v"))
+    if which == "mixed":
+        return cell.arc("q0", h, linear("u", over=h)).mix(h, g, linear("k", over=h).source).final(g)
+    if which == "entered":
+        return cell.arc("q0", "s", linear("u")).arc("s", g, 0.5).final(g)
+    cell = cell.arc("q0", g, linear("v"))
+    if which == "final":
+        return cell.final(g, parameter("p", over=g) + parameter("a"))
+    return cell.read(g, linear("l", over=g) - (parameter("a") if which == "parameter" else linear("m")))
+
+
+@pytest.mark.parametrize("backend", ["reference", "native"])
+@pytest.mark.parametrize(
+    "which",
+    ["parameter", "projection", "final", "mixed", "entered", "most_of_parameters", "most_of_projections"],
+)
+def test_families_without_memory(which: str, backend: str) -> None:
+    """What all indices share gets the sum of the gradients over them, also where these are equal."""
+    torch.manual_seed(0)
+    heads = 2 if which.startswith("most") else 1
+    rnn = RationalRNN(forgetful(which), 3, 4, heads=heads, dtype=torch.float64)
+    for value in rnn.parameters():
+        torch.nn.init.normal_(value)
+    x = torch.randn(3, 2, 3, dtype=torch.float64, requires_grad=True)
+    weights = {name: value.detach().clone().requires_grad_() for name, value in rnn.named_parameters()}
+
+    def run(v: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
+        with rrnn.use_backend(backend):
+            return torch.func.functional_call(rnn, dict(zip(weights, values, strict=True)), (v,))[0]
+
+    assert torch.autograd.gradcheck(run, (x, *weights.values()))
+
+
 def test_states_that_are_all_alike() -> None:
     """The ⊕ of n equal elements is (1̄ ⊕ … ⊕ 1̄) ⊗ the element."""
     h = family("h", 5)

@@ -227,9 +227,14 @@ def by_state(state: Tensor, sequences: Tensor | None) -> Tensor:
 
 
 def captured() -> bool:
-    """Return whether torch records this call as a graph (torch.compile, torch.export, torch.jit.trace). It then sees
-    torch's ops only, so kernels have to be called as the opaque ops of `rrnn.ops`."""
-    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    """Return whether torch records this call as a graph (torch.compile, torch.export, torch.jit.trace), or a mode such
+    as FakeTensorMode looks at each op. It then sees torch's ops only, so kernels have to be called as the opaque ops of
+    `rrnn.ops`."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
 
 
 def side_by_side(t: Tensor) -> bool:

@@ -106,9 +106,10 @@ def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
     return epilogue
 
 
-def accumulate(b: Builder, grads: dict[int, int], n: int, g: int) -> None:
-    """Add g to the gradient of instruction n. What n has once for all indices of a family gets the sum over them."""
-    for family in sorted(b.over[g] - b.over[n]):
+def accumulate(b: Builder, grads: dict[int, int], n: int, g: int, over: frozenset[int] = frozenset()) -> None:
+    """Add g to the gradient of instruction n. What n has once for all indices of a family gets the sum over them: of
+    the families that g has an index of, and of those of the value that n is used for, `over`."""
+    for family in sorted((b.over[g] | over) - b.over[n]):
         g = b.along(Op.SUM, family, g)
     grads[n] = b.emit(Op.ADD, grads[n], g) if n in grads else g
 
@@ -142,7 +143,7 @@ def reverse(
         values = [Value(b, k) for k in (*args, n, grads[n])]
         for arg, g in zip(args, op.value.gradient(b.arithmetic, *values), strict=True):
             if g is not None and b.value(arg) is None:
-                accumulate(b, grads, arg, b.number_of(g))
+                accumulate(b, grads, arg, b.number_of(g), b.over[n])
     return grads
 
 

@@ -83,7 +83,7 @@ class _Chunks:
     @cached_property
     def mild(self) -> bool:
         """Whether decays belong to states, and none from or to the middle of a chunk could overflow."""
-        if not self.vector or self.G is None:
+        if not self.vector or self.G is None or self.G.is_meta:
             return False
         low, high = self.G.aminmax() if self.G.numel() else (self.G.sum(), self.G.sum())
         return bool(torch.maximum(-low, high) < MILD)

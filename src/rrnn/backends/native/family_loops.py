@@ -228,7 +228,10 @@ class Body:
         """Find kind and phase of the lines that are new."""
         for n in range(len(self.kinds), len(self.lines.lines)):
             line = self.lines.lines[n]
-            kind, phase = self._leaf_kinds.get(line.text, Kind(False)), 0
+            kind, phase = (
+                self._leaf_kinds.get(line.text, Kind(n in self.firsts)),
+                0,
+            )  # a `first` keeps note by lane
             if n in self.folds:
                 phase = self.phase(self.folds[n]) + 1
             elif n in self.moved:
