@@ -40,8 +40,8 @@ LEARNED = 70
 OTHERS = {"lstm-24m-2": "lstm", "B-24m": "B", "C-24m": "C", "B-max-plus-24m": "B-max-plus-scaled"}
 """The rows of our recipe at 24M beside F's → their cells."""
 LEAST_PAIRS = 3
-"""The fewest pairs of seeds that a paired test is made of: with two, the interval of 95 % is 13 times as wide
-as they are apart."""
+"""The fewest pairs of seeds that a paired test is made of: with two, the interval of 95 % is 13 times as wide as
+they are apart."""
 
 
 @named
@@ -91,7 +91,7 @@ def _close(every: Sequence[_Comparison]) -> str:
     """Say how often F leads by less than trainings of one row differ."""
     leads = [c.ranked()[1][1] - c.ranked()[0][1] for c in every if c.first]
     count = sum(lead < 0.5 for lead in leads)
-    return f" (in {count} by less than half a point, which says little)" if count else ""
+    return f" (in {count} of them by less than half a point, which says little)" if count else ""
 
 
 # ---- language models -------------------------------------------------------------------------------------------------

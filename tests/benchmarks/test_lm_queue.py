@@ -170,6 +170,7 @@ def test_a_training_is_begun_only_if_it_ends_in_time() -> None:
     assert lm_queue.in_time([long, short], 1000, 1.0) == [long, short]
     assert lm_queue.in_time([long, short], 150, 1.0) == [short]
     assert lm_queue.in_time([long, short], 150, 2.0) == []
+    assert lm_queue.in_time([], 150, 1.0) == []
 
 
 def test_the_queue_trains_what_is_missing_and_goes_on(

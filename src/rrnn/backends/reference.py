@@ -156,9 +156,8 @@ def finish(
     old, new = split_states(program, before), split_states(program, after)
     values |= {n: inputs.keep(old[s], 0.0) for n, s in leaves(program, Op.STATE).items()}
     for s, n in program.of_kind("state").items():
-        if program.wide is None or program.over[n] >= {
-            *program.wide.states[s].over
-        }:  # not spread over a family
+        # A state may have an index that its value has not: it lies there once for each.
+        if program.wide is None or program.over[n].issuperset(program.wide.states[s].over):
             values.setdefault(n, inputs.keep(new[s], 0.0))
     interpret(program, program.needed_for(outputs), values, end)
     shape = *inputs.x.shape[:2], inputs.units

@@ -107,8 +107,8 @@ def _epilogue(program: Program, units: tuple[int, ...]) -> Program:
 
 
 def accumulate(b: Builder, grads: dict[int, int], n: int, g: int, over: frozenset[int] = frozenset()) -> None:
-    """Add g to the gradient of instruction n. What n has once for all indices of a family gets the sum over them: of
-    the families that g has an index of, and of those of the value that n is used for, `over`."""
+    """Add g to the gradient of instruction n, which was used for a value with indices of the families `over`. What n
+    has once for all indices of a family gets the sum over them, also where g is the same for each."""
     for family in sorted((b.over[g] | over) - b.over[n]):
         g = b.along(Op.SUM, family, g)
     grads[n] = b.emit(Op.ADD, grads[n], g) if n in grads else g

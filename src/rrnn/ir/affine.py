@@ -88,8 +88,7 @@ def _parts(program: Program) -> Affine:
     if matrix is None or b.over[matrix[1]] != {target, matrix[0]}:
         raise NotAffine(_NO_MATRIX)
     entry = reduce(lambda x, y: b.emit(Op.ADD, x, y), entries, b.const(0.0))
-    shared = _of_no_unit(b)
-    if not {matrix[1], entry} <= shared:
+    if wide.own_values(b.instructions) & {matrix[1], entry}:
         raise NotAffine("its weights differ from unit to unit")
 
     op, args, _ = b.instructions[number[outputs[0]]]
@@ -130,14 +129,3 @@ def _apart(b: Builder, n: int, op: Op) -> list[int]:
         else:
             parts.append(k)
     return parts
-
-
-def _of_no_unit(b: Builder) -> set[int]:
-    """Return the instructions that are the same for all units of a head."""
-    assert b.wide is not None
-    found: set[int] = set()
-    for n, (op, args, attr) in enumerate(b.instructions):
-        own = op.leaf and op is not Op.CONST and b.wide.extent(op, int(attr or 0)).per == "unit"
-        if not own and all(a in found for a in args):
-            found.add(n)
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,6 +68,16 @@ class Families(NamedTuple):
         if op is Op.GRAD_UNIT:
             return self.units[index]
         return self.states[index] if op in (Op.STATE, Op.GRAD_STATE) else Extent()
+
+    def own_values(self, instructions: Iterable[Instruction]) -> set[int]:
+        """Return the instructions whose values may differ between the units of a head: what a unit has for itself, and
+        what is computed from it."""
+        found: set[int] = set()
+        for n, (op, args, attr) in enumerate(instructions):
+            leaf = op.leaf and op is not Op.CONST and self.extent(op, int(attr or 0)).per == "unit"
+            if leaf or any(a in found for a in args):
+                found.add(n)
+        return found
 
 
 def families_read(

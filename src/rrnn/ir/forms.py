@@ -26,20 +26,11 @@ class Forms:
     def __init__(self, program: Program, wide: Families) -> None:
         self.b = Builder(get_semiring("real"), wide)
         self.number = copy_into(self.b, program)
-        self.units = self._per_unit(wide)
+        self.units = wide.own_values(self.b.instructions)
         self.ranges = self._ranges()
         self.products: dict[int, tuple[float, Counter[int]]] = {}
 
     # ---- what values depend on ---------------------------------------------------------------------------------
-
-    def _per_unit(self, wide: Families) -> set[int]:
-        """Return the values that are a unit's own."""
-        found: set[int] = set()
-        for n, (op, args, attr) in enumerate(self.b.instructions):
-            own = op.leaf and op is not Op.CONST and wide.extent(op, int(attr or 0)).per == "unit"
-            if own or any(a in found for a in args):
-                found.add(n)
-        return found
 
     def _ranges(self) -> dict[int, Range]:
         """Return which values each instruction can have."""

@@ -48,8 +48,7 @@ def _unit_place(program: Program, n: int, row: Place) -> Place:
     """Return where something of a per-unit value lies that has a row: in one lane of it if the value is the same in all
     lanes, as it is where heads share all parameters that it is made of."""
     assert program.wide is not None
-    params = (i for m in program.needed_for([n]) if (i := program.instructions[m]).op is Op.PARAM)
-    if any(program.wide.extent(i.op, int(i.attr or 0)).per == "unit" for i in params):
+    if n in program.wide.own_values(program.instructions):
         return row
     return Place(row.text.replace(" + i]", "]"), row.kind._replace(lane=False))
 

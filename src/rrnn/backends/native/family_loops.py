@@ -228,10 +228,8 @@ class Body:
         """Find kind and phase of the lines that are new."""
         for n in range(len(self.kinds), len(self.lines.lines)):
             line = self.lines.lines[n]
-            kind, phase = (
-                self._leaf_kinds.get(line.text, Kind(n in self.firsts)),
-                0,
-            )  # a `first` keeps note by lane
+            kind = Kind(n in self.firsts)  # whether there was a `first` is noted by lane
+            kind, phase = self._leaf_kinds.get(line.text, kind), 0
             if n in self.folds:
                 phase = self.phase(self.folds[n]) + 1
             elif n in self.moved:
